@@ -1,7 +1,7 @@
-//! Notes the commit that the program is built from, for `hearth --version`.
+//! Records the commit that the program is built from, for `hearth --version`.
 //!
-//! A release names it exactly by `HEARTH_COMMIT`. Otherwise it is read from the checkout once for each
-//! branch: asking again after each commit would compile the program again after each commit.
+//! A release sets it exactly with `HEARTH_COMMIT`. Otherwise it is read from the checkout once per
+//! branch: reading it after each commit would compile the program again after each commit.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,10 @@
-//! Python libraries that read what the project writes, or say what it should compute: MONAI,
-//! nibabel, scipy, TensorBoard; and programs that start it: `mpirun`. The tests of several crates include this file by `#[path]`.
+//! Python libraries that read the project's files, or compute expected results: MONAI, nibabel,
+//! scipy, TensorBoard; and programs that start it, such as `mpirun`. The tests of several crates
+//! include this file by `#[path]`.
 //!
-//! A test that asks a client is called `live_*` and names its twin: a test of the same file that
-//! replays what the client said once, and runs everywhere. `tests/skips.rs` holds every test to
-//! that.
+//! A test that calls a client is named `live_*` and names its twin: a test of the same file that
+//! replays the client's recorded answers, and runs everywhere. `tests/skips.rs` checks this for
+//! every test.
 
 #![allow(dead_code, reason = "each of the crates uses a part of it")]
 
@@ -13,14 +14,14 @@ use std::panic::Location;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A Python that has what a test asks for.
+/// A Python with the modules that a test requests.
 pub struct Client {
     python: PathBuf,
     modules: &'static [&'static str],
 }
 
-/// The Python of `HEARTH_PYTHON`, if it has all `modules`. Elsewhere a line says that the caller is
-/// skipped, that `twin` stands in, and how to run it.
+/// The Python of `HEARTH_PYTHON`, if it has all `modules`. Otherwise prints that the caller is
+/// skipped, that `twin` replaces it, and how to run it.
 ///
 /// # Panics
 /// If one is missing although `HEARTH_REQUIRE_CLIENTS` names all of them (separated by commas), or
@@ -47,8 +48,8 @@ pub fn find(modules: &'static [&'static str], twin: &str) -> Option<Client> {
     None
 }
 
-/// A program of `PATH`, such as `mpirun.openmpi`. Elsewhere a line says that the caller is skipped,
-/// that `twin` stands in, and how to run it.
+/// A program of `PATH`, such as `mpirun.openmpi`. Otherwise prints that the caller is skipped, that
+/// `twin` replaces it, and how to run it.
 ///
 /// # Panics
 /// If it is missing although `HEARTH_REQUIRE_CLIENTS` names it.
@@ -62,7 +63,7 @@ pub fn find_program(name: &str, twin: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says that the caller is skipped.
+/// Prints that the caller is skipped.
 ///
 /// # Panics
 /// If `HEARTH_REQUIRE_CLIENTS` names all of `asked`, or while something is recorded.
@@ -78,12 +79,12 @@ fn skip(asked: &str, missing: &str, how: &str, twin: &str) {
     std::io::stderr().write_all(line.as_bytes()).expect("standard error");
 }
 
-/// Whether clients are asked in order to write what they say to the files of their twins.
+/// Whether to call clients in order to record their answers in the files of the twins.
 pub fn recording() -> bool {
     std::env::var_os("HEARTH_RECORD").is_some_and(|value| value == "1")
 }
 
-/// How the twins of a crate's tests are written anew, for messages.
+/// How to record the twins of a crate's tests, for messages.
 pub fn how_to_record(package: &str) -> String {
     format!(
         "If that is meant, record what the client says: HEARTH_RECORD=1 HEARTH_PYTHON=PYTHON \
@@ -92,7 +93,7 @@ pub fn how_to_record(package: &str) -> String {
 }
 
 impl Client {
-    /// Runs a script, and gives what it printed.
+    /// Runs a script, and returns its output.
     pub fn run(&self, code: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
         self.try_run(code, arguments).unwrap_or_else(|said| panic!("{}: {said}", self.python.display()))
     }
@@ -111,7 +112,7 @@ impl Client {
         Command::new(&self.python)
     }
 
-    /// Names and versions of its modules, for what is recorded.
+    /// Names and versions of its modules, for the recorded files.
     pub fn versions(&self) -> String {
         let code = "import importlib, sys\n\
                     print(', '.join(f'{m} {importlib.import_module(m).__version__}' for m in sys.argv[1:]))";

@@ -31,8 +31,8 @@ fn replay_case(case: &Case) -> Outcome {
     }
 }
 
-/// Operations and options that the project does not have, and why: family, operation, a text in the
-/// case's parameters (empty for all). A case that is neither here nor replayed fails.
+/// Unsupported operations and options, with the reason: family, operation, a text in the case's
+/// parameters (empty for all). A case that is neither listed here nor replayed fails.
 const UNSUPPORTED: &[(&str, &str, &str)] = &[];
 
 fn expected_unsupported(case: &Case) -> bool {
@@ -71,8 +71,8 @@ fn every_case_of_a_supported_operation_passes() {
             Err(Miss::Unsupported(why)) if expected_unsupported(&case) => {
                 tally.unsupported.push(format!("{}: {why}", case.name));
             }
-            // A case that was replayed before, or is not on the list, must not be skipped without a
-            // failure.
+            // A case that was replayed before, or is not on the list, must fail instead of being
+            // skipped.
             Err(Miss::Unsupported(why)) => {
                 tally.failed.push(format!(
                     "{} ({}): not supported, and not on the list of what is not: {why}",

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders whose crates are other people's, or have rules of their own.
+/// Folders of third-party crates, or of crates with separate rules.
 const ELSEWHERE: [&str; 3] = ["target", "third_party", ".git"];
 
 /// A crate of the workspace.
 struct Room {
-    /// Its folder, from the root.
+    /// The folder, from the root.
     folder: String,
     name: String,
-    /// The crates of the workspace that it depends on; not for its tests.
+    /// The crates of the workspace that it depends on, except for tests.
     uses: BTreeSet<String>,
 }
 
@@ -37,7 +37,7 @@ fn manifest(folder: &str) -> toml::Table {
     read(&root().join(folder).join("Cargo.toml")).parse().unwrap_or_else(|error| panic!("{folder}: {error}"))
 }
 
-/// The dependencies of a manifest, those of one system and optional ones included.
+/// The dependencies of a manifest, including optional ones and those of single systems.
 fn dependencies(manifest: &toml::Table) -> BTreeSet<String> {
     let systems = manifest.get("target").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
     let tables = std::iter::once(manifest).chain(systems.filter_map(toml::Value::as_table));
@@ -62,12 +62,12 @@ fn rooms() -> Vec<Room> {
     rooms
 }
 
-/// The names between backticks of a cell.
+/// The names between backticks in a cell.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// `plugins/{a,b}/` is two folders.
+/// Expands `plugins/{a,b}/` to two folders.
 fn folders(cell: &str) -> Vec<String> {
     let plain = |folder: &str| match folder.trim_end_matches('/') {
         // The facade's crate is the folder above its sources.
@@ -82,7 +82,7 @@ fn folders(cell: &str) -> Vec<String> {
     quoted(cell).into_iter().flat_map(of).collect()
 }
 
-/// The table whose head is `folder | crate | content | may use`.
+/// Parses the table with the head `folder | crate | content | may use`.
 fn table(text: &str) -> Result<Vec<Row>, String> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("| folder | crate | content | may use |"));
     lines.next().ok_or("there is no table of folder, crate, content and may use")?;
@@ -101,7 +101,7 @@ fn table(text: &str) -> Result<Vec<Row>, String> {
     .collect()
 }
 
-/// Where the table and the manifests differ, a line each.
+/// The differences between the table and the manifests, a line each.
 fn differences(rows: &[Row], rooms: &[Room]) -> Vec<String> {
     let by_folder: BTreeMap<&str, &Room> = rooms.iter().map(|room| (room.folder.as_str(), room)).collect();
     let mut found = Vec::new();
@@ -172,7 +172,7 @@ fn differences_are_reported_in_both_directions() {
     }
 }
 
-/// The Rust files below a folder, those of crates within it not included.
+/// The Rust files below a folder, without those of crates within it.
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let entry = entry.expect("an entry");
@@ -187,14 +187,14 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The folder of a crate's roots: `src`, or where its manifest says.
+/// The folder of a crate's roots: `src`, or the folder in its manifest.
 fn sources(folder: &str) -> PathBuf {
     let manifest = manifest(folder);
     let root_file = manifest.get("lib").and_then(|lib| lib.get("path")?.as_str()).unwrap_or("src/lib.rs");
     root().join(folder).join(root_file).parent().expect("a folder").to_owned()
 }
 
-/// Code without comments and the content of strings, as far as words are concerned.
+/// Code without comments and without the content of strings, for searching words.
 fn code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut inside = false;
@@ -210,14 +210,14 @@ fn code(text: &str) -> String {
             }
             before = if c == '\\' && before == '\\' { ' ' } else { c };
         }
-        // A string goes over the end of a line where that is escaped.
+        // A string continues over the end of a line if that is escaped.
         inside &= before == '\\';
         out.push('\n');
     }
     out
 }
 
-/// Whether code has this word.
+/// Whether code contains this word.
 fn has_word(code: &str, word: &str) -> bool {
     code.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|other| other == word)
 }
@@ -254,7 +254,7 @@ fn crates_without_unsafe_code_forbid_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The attributes that allow lints, whole: from the word to the bracket that ends it.
+/// The attributes that allow lints, in full: from the word to the closing bracket.
 fn allowed(text: &str) -> Vec<&str> {
     let starts = text.match_indices("[allow(").chain(text.match_indices("[expect(")).map(|(at, _)| at);
     starts
@@ -271,7 +271,7 @@ fn lints_are_allowed_for_a_reason() {
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| !file.starts_with(&data)) {
         let text = read(file);
-        // This one has the words of the attribute in its code.
+        // This file has the words of the attribute in its code.
         if file.ends_with("tests/rooms.rs") {
             continue;
         }

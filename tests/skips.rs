@@ -1,5 +1,5 @@
-//! No test of the project passes because something is absent: a test that asks a client has a twin,
-//! and no other test returns early where a variable is not set.
+//! Checks that no test of the project passes because something is missing: a test that calls a
+//! client has a twin, and no other test returns early if a variable is not set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ struct Test<'a> {
     body: String,
 }
 
-/// The tests of a file. Its code is as `rustfmt` leaves it: a function ends at the indentation that
-/// it began with.
+/// The tests of a file formatted by `rustfmt`: a function ends at the indentation at which it
+/// began.
 fn tests(text: &str) -> Vec<Test<'_>> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -30,13 +30,13 @@ fn tests(text: &str) -> Vec<Test<'_>> {
     found
 }
 
-/// What is wrong with a file's tests.
+/// The faults of a file's tests.
 fn faults(text: &str) -> Vec<String> {
     let all = tests(text);
     let mut faults = Vec::new();
     for test in &all {
         let Test { name, ignored, body } = test;
-        // Started by another test, which says what it should do.
+        // Started by another test, which sets its task.
         if ignored.is_some_and(|reason| reason.contains("what the tests")) {
             continue;
         }
@@ -76,7 +76,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
         let entry = entry.expect("an entry");
         let (path, name) = (entry.path(), entry.file_name());
         if entry.file_type().expect("a type").is_dir() {
-            // What is built, and what other people wrote.
+            // Build outputs and third-party code.
             if !["target", "third_party", ".git"].iter().any(|skipped| name == *skipped) {
                 rust_files(&path, found);
             }

@@ -6,7 +6,7 @@ use crate::commands::demo::Demo;
 use crate::error::Context;
 use crate::terminal::progress;
 
-/// What the demo does.
+/// The description of the demo.
 pub const DEMO: Demo = Demo {
     recipe: "demo-brats",
     data: "24 MR volumes of four contrasts with a brain tumour",

@@ -30,7 +30,7 @@ use crate::warnings::Warnings;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Log more; give it twice for even more
+    /// Log more; repeat it (-vv) for even more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -41,84 +41,83 @@ enum Command {
     Demo(demo::Args),
     /// Train a network by a recipe
     Train(train::Args),
-    /// Find a learning rate: train with rising rates until the loss diverges, and keep only the
-    /// curve
+    /// Find a learning rate: train with rising rates until the loss diverges; only the curve is kept
     LrFind(lr_find::Args),
-    /// Where the time of a training goes, and which lines of the recipe change that
+    /// Measure where the training time goes, and which recipe settings would change it
     Profile(profile::Args),
-    /// Choose a GPU's kernels for a recipe ahead of its run; export and import such choices
+    /// Choose a GPU's kernels for a recipe before its run; export and import such choices
     Tune(tune::Args),
-    /// How much memory a recipe takes, by owner, before it is started; which batch and crop fit
+    /// Estimate a recipe's memory by purpose before a run, and which batch and crop fit
     Memory(memory::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
-    /// Predict with a run's network, or a trained model of nnU-Net v2: label maps on the images' own
-    /// grids, scores, numbers, images
+    /// Predict with a run's network or a trained nnU-Net v2 model: label maps on the images' own grids,
+    /// scores, numbers, images
     Predict(predict::Args),
-    /// Predict with several runs, merged: their mean, a vote, STAPLE; maps of where they differ
+    /// Predict with several runs and merge the results: mean, vote or STAPLE; maps of where they differ
     Ensemble(ensemble::Args),
-    /// Serve models over HTTP on this machine, as MONAI Label does for 3D Slicer, and to DICOM nodes
+    /// Serve models over HTTP, as MONAI Label does for 3D Slicer, and to DICOM nodes
     #[cfg(feature = "serve")]
     Serve(serve::Args),
-    /// Plan patch, network and batch for a data set as nnU-Net does: its fingerprint and plans
+    /// Plan patch, network and batch for a data set as nnU-Net does: write its fingerprint and plans
     Plan(plan::Args),
     /// Apply a recipe's deterministic transforms to a case and write the result
     Preprocess(preprocess::Args),
     /// Compare predictions with labels, file by file: Dice, distances, rates, errors
     Metrics(metrics::Args),
-    /// Watch a run as it goes on, in the terminal or as a page; a folder of runs by rank
+    /// Watch a running training in the terminal or as a web page, or rank the runs of a folder
     Watch(watch::Args),
-    /// Make one HTML page of one run or several: curves, cases, times, recipe; it needs no network
+    /// Write an HTML page about one or several runs: curves, cases, times, recipe; it works offline
     Report(report::Args),
-    /// List networks, and count the cost of one
+    /// List networks, and count the cost of one; store and describe trained models
     Models(models::Args),
-    /// Convert images between NIfTI, NRRD, MetaImage, DICOM and surfaces; weights of PyTorch and MONAI to
-    /// safetensors
+    /// Convert images between NIfTI, NRRD, MetaImage, DICOM and surfaces, and PyTorch and MONAI weights
+    /// to safetensors
     Convert(convert::Args),
-    /// Run MONAI bundles without Python; say what one is and needs; make a recipe of one
+    /// Run MONAI bundles without Python; inspect a bundle, and convert it to a recipe
     Bundle(bundle::Args),
-    /// Write a run as one file, or for another program: a model folder of nnU-Net v2, a MONAI bundle, an
+    /// Write a run as one file or for another program: an nnU-Net v2 model folder, a MONAI bundle, an
     /// ONNX model
     Export(export::Args),
     /// Make, inspect and check data sets
     Data(data::Args),
     /// List the devices that this program can use
     Devices(devices::Args),
-    /// Check this machine: processor, memory, disk, GPUs and drivers, plugins, MPI; what is missing, and
-    /// what mends it
+    /// Check this machine: CPU, memory, disk, GPUs and drivers, plugins, MPI; report what is missing
+    /// and how to fix it
     Doctor(doctor::Args),
     /// Find, inspect, check and write plugins
     Plugin(plugin::Args),
     /// List and show the bundled recipes
     Recipes(recipes::Args),
-    /// Everything that a recipe can name: parameters, defaults, examples, papers
+    /// Print everything that a recipe can name: parameters, defaults, examples, papers
     Reference(reference::Args),
-    /// Benchmark this machine, under the names of MONAI's benchmark
+    /// Benchmark this machine, with the names of MONAI's benchmarks
     Bench(bench::Args),
-    /// Print the script that completes commands and options in a shell
+    /// Print the shell script that completes commands and options
     Completions(completions::Args),
     /// Write the manual pages
     Man(man::Args),
 }
 
-/// The command line, with what only a running program knows.
+/// The command line, with the long version text, which is known only at run time.
 pub fn command() -> clap::Command {
     static LONG: LazyLock<String> = LazyLock::new(|| Version::here().to_string());
     Cli::command().long_version(LONG.as_str())
 }
 
-/// Parses the arguments, runs the command, prints its error.
+/// Parses the arguments, runs the command and prints its error.
 pub fn main() -> ExitCode {
     let matches = command().try_get_matches();
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).unwrap_or_else(|error| end(&error));
     listen(cli.verbose);
     limit_memory();
-    // `--plugin` adds to it.
+    // `--plugin` adds more later.
     hearth_plugin_host::provide_components(&[]);
     if let Ok(program) = std::env::current_exe() {
         hearth_plugin_host::isolate_with([program.into(), "plugin".into(), "serve-isolated".into()]);
     }
-    // Before there are other threads: they begin on the cores of this one.
+    // Before other threads start: they inherit the cores of this one.
     cores::pin_if_asked();
     if cli.command.computes() {
         // The process is new, so there is no pool yet.
@@ -133,10 +132,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints help, the version, or what is wrong with the arguments.
+/// Prints help, the version, or what is wrong with the arguments, and exits.
 fn end(error: &clap::Error) -> ! {
     if !error.use_stderr() {
-        // Unlike clap, this tells when it cannot be written.
+        // Unlike clap, `line` reports a failed write.
         let styled = error.render();
         let text = if terminal::colours_on_stdout() { styled.ansi().to_string() } else { styled.to_string() };
         terminal::line(format_args!("{}", text.trim_end_matches('\n')));
@@ -145,20 +144,20 @@ fn end(error: &clap::Error) -> ! {
     error.exit()
 }
 
-/// An allocation that cannot succeed is an error with a message. What this process may use is fixed
-/// when it starts.
+/// Makes an allocation that cannot succeed an error with a message. The limit is fixed at the start of
+/// the process.
 fn limit_memory() {
     let allowed = hearth_machine::Allowance::now().bytes;
     hearth::kernels::memory::limit_to(usize::try_from(allowed).unwrap_or(usize::MAX));
     hearth::kernels::memory::report_failures();
 }
 
-/// The variable that names a vendor's profiler to show every range in: `nvtx`, `roctx`; with `,layers`
-/// behind it each layer of the network, too.
+/// The variable that names a vendor's profiler (`nvtx` or `roctx`) that shows every range; a trailing
+/// `,layers` adds each layer of the network.
 const RANGES: &str = "HEARTH_RANGES";
 
-/// Prints what the library reports: notices of a run, all warnings, and more with `-v` or the
-/// variable `RUST_LOG`.
+/// Prints what the library reports: notices of a run, all warnings, and more with `-v` or the variable
+/// `RUST_LOG`.
 fn listen(verbose: u8) {
     let level = match verbose {
         0 => "warn",
@@ -180,7 +179,7 @@ fn listen(verbose: u8) {
         .with_filter(filter)
         .with_filter(filter_fn(move |metadata| !is_notice(metadata)));
     let notices = terminal::Notices.with_filter(filter_fn(is_notice));
-    // A second subscriber would only come from a test in the same process; the first one stays.
+    // A second subscriber can only come from a test in the same process; the first one stays.
     let ranges = std::env::var(RANGES).ok().map(|text| {
         let kind = text.strip_suffix(",layers");
         hearth::nn::layers::layer_ranges(kind.is_some());
@@ -201,10 +200,10 @@ fn listen(verbose: u8) {
 }
 
 impl Command {
-    /// Whether this thread runs kernels. `bench` decides that itself.
+    /// Whether this thread runs kernels. `bench` decides for itself.
     fn computes(&self) -> bool {
         match self.ranks() {
-            // Ranks that are threads share a pool to which none of them belongs.
+            // Ranks that are threads share a pool; this thread is not part of it.
             Some(ranks) => ranks.alone(),
             None => matches!(
                 self,
@@ -218,7 +217,7 @@ impl Command {
         }
     }
 
-    /// By how many ranks, of a command whose work they can share.
+    /// The `--ranks` options, for a command whose work several ranks can share.
     fn ranks(&self) -> Option<RanksArgs> {
         match self {
             Command::Train(args) => Some(args.ranks),
@@ -232,7 +231,7 @@ impl Command {
 
     fn run(self) -> Outcome {
         if self.ranks().is_none() && ranks::is_launched()? {
-            let what = "a launcher started several ranks of this command, which is one of a single process";
+            let what = "a launcher started several ranks, but this command runs in a single process";
             let several = "train, evaluate, predict, ensemble and preprocess run on several";
             return Err(Failure::new(format!("{what}: {several}")));
         }

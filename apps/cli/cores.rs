@@ -1,15 +1,15 @@
-//! Each rank on cores of its own: those of one machine that `--ranks` starts.
+//! Pins each rank that `--ranks` starts on this machine to its own cores.
 
 use std::fs;
 
 use hearth_train::distributed::Placement;
 
-/// The variable by which a rank is asked to keep to its cores: among how many ranks they are divided;
-/// 0 leaves ranks where the system puts them.
+/// The variable that asks a rank to keep to its share of the cores; its value is the number of ranks
+/// that share them. 0 leaves the placement to the operating system.
 pub const ASKED: &str = "HEARTH_PIN_CORES";
 
-/// Keeps this process to its share of the cores, where [`ASKED`] says so. Where that cannot be, it
-/// stays where it is.
+/// Pins this process to its share of the cores if [`ASKED`] says so. If that fails, the placement does
+/// not change.
 pub fn pin_if_asked() {
     let ranks = std::env::var(ASKED).ok().and_then(|ranks| ranks.trim().parse::<usize>().ok()).unwrap_or(0);
     let rank = Placement::from_environment().ok().flatten().and_then(|placement| placement.local_rank);
@@ -18,8 +18,8 @@ pub fn pin_if_asked() {
     }
 }
 
-/// A core as the system numbers it, after what it shares with others: the socket, and the physical
-/// core of which it may be one thread of several.
+/// A core as the operating system numbers it, after what it shares with others: the socket, and the
+/// physical core of which it may be one of several threads.
 type Place = (usize, usize, usize);
 
 fn place(cpu: usize) -> Place {
@@ -30,8 +30,8 @@ fn place(cpu: usize) -> Place {
     (number("physical_package_id"), number("core_id"), cpu)
 }
 
-/// The cores of one of `ranks` ranks: neighbours, so that no two ranks are threads of one physical
-/// core as long as there are enough of those. `None` where there are more ranks than cores.
+/// The cores of one of `ranks` ranks: neighbours, so that no two ranks run on threads of one physical
+/// core while there are enough cores. `None` if there are more ranks than cores.
 fn share(mut all: Vec<Place>, rank: usize, ranks: usize) -> Option<Vec<usize>> {
     if rank >= ranks || all.len() < ranks {
         return None;
@@ -47,7 +47,7 @@ fn share(mut all: Vec<Place>, rank: usize, ranks: usize) -> Option<Vec<usize>> {
 fn pin(rank: usize, ranks: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    // What a container or a batch system leaves to this process.
+    // The cores that a container or a batch system allows this process.
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let all: Vec<Place> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(place).collect();
     let Some(own) = share(all, rank, ranks) else { return };
@@ -66,7 +66,7 @@ fn pin(_rank: usize, _ranks: usize) {}
 mod tests {
     use super::*;
 
-    /// Two sockets of two cores with two threads, numbered as Linux does: the second threads last.
+    /// Two sockets of two cores with two threads each, numbered as Linux does: the second threads last.
     fn two_sockets() -> Vec<Place> {
         (0..8).map(|cpu| (cpu % 4 / 2, cpu % 2, cpu)).collect()
     }

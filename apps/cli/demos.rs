@@ -1,7 +1,7 @@
 //! The demos of the apps, each in the folder of its app.
 //!
-//! An app's folder has all that is its own: recipes, page, demo. What demos share is in
-//! [`crate::commands::demo`], which runs them.
+//! An app's folder holds everything specific to it: recipes, page, demo. [`crate::commands::demo`]
+//! holds what the demos share, and runs them.
 
 #[path = "../brats/demo.rs"]
 pub mod brats;

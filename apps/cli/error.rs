@@ -3,34 +3,34 @@
 use std::error::Error;
 use std::io::Write;
 
-/// The most lines an error may take on the screen.
+/// The maximum number of lines of an error on the screen.
 const MAX_LINES: usize = 12;
 
-/// An error on its way to the user: what failed, why, and the exit code.
+/// An error to report to the user: what failed, why, and the exit code.
 ///
-/// Any error converts into it with `?`; [`Context::while_doing`] adds what was being done. It does
-/// not implement `Error` itself, because only [`Failure::print`] handles it.
+/// Any error converts into it with `?`; [`Context::while_doing`] adds what was being done. It does not
+/// implement `Error` itself, because only [`Failure::print`] handles it.
 pub struct Failure {
     /// The message first, then its causes, outermost first.
     chain: Vec<String>,
     code: u8,
 }
 
-/// What commands return.
+/// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure with this message and exit code 1; 2 is clap's own, for what it cannot parse.
+    /// A failure with this message and exit code 1; clap uses 2 for arguments that it cannot parse.
     pub fn new(message: impl Into<String>) -> Self {
         Self { chain: vec![message.into()], code: 1 }
     }
 
-    /// The end of a run that was interrupted: exit code 130, nothing more to say.
+    /// The end of an interrupted run: exit code 130, without a message.
     pub fn interrupted() -> Self {
         Self { chain: Vec::new(), code: 130 }
     }
 
-    /// Whether it is the end of an interrupted run.
+    /// Whether this is the end of an interrupted run.
     pub fn is_interruption(&self) -> bool {
         self.code == 130
     }
@@ -40,12 +40,12 @@ impl Failure {
         self.code
     }
 
-    /// The whole chain in one line, without causes that the words before them quote.
+    /// The whole chain in one line, without causes that the text before them already quotes.
     pub fn line(&self) -> String {
         hearth_recipe::text::chain(&self.chain)
     }
 
-    /// Adds what was being done in front; the end of an interrupted run needs no words.
+    /// Prepends what was being done; the end of an interrupted run stays without a message.
     pub fn context(mut self, doing: impl Into<String>) -> Self {
         if self.chain.is_empty() {
             return self;
@@ -54,9 +54,9 @@ impl Failure {
         self
     }
 
-    /// Prints the chain to standard error: a cause that the line above already quotes is skipped.
+    /// Prints the chain to standard error; skips a cause that the line above already quotes.
     pub fn print(&self) {
-        // Of several ranks that fail alike, one says it.
+        // If several ranks fail with the same error, only one prints it.
         if self.chain.is_empty() || crate::run::is_reported() {
             return;
         }
@@ -76,7 +76,7 @@ impl Failure {
         let lines: Vec<&str> = text.lines().collect();
         let mut err = std::io::stderr().lock();
         let _ = err.write_all(crate::terminal::clear_line().as_bytes());
-        // Nobody is left to tell when standard error is closed.
+        // A closed standard error leaves no place to report to.
         for line in lines.iter().take(MAX_LINES) {
             let _ = writeln!(err, "{line}");
         }

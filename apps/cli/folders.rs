@@ -8,12 +8,12 @@ use crate::interrupt;
 pub use hearth_run::folders::{open_run, replace};
 use hearth_train::{CAN_WRITE, is_free};
 
-/// Fails if a folder cannot hold a new run, data set or the like: it is a file, or not empty.
+/// Fails if a folder cannot hold a new run or data set: it is a file, or not empty.
 pub fn check_free(folder: &Path) -> Outcome {
     check_new(folder, "give a new or an empty folder")
 }
 
-/// The same for a run, which can be resumed where there is one.
+/// Like [`check_free`], for the folder of a run: the message for an existing run names `--resume`.
 pub fn check_new_run(folder: &Path) -> Outcome {
     check_new(
         folder,
@@ -24,7 +24,7 @@ pub fn check_new_run(folder: &Path) -> Outcome {
     )
 }
 
-/// Whether a folder holds a run, which can be resumed. One without a checkpoint begins again.
+/// Whether a folder holds a run that can be resumed. A run without a checkpoint starts again.
 pub fn is_run(folder: &Path) -> bool {
     folder.join("recipe.toml").is_file()
 }
@@ -41,8 +41,8 @@ fn check_new(folder: &Path, advice: &str) -> Outcome {
     }
 }
 
-/// Fails for a path that cannot be handed on as text, which is what plugins, recipes and JSON take:
-/// another name would be written to in its place.
+/// Fails for a path that is not UTF-8. Plugins, recipes and JSON take paths as text, so another file
+/// would be written.
 pub fn check_path(option: &str, path: &Path) -> Outcome<String> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         let advice = "rename it, or give another one";
@@ -51,8 +51,8 @@ pub fn check_path(option: &str, path: &Path) -> Outcome<String> {
     })
 }
 
-/// A folder that is created, and known to be writable, before long work begins. When dropped, it is
-/// removed if it is empty.
+/// A folder that is created and checked to be writable before long work begins. Dropping it removes the
+/// folder if it is empty.
 #[derive(Debug)]
 pub struct Reserved(());
 

@@ -1,5 +1,5 @@
-//! Ctrl-C: while a run is being prepared it ends the program, while it runs the first one asks it
-//! to stop after its step. Between cases of a prediction it ends the program, too.
+//! Handling of Ctrl-C. While a run is being prepared, it ends the program; during a run, the first one
+//! asks it to stop after the current step. Between cases of a prediction it ends the program, too.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +12,20 @@ use crate::note;
 enum Stage {
     /// Nothing is running yet.
     Preparing,
-    /// A run that stops when the flag is set.
+    /// A run that stops when this flag is set.
     Running(Arc<AtomicBool>),
-    /// This rank has done its part; others stop theirs after a step.
+    /// This rank has finished; the others stop after their step.
     Waiting,
     /// Ranks are processes of a launcher, which gets the signal, too; the second one does not wait for them.
     Launcher(Arc<AtomicBool>),
     /// Cases are done one after another, and what was written stays. Says what becomes of the others.
     Cases(&'static str),
-    /// The run was asked to stop already, or there is nothing left to stop.
+    /// The run was already asked to stop, or nothing is left to stop.
     Ending,
 }
 
 static STAGE: Mutex<Stage> = Mutex::new(Stage::Preparing);
-/// The output folder, and those that were created for it, outermost first.
+/// The output folder, and the folders that were created for it, outermost first.
 static MADE: Mutex<Option<(PathBuf, Vec<PathBuf>)>> = Mutex::new(None);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -94,7 +94,7 @@ fn handle() {
     }
 }
 
-/// Ends the program; nothing that is half written stays.
+/// Ends the program, and removes half-written files.
 fn leave() -> ! {
     hearth_files::remove_unfinished();
     std::process::exit(130)
@@ -104,21 +104,21 @@ fn leave() -> ! {
 pub fn begins_anew() {
     let mut stage = lock(&STAGE);
     if matches!(*stage, Stage::Cases(_)) {
-        *stage = Stage::Cases("the same command begins anew: add --overwrite");
+        *stage = Stage::Cases("the same command starts from the beginning: add --overwrite");
     }
 }
 
-/// A run has begun: the first Ctrl-C sets `flag`.
+/// Marks the start of a run: the first Ctrl-C sets `flag`.
 pub fn running(flag: Arc<AtomicBool>) {
     *lock(&STAGE) = Stage::Running(flag);
 }
 
-/// The run is over: Ctrl-C ends the program.
+/// Marks the end of a run: Ctrl-C ends the program.
 pub fn over() {
     *lock(&STAGE) = Stage::Ending;
 }
 
-/// What this rank had to do is done, and it waits for others, which Ctrl-C interrupts.
+/// Marks this rank as finished while it waits for others, which Ctrl-C interrupts.
 pub fn waiting() {
     let mut stage = lock(&STAGE);
     if !matches!(*stage, Stage::Ending) {
@@ -126,17 +126,17 @@ pub fn waiting() {
     }
 }
 
-/// Records the output folder and those created for it, outermost first, to remove them if they stay
-/// empty.
+/// Records the output folder and the folders created for it, outermost first, so that they are removed
+/// if they stay empty.
 pub fn made(root: PathBuf, folders: Vec<PathBuf>) {
     *lock(&MADE) = Some((root, folders));
 }
 
-/// Removes the recorded folders if they are empty. Returns the output folder if it is not.
+/// Removes the recorded folders that are empty. Returns the output folder if it is not.
 pub fn remove_empty() -> Option<PathBuf> {
     let (root, folders) = lock(&MADE).take()?;
     for folder in folders.iter().rev() {
-        // One that is not empty stays.
+        // A folder that is not empty stays.
         let _ = std::fs::remove_dir(folder);
     }
     let filled = std::fs::read_dir(&root).is_ok_and(|mut inside| inside.next().is_some());

@@ -1,10 +1,10 @@
 //! The bundled recipes and the program `hearth`.
 //!
-//! An app is a recipe of the crate `hearth-recipe`, which builds pipeline, network and trainer from
-//! it. This crate is the user interface: commands, tables, pictures.
+//! An app is a recipe of the crate `hearth-recipe`, which builds pipeline, network and trainer from it.
+//! This crate is the user interface: commands, tables, pictures.
 //!
 //! * [`cli`] and [`commands`]: one file for each command.
-//! * `demos`: the demos of the apps, which lie in the folders of the apps.
+//! * `demos`: the demos of the apps, in the folders of the apps.
 
 #![forbid(unsafe_code)]
 

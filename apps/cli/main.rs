@@ -1,4 +1,4 @@
-//! The program `hearth`: the command line over the library `hearth-apps`.
+//! The program `hearth`: runs the command line of the library `hearth-apps`.
 
 #![forbid(unsafe_code)]
 

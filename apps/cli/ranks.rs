@@ -1,5 +1,5 @@
-//! Several ranks of one command: those that a launcher started (`mpirun`, `srun`), or that `--ranks`
-//! starts on this machine.
+//! Several ranks of one command, started by a launcher (`mpirun`, `srun`) or by `--ranks` on this
+//! machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -17,15 +17,15 @@ use crate::error::{Context, Failure, Outcome};
 use crate::run::is_reported;
 use crate::{interrupt, note, terminal};
 
-/// How often ranks that failed are started again.
+/// When ranks that failed are restarted.
 pub struct Restarts<'a> {
-    /// At most so often.
+    /// The maximum number of restarts.
     pub most: u32,
-    /// Whether they could go on from somewhere.
+    /// Whether there is a checkpoint to continue from.
     pub may: &'a dyn Fn() -> bool,
 }
 
-/// The variable that says for how many seconds a rank waits for the others to start.
+/// The variable with the seconds that a rank waits for the others to start.
 const START_DEADLINE: &str = "HEARTH_START_DEADLINE";
 
 /// The option that starts ranks.
@@ -34,24 +34,23 @@ const OPTION: &str = "--ranks";
 /// The option of commands whose work several ranks can share.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct RanksArgs {
-    /// Share the work among several ranks on this machine: processes of mpirun, or threads where
-    /// there is none
+    /// Share the work among N ranks on this machine: processes of mpirun, or threads without mpirun
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub ranks: Option<u16>,
 }
 
 impl RanksArgs {
-    /// Whether this thread works itself, and starts no others.
+    /// Whether this thread does all the work, and starts no other ranks.
     pub fn alone(self) -> bool {
         self.ranks.is_none_or(|count| count < 2)
     }
 
-    /// Works as each of the ranks, or as the only one.
+    /// Runs `work` as each of the ranks, or as the only one.
     pub fn run(self, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
         self.run_again(Restarts { most: 0, may: &|| false }, work)
     }
 
-    /// The same, and again where that may help.
+    /// Like [`Self::run`], with restarts after a failure where `restarts` allows them.
     pub fn run_again(self, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
         if let Some(count) = self.ranks {
             return start(usize::from(count), restarts, work);
@@ -78,8 +77,8 @@ pub fn local_rank(ranks: Option<&Ranks>) -> usize {
     ranks.map_or(0, |ranks| ranks.communicator().local_rank())
 }
 
-/// The rank that a launcher made this process; `None` where there is one rank. All but the first are
-/// silent from now on.
+/// The rank that a launcher gave this process; `None` if there is one rank. All but the first print
+/// nothing from then on.
 pub fn of_launcher() -> Outcome<Option<Ranks>> {
     if !is_launched()? {
         return Ok(None);
@@ -93,20 +92,20 @@ pub fn of_launcher() -> Outcome<Option<Ranks>> {
     Ok(Some(ranks))
 }
 
-/// Waits for the others where all of them end with one error: a launcher kills those that are left
-/// when one has ended, and the first may still have an empty folder to remove.
+/// Waits for the other ranks if all of them end with the same error. A launcher kills the remaining
+/// ranks when one has ended, and the first may still have to remove an empty folder.
 pub fn leave_together(ranks: Option<&Ranks>, failed: bool) {
     if let (Some(ranks), true) = (ranks, failed && is_reported()) {
-        // One that does not come is on its way out.
+        // A rank that does not come is already ending.
         let _ = ranks.communicator().finish(&At::new("the end", 0).within(Duration::from_secs(10)));
     }
 }
 
-/// How long the others may take to start: five minutes, if nothing else is said.
+/// How long the others may take to start: five minutes unless the variable gives another value.
 fn start_deadline(given: Option<String>) -> Outcome<Duration> {
     let Some(given) = given else { return Ok(DEADLINE) };
     match given.trim().parse::<f64>() {
-        // A day is longer than anybody waits, and less than what a clock can add.
+        // A day is longer than any real wait, and short enough for the clock's range.
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err(Failure::new(format!("{START_DEADLINE}={given}: expected 0.1 to 86400 seconds"))),
     }
@@ -118,17 +117,17 @@ pub fn is_launched() -> Outcome<bool> {
     Ok(placement.is_some_and(|placement| placement.world > 1))
 }
 
-/// A process that `torchrun` started on the one machine of its job.
+/// A process that `torchrun` started, of a job on one machine.
 #[derive(Debug, PartialEq, Eq)]
 struct Torchrun {
-    /// Its processes.
+    /// The number of processes.
     count: usize,
-    /// Whether this is the one that starts the ranks, as [`OPTION`] does. `torchrun` connects its
-    /// processes by PyTorch alone, so the others have nothing to do, and end.
+    /// Whether this process starts the ranks, as [`OPTION`] does. `torchrun` connects its processes
+    /// only through PyTorch, so the others have nothing to do, and end.
     first: bool,
 }
 
-/// `None` where something else started this process, or `torchrun` several machines.
+/// `None` if something else started this process, or if `torchrun` started several machines.
 fn of_torchrun(variables: &BTreeMap<String, String>) -> Outcome<Option<Torchrun>> {
     let placement = Placement::of(variables).map_err(|error| Failure::new(error.to_string()))?;
     let here = variables.get("LOCAL_WORLD_SIZE").and_then(|count| count.trim().parse().ok());
@@ -138,11 +137,11 @@ fn of_torchrun(variables: &BTreeMap<String, String>) -> Outcome<Option<Torchrun>
         .map(|placement| Torchrun { count: placement.world, first: placement.rank == 0 }))
 }
 
-/// Runs `work` as each of `count` ranks on this machine: as processes of `mpirun` where it is there,
-/// which run this program with the same arguments, and as threads of this one otherwise.
+/// Runs `work` as each of `count` ranks on this machine: as processes of `mpirun` if it is installed,
+/// which run this program with the same arguments, and otherwise as threads of this process.
 pub fn start(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
     if is_launched()? {
-        return Err(Failure::new(format!("{OPTION} starts ranks, but a launcher has done so: remove one of the two")));
+        return Err(Failure::new(format!("{OPTION} starts ranks, but a launcher already did: remove one of the two")));
     }
     if count < 2 {
         return work(None);
@@ -154,7 +153,7 @@ fn begin(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> O
     match find("mpirun") {
         Some(launcher) => processes(&launcher, count, restarts),
         None if restarts.most > 0 => {
-            Err(Failure::new(format!("{RESTARTS} starts processes of mpirun again, and there is none on this machine")))
+            Err(Failure::new(format!("{RESTARTS} needs mpirun, which is not installed on this machine")))
         }
         None => {
             note!("no mpirun on this machine: {count} ranks as threads of one process, with one pool of threads");
@@ -163,16 +162,16 @@ fn begin(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> O
     }
 }
 
-/// A program in the folders of `PATH`.
+/// Finds a program in the folders of `PATH`.
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Starts this program again, `count` times. Each has its share of the cores. Where they fail and a
-/// restart may help, they are started again and continue.
+/// Starts this program `count` times, each with its share of the cores. If they fail and a restart may
+/// help, starts them again; they continue from the checkpoint.
 fn processes(launcher: &Path, count: usize, restarts: Restarts<'_>) -> Outcome {
-    // Ctrl-C reaches the launcher, too, which asks the ranks to end; this process waits for that.
+    // Ctrl-C also reaches the launcher, which asks the ranks to end; this process waits for that.
     let asked = Arc::new(AtomicBool::new(false));
     interrupt::listen_to_launcher(Arc::clone(&asked))?;
     let mut again = 0;
@@ -180,7 +179,7 @@ fn processes(launcher: &Path, count: usize, restarts: Restarts<'_>) -> Outcome {
         let status = launch(launcher, count, again > 0)?;
         let why = match status.code() {
             Some(0) => return Ok(()),
-            // Open MPI has an exit code of its own then.
+            // Open MPI then has its own exit code.
             _ if asked.load(Ordering::SeqCst) => return Err(Failure::interrupted()),
             Some(130) => return Err(Failure::interrupted()),
             Some(code) => format!("the ranks ended with exit code {code}; see above"),
@@ -199,18 +198,20 @@ fn launch(launcher: &Path, count: usize, again: bool) -> Outcome<ExitStatus> {
     let doing = || format!("cannot start {}", launcher.display());
     let said = Command::new(launcher).arg("--version").output().while_doing(doing)?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    // It calls itself by the name it was started by: "mpirun (Open MPI) 4.1", "mpirun.openmpi (OpenRTE) 4.1".
+    // The name of the launcher depends on how it was called: "mpirun (Open MPI) 4.1", "mpirun.openmpi
+    // (OpenRTE) 4.1".
     let open_mpi = ["Open MPI", "OpenRTE", "open-mpi.org"].iter().any(|name| said.contains(name));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let each = (cores / count).max(1);
     let mut command = Command::new(launcher);
     command.arg("-n").arg(count.to_string());
     if open_mpi {
-        // Its own binding gives a rank one core, whatever its threads; more ranks than cores are refused.
+        // The launcher's own binding gives a rank one core, whatever its threads, and refuses more
+        // ranks than cores.
         command.args(["--bind-to", "none", "--oversubscribe"]);
-        // Containers often have no other user, and `--ranks` starts nothing on another machine.
-        // After Ctrl-C it waits so many seconds before it asks the ranks to end, and as many again
-        // before it kills them: by default one, in which they have no time for a checkpoint.
+        // Containers often have only the root user, and `--ranks` starts nothing on another machine.
+        // Seconds after Ctrl-C before the launcher asks the ranks to end, and again before it kills
+        // them. The default of one is too short to write a checkpoint.
         command.env("OMPI_MCA_odls_base_sigkill_timeout", "5");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
@@ -228,7 +229,7 @@ fn launch(launcher: &Path, count: usize, again: bool) -> Outcome<ExitStatus> {
     command.status().while_doing(doing)
 }
 
-/// The options that the ranks themselves are not given.
+/// The options that are not passed to the ranks.
 const RESTARTS: &str = "--max-restarts";
 
 /// The arguments of each rank.
@@ -255,7 +256,7 @@ fn as_threads(count: usize, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> O
         terminal::speak_here(ranks.rank() == 0);
         work(Some(ranks))
     });
-    // The first rank says what all of them do; one that failed alone is named by the others.
+    // The first rank reports a failure of all ranks; the others name a rank that failed alone.
     ended.into_iter().collect()
 }
 
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(of(first), Some(Torchrun { count: 2, first: true }));
         let second = "RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2";
         assert_eq!(of(second), Some(Torchrun { count: 2, first: false }));
-        // Two machines, one process, and a rank that was started in turn.
+        // Two machines, one process, and a rank that was itself started by another launcher.
         assert_eq!(of("RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2"), None);
         assert_eq!(of("RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1"), None);
         let mpi = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0";

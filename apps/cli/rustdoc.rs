@@ -1,7 +1,7 @@
-//! Converts doc comments to text for people who write recipes: examples in Rust and links to items
-//! are for the library's own pages.
+//! Converts doc comments to text for recipe authors: examples in Rust and links to items are only for
+//! the library's own pages.
 
-/// The text without its examples in Rust, and with names instead of links to items.
+/// Returns the text without its Rust examples, and with names instead of links to items.
 pub fn prose(doc: &str) -> String {
     let mut kept = Vec::new();
     let mut fence: Option<bool> = None;

@@ -1,4 +1,4 @@
-//! Work on cases that several ranks share: each has its own, and they meet before and after.
+//! Sharing of cases among several ranks: each has its own, and they synchronise before and after.
 
 use std::time::Duration;
 
@@ -12,16 +12,17 @@ use crate::interrupt;
 use crate::ranks::{RanksArgs, is_first};
 use crate::run::{finish, together};
 
-/// How long ranks that share images wait for each other: one may have all the large ones. A rank
-/// that ended is noticed at once, whatever this is.
+/// How long ranks that share images wait for each other: one may have all the large ones. A rank that
+/// ended is noticed at once, regardless of this.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Works as each of the ranks, or as the only one.
+/// Runs `work` as each of the ranks, or as the only one.
 pub fn shared(by: RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
     by.run(|ranks| finished(ranks, &work))
 }
 
-/// The same, where each case has files of its own: Ctrl-C ends the program, and says that they stay.
+/// Like [`shared`], for work where each case has its own files: Ctrl-C ends the program, and reports
+/// that they are kept.
 pub fn shared_cases(by: RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
     shared(by, |ranks| {
         if is_first(ranks) {
@@ -31,7 +32,7 @@ pub fn shared_cases(by: RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sy
     })
 }
 
-/// Works as a rank on cases of its own, and waits at the end for those that have the larger ones.
+/// Runs `work` as a rank on its own cases, and waits at the end for ranks with larger ones.
 pub fn finished(ranks: Option<Ranks>, work: impl FnOnce(Option<&Ranks>) -> Outcome) -> Outcome {
     let ranks = ranks.map(|mut ranks| {
         ranks.deadline = PATIENCE;
@@ -41,7 +42,7 @@ pub fn finished(ranks: Option<Ranks>, work: impl FnOnce(Option<&Ranks>) -> Outco
     ranks.as_ref().map_or(Ok(()), |ranks| Ok(finish(ranks)?))
 }
 
-/// What is done before shared work, on all ranks: where one fails, all do.
+/// The result of a preparation that all ranks do before shared work: if one fails, all fail.
 pub fn prepared<T>(ranks: Option<&Ranks>, done: Result<T, impl Into<Failure>>) -> Outcome<T> {
     let done = done.map_err(Into::into);
     match ranks {
@@ -50,7 +51,7 @@ pub fn prepared<T>(ranks: Option<&Ranks>, done: Result<T, impl Into<Failure>>) -
     }
 }
 
-/// A failure as the library has it.
+/// A failure as an error of the library.
 pub fn reported(failure: &Failure) -> RecipeError {
     RecipeError::new(failure.line())
 }

@@ -1,4 +1,4 @@
-//! Tables of text.
+//! Text tables.
 
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Lean {
     Right,
 }
 
-/// Lines of a table: each column as wide as its widest entry, with two spaces between columns. A
+/// The lines of a table: each column is as wide as its widest entry, with two spaces between columns. A
 /// left-aligned last column is not padded.
 pub fn lines(columns: &[(&str, Lean)], rows: &[Vec<String>]) -> Vec<String> {
     let head: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -28,7 +28,7 @@ pub fn lines(columns: &[(&str, Lean)], rows: &[Vec<String>]) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// A line of comma-separated values (RFC 4180), without its end.
+/// A line of comma-separated values (RFC 4180), without the line end.
 pub fn csv<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {
     let quoted = |cell: S| match cell.as_ref() {
         text if text.contains([',', '"', '\n', '\r']) => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -18,42 +18,42 @@ use hearth_train::Ranks;
 
 pub use hearth_recipe::text::{bytes, seconds, thousands};
 
-/// Whether this process prints: of several ranks, the first one alone.
+/// Whether this process prints: of several ranks, only the first one does.
 static SPEAKS: AtomicBool = AtomicBool::new(true);
 
 thread_local! {
-    /// The same of a rank that is a thread.
+    /// Like [`SPEAKS`], for a rank that is a thread.
     static SPEAKS_HERE: Cell<bool> = const { Cell::new(true) };
-    /// Results of a rank that does not print, until the first one does.
+    /// Result lines of a rank that does not print, kept until the first rank prints them.
     static UNSAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lets this process print, or not.
+/// Sets whether this process prints.
 pub fn speak(whether: bool) {
     SPEAKS.store(whether, Ordering::Relaxed);
 }
 
-/// Lets this thread print, or not.
+/// Sets whether this thread prints.
 pub fn speak_here(whether: bool) {
     SPEAKS_HERE.set(whether);
 }
 
-/// Lines of results that this rank would have printed since the last call.
+/// Takes the result lines that this rank would have printed since the last call.
 pub fn unsaid() -> Vec<String> {
     UNSAID.take()
 }
 
-/// Whether this thread prints; threads that work for it do so too, by [`speak_here`].
+/// Whether this thread prints; threads that work for it inherit that through [`speak_here`].
 pub fn speaks_here() -> bool {
     SPEAKS_HERE.get()
 }
 
-/// Keeps what another thread of this rank left unsaid.
+/// Keeps the unprinted lines of another thread of this rank.
 pub fn keep_unsaid(lines: Vec<String>) {
     UNSAID.with_borrow_mut(|kept| kept.extend(lines));
 }
 
-/// Discards the lines of a job's results.
+/// Discards the result lines of a job.
 pub struct Quiet;
 
 impl hearth_models::job::Results for Quiet {
@@ -74,7 +74,7 @@ impl hearth_models::job::Results for Quiet {
     fn keep(&self, _: Vec<String>) {}
 }
 
-/// Lines of a job's results, on standard output.
+/// Prints the result lines of a job to standard output.
 pub struct Lines;
 
 impl hearth_models::job::Results for Lines {
@@ -99,18 +99,18 @@ impl hearth_models::job::Results for Lines {
     }
 }
 
-/// Whether what this thread says is printed.
+/// Whether the output of this thread is printed.
 pub fn speaks() -> bool {
     SPEAKS.load(Ordering::Relaxed) && SPEAKS_HERE.get()
 }
 
-/// Prints a line of results to standard output. A closed pipe (`| head`) ends the program quietly.
+/// Prints a result line to standard output. A closed pipe (`| head`) ends the program without an error.
 #[macro_export]
 macro_rules! out {
     ($($arg:tt)*) => { $crate::terminal::line(format_args!($($arg)*)) };
 }
 
-/// Prints a line of progress to standard error.
+/// Prints a progress line to standard error.
 #[macro_export]
 macro_rules! note {
     ($($arg:tt)*) => { $crate::terminal::note_line(format_args!($($arg)*)) };
@@ -125,7 +125,7 @@ pub fn line(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     let clear = if out.is_terminal() && watched() { clear_line() } else { "" };
     if let Err(error) = out.write_fmt(format_args!("{clear}{text}\n")).and_then(|()| out.flush()) {
-        // Whoever closes the pipe has seen enough; anything else (a full disk) is a failure.
+        // A closed pipe is a normal end; any other error (a full disk) is a failure.
         if error.kind() == ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
@@ -141,22 +141,22 @@ pub fn note_line(text: Arguments<'_>) {
     }
 }
 
-/// Prints a line to standard error, whoever speaks: what ends a rank is to be seen.
+/// Prints a line to standard error from any rank: the error that ends a rank must be visible.
 pub fn error_line(text: Arguments<'_>) {
-    // A run goes on when nobody reads its notes any more.
+    // A run continues if standard error is closed.
     let _ = std::io::stderr().write_all(format!("{}{text}\n", clear_line()).as_bytes());
 }
 
-/// What a line begins with, so that it takes the place of a bar rather than standing behind it: the
-/// bar draws itself again below. Nothing where nobody watches.
+/// The control sequence that starts a line, so that it replaces a progress bar; the bar then redraws
+/// itself below. Empty if standard error is not a terminal.
 pub fn clear_line() -> &'static str {
     static CLEAR: OnceLock<bool> = OnceLock::new();
     let obeys = || watched() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     if *CLEAR.get_or_init(obeys) { hearth_data::CLEAR_LINE } else { "" }
 }
 
-/// Standard error for a library that writes its own lines, each at once; those that cannot be
-/// written are dropped.
+/// Standard error for a library that writes its own lines, each at once; lines that cannot be written
+/// are dropped.
 pub fn stderr() -> impl Write {
     struct Deaf;
     impl Write for Deaf {
@@ -172,7 +172,7 @@ pub fn stderr() -> impl Write {
     Deaf
 }
 
-/// Shows the notices of `hearth-recipe` as lines of progress.
+/// Prints the notices of `hearth-recipe` as progress lines.
 pub struct Notices;
 
 impl<S: Subscriber> Layer<S> for Notices {
@@ -187,7 +187,7 @@ impl<S: Subscriber> Layer<S> for Notices {
         }
         let mut message = Message(String::new());
         event.record(&mut message);
-        // What only another rank knows, it reports itself.
+        // A rank reports what only it knows.
         match *event.metadata().level() {
             Level::ERROR => error_line(format_args!("{}{}", red("error: "), message.0)),
             Level::WARN => note_line(format_args!("warning: {}", message.0)),
@@ -196,7 +196,7 @@ impl<S: Subscriber> Layer<S> for Notices {
     }
 }
 
-/// Whether standard error is a terminal: bars there, plain lines elsewhere.
+/// Whether standard error is a terminal: progress bars on a terminal, plain lines elsewhere.
 pub fn watched() -> bool {
     std::io::stderr().is_terminal()
 }
@@ -210,12 +210,12 @@ pub fn progress() -> hearth_data::Progress {
     }
 }
 
-/// A recipe made ready to run, which shows the filling of its caches here.
+/// A recipe ready to run; the filling of its caches is shown in the terminal.
 pub fn plan(document: Document) -> Outcome<Plan> {
     plan_of_rank(document, None)
 }
 
-/// The same on the device of a rank.
+/// Like [`plan`], on the device of a rank.
 pub fn plan_of_rank(document: Document, ranks: Option<&Ranks>) -> Outcome<Plan> {
     let mut plan = Plan::of_rank(document, local_rank(ranks))?;
     plan.progress = progress();
@@ -238,17 +238,17 @@ pub fn colours_on_stdout() -> bool {
     colours(&std::io::stdout())
 }
 
-/// Red on a terminal's standard error.
+/// Red if standard error is a terminal.
 pub fn red(text: &str) -> String {
     if colours_on_stderr() { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Bold on a terminal's standard output.
+/// Bold if standard output is a terminal.
 pub fn bold(text: &str) -> String {
     if colours(&std::io::stdout()) { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Grey on a terminal's standard output.
+/// Grey if standard output is a terminal.
 pub fn dim(text: &str) -> String {
     if colours(&std::io::stdout()) { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
 }

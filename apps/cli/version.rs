@@ -1,31 +1,30 @@
-//! What `hearth --version` says: [`Version`].
+//! The output of `hearth --version`: [`Version`].
 
 use std::fmt;
 
 use hearth_plugin_host::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
 use serde::Serialize;
 
-/// What this program was built from, and what it can use here.
+/// What this program was built from, and what it can use on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Version {
     /// Its version.
     pub version: &'static str,
-    /// The commit; `near` it where the build was no release.
+    /// The commit; preceded by `near` if the build is not a release.
     pub commit: &'static str,
-    /// The Cargo features that choose what it can do; without one for GPUs it computes on the
-    /// processor.
+    /// The Cargo features that add capabilities; without a GPU feature it computes on the CPU.
     pub features: Vec<&'static str>,
-    /// The instruction sets that its kernels have and this processor, too, the one they use first.
+    /// The instruction sets that both its kernels and this CPU support, the preferred one first.
     pub processor_paths: Vec<&'static str>,
-    /// The version of the plugin SDK that it accepts.
+    /// The version of the plugin SDK that it supports.
     pub plugin_sdk: &'static str,
-    /// The binary interface of plugins, in hexadecimal digits.
+    /// The plugins' binary interface (ABI), in hexadecimal digits.
     pub plugin_abi: String,
-    /// The version of the loader of plugins.
+    /// The version of the plugin loader.
     pub plugin_loader: u32,
-    /// What it was built for.
+    /// The target triple of the build.
     pub target: &'static str,
-    /// The compiler.
+    /// The version of the compiler.
     pub rustc: &'static str,
 }
 
@@ -42,7 +41,7 @@ const FEATURES: [(&str, bool); 8] = [
 ];
 
 impl Version {
-    /// That of this program.
+    /// The version of this program.
     pub fn here() -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),

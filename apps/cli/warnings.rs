@@ -1,4 +1,4 @@
-//! What a run warns of, kept in its folder for whoever looks later: `warnings.jsonl`.
+//! Warnings of a run, kept in its folder for later viewers: `warnings.jsonl`.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,10 +15,11 @@ use tracing_subscriber::layer::Context;
 /// The file in the run's folder.
 const FILE: &str = "warnings.jsonl";
 
-/// As many are kept of a run in one process: a step that warns of each batch fills no disk.
+/// The maximum number of warnings kept per run and process, so that a step that warns for each batch
+/// does not fill the disk.
 const MOST: usize = 1000;
 
-/// As many are kept until the run has a folder.
+/// The maximum number of warnings kept before the run has a folder.
 const EARLY: usize = 100;
 
 struct Kept {
@@ -33,7 +34,7 @@ fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Warnings go into this run's folder from now on, those since the last run first.
+/// Writes warnings to this run's folder from now on, starting with those since the last run.
 pub fn keep_in(run: &Path) {
     let mut kept = kept();
     (kept.file, kept.count) = (Some(run.join(FILE)), 0);
@@ -41,7 +42,7 @@ pub fn keep_in(run: &Path) {
     early.iter().for_each(|line| kept.write(line));
 }
 
-/// The run is over.
+/// Ends the recording for the run.
 pub fn over() {
     kept().file = None;
 }
@@ -63,7 +64,7 @@ impl Kept {
         }
         let last = line_of("warn", &format!("{MOST} warnings are kept; those that follow are only printed"));
         let line = if self.count == MOST { &last } else { line };
-        // Who watches the program's output has the warning; a full disk is the run's to report.
+        // The warning is also in the program's output, and the run itself reports a full disk.
         let open = OpenOptions::new().create(true).append(true).open(file);
         let _ = open.and_then(|mut file| file.write_all(line.as_bytes()));
     }

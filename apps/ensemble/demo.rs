@@ -1,4 +1,4 @@
-//! `hearth demo ensemble`: a cross-validation on noisy spheres, and its networks merged.
+//! `hearth demo ensemble`: a cross-validation on noisy spheres, with merged networks.
 
 use std::path::Path;
 use std::time::Instant;
@@ -20,22 +20,22 @@ use crate::table::{Lean, lines};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
 
-/// Volumes that are dealt to folds, and those that no network sees.
+/// The number of volumes for the folds, and of those that no network is trained or validated on.
 const CASES: [usize; 2] = [20, 8];
 
 /// Voxels along each axis.
 const SIZE: usize = 48;
 
-/// Spheres have values from 0.5 to 1, so noise up to here hides many of their edges.
+/// The noise level. Spheres have values from 0.5 to 1, so this hides many of their edges.
 const NOISE: f64 = 0.9;
 
-/// The Dice that the merged networks reach if they have learned.
+/// The minimum Dice of the merged networks.
 const LEAST: f64 = 0.85;
 
-/// Generates, trains five folds, merges, predicts, draws.
+/// Generates data, trains five folds, merges, predicts and draws.
 ///
 /// # Errors
-/// Where a step fails, the ensemble has learned less than it should, or is worse than the mean of
+/// A step that fails, or an ensemble that has learned less than it should or is worse than the mean of
 /// its members.
 pub fn run(args: &demo::Args) -> Outcome {
     let start = Instant::now();
@@ -133,7 +133,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
     }
 }
 
-/// The key metric of a run, or of a folder of folds, on data that it has not seen.
+/// The key metric of a run, or of a folder of folds, on unseen data.
 fn evaluated(args: &demo::Args, run: &Path, data: &Path, merge: MergeArgs) -> Outcome<f64> {
     let as_usual = evaluate::Args::new(run, data, &args.device, args.tune.as_deref());
     let found = evaluate::evaluate(&evaluate::Args { merge, ..as_usual })?;

@@ -1,4 +1,4 @@
-//! `hearth demo gan`: from generated pictures to a network that makes pictures like them.
+//! `hearth demo gan`: from generated pictures to a network that generates similar ones.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,18 +17,18 @@ use crate::terminal::{bold, progress, seconds};
 use crate::{note, out};
 use hearth_models::run::{Opening, Trained};
 
-/// Pictures to learn from, pictures that are held back, and pictures that are made.
+/// The number of pictures for training, of held-out pictures, and of generated pictures.
 const PICTURES: usize = 512;
 const HELD: usize = 128;
 const MADE: usize = 128;
 
-/// The part of the mean picture's energy distance that a sound build stays below.
+/// The maximum energy distance, as a share of that of the mean picture.
 const MOST: f64 = 0.7;
 
-/// Generates pictures, trains, makes pictures, measures, draws.
+/// Generates pictures, trains, generates with the network, measures and draws.
 ///
 /// # Errors
-/// Where a step fails, or the network has learned less than it should.
+/// A step that fails, or a network that has learned less than it should.
 pub fn run(args: &Args) -> Outcome {
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Pictures in a row of the grid.
+/// The number of pictures in a row of the grid.
 const ACROSS: usize = 8;
 
 /// The pixels of a picture, from 0 to 1, rows one below the other.
@@ -103,7 +103,7 @@ fn values(image: &Image, white: f32) -> Vec<f32> {
     (0..width * height).map(|i| values[i % width * height + i / width] / white).collect()
 }
 
-/// Those of a folder, in the order of their names.
+/// The pictures in a folder, in the order of their names.
 fn pictures(folder: &Path) -> Outcome<Vec<Vec<f32>>> {
     let doing = || format!("cannot read {}", folder.display());
     let entries = std::fs::read_dir(folder).while_doing(doing)?;
@@ -120,9 +120,9 @@ fn mean(pictures: &[Vec<f32>]) -> Vec<f32> {
     (0..pictures.first().map_or(0, Vec::len)).map(|i| pictures.iter().map(|p| p[i]).sum::<f32>() / count).collect()
 }
 
-/// The energy distance of two samples: twice the mean distance between them, less the mean distance
+/// The energy distance of two samples: twice the mean distance between them, minus the mean distance
 /// within each (Székely and Rizzo 2013, <https://doi.org/10.1016/j.jspi.2013.03.018>). It is 0 for
-/// equal samples, and large for pictures that are all alike, however good each of them is.
+/// equal samples, and large if all pictures are alike, however good each of them is.
 fn energy_distance(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
     let distance = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>().sqrt();
     let mean = |a: &[Vec<f32>], b: &[Vec<f32>]| {
@@ -132,7 +132,7 @@ fn energy_distance(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
     2.0 * mean(a, b) - mean(a, a) - mean(b, b)
 }
 
-/// Rows of pictures at twice their size, those of each group in rows of their own.
+/// Rows of pictures at twice their size; each group starts a new row.
 fn grid(groups: &[&[Vec<f32>]], side: usize) -> Canvas {
     const GAP: usize = 4;
     let (cell, gap) = (2 * side + GAP, 3 * GAP);
@@ -162,7 +162,7 @@ mod tests {
         let points = |values: &[f32]| values.iter().map(|v| vec![*v, 0.0]).collect::<Vec<_>>();
         assert_eq!(energy_distance(&points(&[0.0]), &points(&[3.0])), 6.0);
         assert_eq!(energy_distance(&points(&[0.0, 2.0]), &points(&[0.0, 2.0])), 0.0);
-        // Within the first 1, between 2, within the second 0.
+        // Within the first sample 1, between them 2, within the second 0.
         assert_eq!(energy_distance(&points(&[0.0, 2.0]), &points(&[3.0])), 2.0 * 2.0 - 1.0);
     }
 

@@ -6,7 +6,7 @@ use crate::commands::demo::Demo;
 use crate::error::Context;
 use crate::terminal::progress;
 
-/// What the demo does.
+/// The description of the demo.
 pub const DEMO: Demo = Demo {
     recipe: "demo-lung",
     data: "24 patients with a lung tumour, as DICOM",

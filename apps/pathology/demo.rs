@@ -1,4 +1,4 @@
-//! `hearth demo pathology`: from generated slides to maps of tumours and their FROC.
+//! `hearth demo pathology`: from generated slides to tumour maps and their FROC.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,19 +16,19 @@ use crate::run::{Cases, Session};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
 
-/// How many slides are generated, and their pixels along each side. Half of them are held back: the
-/// curve leaves out its lowest threshold (as MONAI's), so that all of N tumours found without a false
-/// positive score (N - 1) / N, and few tumours never reach 0.8.
+/// The number of slides, whose side length in pixels follows. Half of them are held out. The curve
+/// leaves out its lowest threshold (as MONAI's does), so finding all of N tumours without a false
+/// positive gives a score of (N - 1) / N, and with few tumours the score cannot reach 0.8.
 const SLIDES: usize = 24;
 const SIZE: usize = 2048;
 
-/// The FROC score that a sound build exceeds.
+/// The minimum FROC score.
 const LEAST: f64 = 0.8;
 
-/// Generates, trains, predicts, measures, draws.
+/// Generates slides, trains, predicts, measures and draws.
 ///
 /// # Errors
-/// Where a step fails, or the network has learned less than it should.
+/// A step that fails, or a network that has learned less than it should.
 pub fn run(args: &Args) -> Outcome {
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The slides that validate.
+/// The slides of the validation.
 fn held(data: &Path, recipe: &Recipe) -> Outcome<Vec<PathBuf>> {
     let cases = Cases::open(data, recipe).while_doing(|| "the generated slides")?.validation;
     let mut slides: Vec<PathBuf> = cases.iter().filter_map(|case| case.files.get("image").cloned()).collect();

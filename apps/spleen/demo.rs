@@ -3,11 +3,11 @@
 use crate::commands::data;
 use crate::commands::demo::Demo;
 
-/// What the demo does.
+/// The description of the demo.
 pub const DEMO: Demo = Demo {
     recipe: "demo",
     data: "24 CT volumes with a spleen",
-    // The recipe says how many of the cases validate.
+    // The recipe sets the number of cases for validation.
     make: |folder, seed| data::phantom_spleen(folder, 24, Some(128), seed),
     network: "UNet",
     class: "spleen",

@@ -1,4 +1,4 @@
-//! Builds for CUDA and ROCm on a machine without such a card: the program starts and says so.
+//! Builds for CUDA and ROCm on a machine without such a GPU: the program starts and reports it.
 
 #![cfg(any(feature = "cuda", feature = "rocm"))]
 
@@ -26,6 +26,6 @@ fn a_build_without_its_card_starts_and_says_so() {
         fail(&train, 1, &[word, "finds 0 device(s)", "is the driver installed?", "Available here: cpu"]);
         assert!(!dir.path().join(word).exists(), "nothing is written");
     }
-    // The rest of it works.
+    // Everything else works.
     assert!(succeed(&["devices"]).contains("cpu"));
 }

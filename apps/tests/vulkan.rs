@@ -1,5 +1,5 @@
-//! The program on software Vulkan: train with the cases on the device, resume, predict; against the
-//! same on the CPU.
+//! The program on software Vulkan: trains with the cases on the device, resumes and predicts; compared
+//! with the same on the CPU.
 
 #![cfg(feature = "vulkan")]
 
@@ -24,12 +24,13 @@ impl Bench {
     fn new() -> Self {
         assert!(plugins_are_built());
         let dir = tempfile::tempdir().expect("a temporary folder");
-        // Ten iterations an epoch: the log has a line for each tenth.
+        // Ten iterations per epoch: the log has a line for every tenth.
         let (recipe, data) = (tiny_recipe(dir.path()), phantom(dir.path(), 11));
         Self { dir, recipe, data }
     }
 
-    /// Trains an epoch, resumes for another, predicts; the losses' log and the predicted voxels.
+    /// Trains an epoch, resumes for another, and predicts. Returns the losses in the log and the
+    /// predicted voxels.
     fn train(&self, device: &str) -> (Vec<f64>, Vec<u8>) {
         let (out, labels) = (self.dir.path().join(device), self.dir.path().join(format!("{device}-labels")));
         let (recipe, data, run_folder) = (text(&self.recipe), text(&self.data), text(&out));

@@ -1,6 +1,6 @@
-//! Classification of whole images: here, whether a scan shows much of the organ. The class is a
-//! field of a case. `csv_items` reads it from a column of a table; this example computes it from
-//! the label maps.
+//! Classification of whole images: whether a scan shows much of the organ. The class is a field of
+//! a case. `csv_items` reads it from a column of a table; this example computes it from the label
+//! maps.
 //!
 //! `cargo run --release -p hearth --example classification`
 
@@ -9,7 +9,7 @@ use hearth::nn::metrics::Accuracy;
 use hearth::nn::networks::DenseNetConfig;
 use hearth::prelude::*;
 
-/// The cases with a class in place of a label map.
+/// The cases, with a class in place of a label map.
 fn classes(items: Vec<Item>) -> hearth::Result<Vec<Item>> {
     let volume = |item: &Item| Ok(read_image(&item.files["label"])?.data.sum().into_scalar::<f32>());
     let volumes = items.iter().map(volume).collect::<hearth::Result<Vec<f32>>>()?;

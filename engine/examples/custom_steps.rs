@@ -1,5 +1,5 @@
-//! Two networks that compete: a step of one's own under the engine. A generator makes slices from
-//! noise, a discriminator tells them from real ones; counters, events and handlers are those of any
+//! A GAN with a custom training step under the engine. A generator makes slices from noise, and a
+//! discriminator distinguishes them from real ones. Counters, events and handlers are those of any
 //! run.
 //!
 //! `cargo run --release -p hearth --example custom_steps`
@@ -12,7 +12,7 @@ use hearth::nn::optim::{Gradients, Optimizer};
 use hearth::prelude::*;
 use hearth::train::BatchStream;
 
-/// Both networks, each with its optimizer. `None` only while an optimizer has one in its hands.
+/// Both networks, each with its optimizer. `None` only while an optimizer owns the network.
 struct Gan<G, D> {
     generator: Option<G>,
     discriminator: Option<D>,
@@ -44,7 +44,7 @@ impl<G: Network, D: Network> Host for Gan<G, D> {
     }
 }
 
-/// The network after a step along the gradient of this loss, and the loss.
+/// The network after a step along the gradient of this loss, and the value of the loss.
 fn step<N: Network>(net: &mut Option<N>, optimizer: &mut Optimizer, loss: Tensor<1>) -> Result<f64, BoxError> {
     let network = net.take().ok_or("the last step failed")?;
     let gradients = Gradients::of(&network, &loss);
@@ -80,7 +80,7 @@ impl<G: Network, D: Network> Workflow for Gan<G, D> {
     }
 }
 
-/// Runs the example in the present folder.
+/// Runs the example in the current folder.
 pub fn main() -> hearth::Result<()> {
     let items = DecathlonDataset::open("Task09_Spleen")?.training;
     let keys = "image";

@@ -1,5 +1,5 @@
-//! Two networks that compete: a generator makes slices from random numbers, a discriminator tells
-//! them from real ones.
+//! A GAN: a generator makes slices from random numbers, and a discriminator distinguishes them from
+//! real ones.
 //!
 //! `cargo run --release -p hearth --example gan`
 
@@ -19,7 +19,7 @@ pub fn main() -> hearth::Result<()> {
     let device = device::parse("cpu")?;
     let generator = GeneratorConfig::new(&[8], &[8, 4, 4], &[8, 1], &[2, 2]).init(&device, 0)?;
     let mut discriminator = DiscriminatorConfig::new(&[1, 16, 16], &[4, 8], &[2, 2]);
-    // The loss takes the sigmoid itself.
+    // The loss applies the sigmoid itself.
     discriminator.last_act = None;
     let loss = PatchAdversarialLoss::default().criterion(AdversarialCriterion::Bce);
     let optimizer = OptimizerConfig::adam().with("lr", 2e-3)?;

@@ -6,7 +6,7 @@ use hearth::nn::layers::{Convolution, ConvolutionOptions, Scope};
 use hearth::nn::metrics::{count, read, same_shape};
 use hearth::prelude::*;
 
-/// One level down and up again.
+/// A network with one level of downsampling.
 #[derive(Module, Debug)]
 struct Hourglass {
     down: Convolution,
@@ -49,7 +49,7 @@ impl Loss for SoftJaccard {
     }
 }
 
-/// Values below a threshold become the threshold.
+/// Replaces values below a threshold by the threshold.
 #[derive(Clone, Debug)]
 struct Floor(Keys, f64);
 

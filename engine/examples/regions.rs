@@ -1,6 +1,5 @@
-//! Overlapping regions, each with a sigmoid of its own: tumour core, whole tumour and enhancing
-//! tumour, as BraTS counts them. On generated volumes, whose only label is 1, the third region is
-//! empty.
+//! Overlapping regions, each with its own sigmoid: tumour core, whole tumour and enhancing tumour,
+//! as defined by BraTS. On generated volumes, whose only label is 1, the third region is empty.
 //!
 //! `cargo run --release -p hearth --example regions`
 

@@ -12,7 +12,7 @@
 //! | [`nn`] | networks, losses, metrics, optimizers, inferers |
 //! | [`train`] | trainer, evaluators, predictor, precision, devices, checkpoints |
 //! | [`handlers`] | validation, checkpoints, learning-rate schedules, logs, early stop |
-//! | `recipe` | recipes, with the feature `recipe`: what the program `hearth` is built on |
+//! | `recipe` | recipes, with the feature `recipe`: the base of the program `hearth` |
 //! | [`kernels`] | the device operations that Burn lacks |
 //!
 //! # A whole training run
@@ -59,7 +59,7 @@ pub use serde_json;
 
 pub mod prelude;
 
-/// What a program that uses the library returns: any error of Hearth, or of its own.
+/// The result of a program that uses the library: any error of Hearth, or its own.
 pub type Result<T = ()> = std::result::Result<T, engine::BoxError>;
 
 /// The pages of `docs/` about the library, included so that doc tests run their code.

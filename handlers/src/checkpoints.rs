@@ -15,17 +15,17 @@ pub struct CheckpointsOptions {
     /// Folder of the checkpoints, within the run's folder.
     #[setters(into)]
     pub dir: PathBuf,
-    /// A checkpoint every so many epochs; 0 for none.
+    /// Epochs between two checkpoints; 0 for none.
     pub every_epochs: u64,
-    /// A checkpoint every so many iterations; 0 for none.
+    /// Iterations between two checkpoints; 0 for none.
     pub every_iterations: u64,
-    /// How many of the newest to keep; 0 keeps all.
+    /// Number of newest checkpoints to keep; 0 keeps all.
     pub keep_last: usize,
-    /// A checkpoint of the best key metric.
+    /// Whether to write a checkpoint of the best key metric.
     pub best: bool,
-    /// A checkpoint when the run is interrupted.
+    /// Whether to write a checkpoint when the run is interrupted.
     pub on_interrupt: bool,
-    /// A checkpoint when the run ends.
+    /// Whether to write a checkpoint when the run ends.
     pub on_completed: bool,
 }
 
@@ -43,8 +43,8 @@ impl Default for CheckpointsOptions {
     }
 }
 
-/// Requests checkpoints every so many epochs or iterations, of the best key metric, when the run is
-/// interrupted, and at its end. The trainer writes them.
+/// Requests checkpoints at intervals of epochs or iterations, of the best key metric, when the run
+/// is interrupted, and at its end. The trainer writes them.
 ///
 /// Add it after [`Validation`](crate::Validation): it reads the best metric at the end of an epoch.
 /// A non-finite key metric never makes a best checkpoint.
@@ -61,7 +61,7 @@ impl Default for CheckpointsOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoints {
     options: CheckpointsOptions,
-    /// The epoch whose best checkpoint was requested.
+    /// The epoch for which a best checkpoint was requested.
     best_saved: Option<u64>,
 }
 
@@ -71,12 +71,12 @@ impl Checkpoints {
         Self { options, best_saved: None }
     }
 
-    /// Requests a checkpoint; `keep_last` of the same tag are kept.
+    /// Requests a checkpoint; keeps the newest `keep_last` of the same tag.
     fn ask(&self, cx: &mut Context<'_>, tag: &str, keep_last: Option<usize>) -> Result<(), HostError> {
         cx.host.save_checkpoint(CheckpointRequest { dir: self.options.dir.clone(), tag: tag.to_owned(), keep_last })
     }
 
-    /// Whether this epoch has the best key metric, finite and not saved yet.
+    /// Whether this epoch has the best key metric, which is finite and not saved yet.
     fn is_new_best(&self, state: &State) -> bool {
         let present = state.key_metric.as_ref().and_then(|name| state.metrics.get(name));
         let finite = [present, state.best_metric.as_ref()].iter().all(|value| value.is_some_and(|v| v.is_finite()));
@@ -146,7 +146,7 @@ impl Handler for Checkpoints {
     }
 }
 
-/// The folder, within the run's unless it is absolute.
+/// A handler whose folder is within the run's, unless it is absolute.
 fn in_run(options: CheckpointsOptions, run: &std::path::Path) -> Result<Checkpoints, Fault> {
     let inside = options.dir.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     if options.dir.as_os_str().is_empty() || !inside {
@@ -156,4 +156,4 @@ fn in_run(options: CheckpointsOptions, run: &std::path::Path) -> Result<Checkpoi
     Ok(Checkpoints::new(CheckpointsOptions { dir: run.join(&options.dir), ..options }))
 }
 
-handler_entry!(CheckpointsOptions => "Checkpoints", paper: "", about: "Requests checkpoints every so many epochs or iterations, of the best key metric, when the run is interrupted, and at its end.", example: "every_epochs = 5\nkeep_last = 1", |options, run| in_run(options, run));
+handler_entry!(CheckpointsOptions => "Checkpoints", paper: "", about: "Requests checkpoints at intervals of epochs or iterations, of the best key metric, when the run is interrupted, and at its end.", example: "every_epochs = 5\nkeep_last = 1", |options, run| in_run(options, run));

@@ -12,7 +12,7 @@ use hearth_registry::Fault;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct EarlyStopOptions {
-    /// Values without improvement after which the run ends; 1 or more.
+    /// Number of values without improvement after which the run ends; 1 or more.
     pub patience: u64,
     /// The metric to watch; by default the key metric.
     #[setters(into)]
@@ -42,8 +42,8 @@ struct Memory {
 /// Terminates the run when a metric has not improved for `patience` of its values, as ignite's
 /// `EarlyStopping` does.
 ///
-/// Epochs in which the metric was not computed do not count. A value that is not a number is no
-/// improvement (ignite takes it for one). Add it after the handler that validates.
+/// Epochs in which the metric was not computed do not count. NaN is not an improvement (ignite
+/// counts it as one). Add it after the handler that validates.
 ///
 /// ```
 /// # use hearth_engine::Better;
@@ -63,7 +63,7 @@ impl EarlyStop {
     /// A handler with these options.
     ///
     /// # Errors
-    /// For a patience of 0 and a delta that is negative or NaN.
+    /// If the patience is 0, or the delta is negative or NaN.
     pub fn new(options: EarlyStopOptions) -> Result<Self, Fault> {
         if options.patience == 0 {
             return Err(Fault::at("patience", "`patience` is 0; give 1 or more"));
@@ -75,7 +75,7 @@ impl EarlyStop {
         Ok(Self { options, memory: Memory::default() })
     }
 
-    /// Takes the next value; `true` when patience has run out.
+    /// Processes the next value; returns `true` when patience has run out.
     pub fn step(&mut self, value: f64, better: Better) -> bool {
         // From here on higher is better.
         let score = if better == Better::Higher { value } else { -value };

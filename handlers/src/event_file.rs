@@ -3,7 +3,7 @@
 //! Records and messages come from `tensorboard-rs` and its generated types. Its `SummaryWriter` is
 //! not used: it panics on a full disk, overwrites the file of another writer that started in the
 //! same second, and distorts images that are not square. `tensorboard-rs` depends on `protobuf`
-//! 2.28 itself, so our own messages on `prost` could not replace it.
+//! 2.28, so messages of our own on `prost` could not replace it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,7 +19,7 @@ use tensorboard_proto::event::Event;
 use tensorboard_proto::summary::{Summary, Summary_Image, Summary_Value};
 use tensorboard_rs::record_writer::RecordWriter;
 
-/// A position in an event file. It is saved in checkpoints, so that a resumed run cuts off what was
+/// A position in an event file. Checkpoints store it, so that a resumed run removes what was
 /// written after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
@@ -62,7 +62,7 @@ impl EventFile {
                     file.set_len(mark.length)?;
                     return Self::around(path, file);
                 }
-                // The file is gone or shorter than it was: the rest of it is kept, and a new one is
+                // The file is missing or shorter than before: its rest is kept, and a new one is
                 // started.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -100,7 +100,7 @@ impl EventFile {
     }
 }
 
-/// Whether a name from a checkpoint stays in its folder.
+/// Whether a name from a checkpoint stays within its folder.
 fn is_plain(name: &str) -> bool {
     Path::new(name).file_name().is_some_and(|file| file == name)
 }
@@ -153,7 +153,7 @@ impl Curves {
         result.map_err(|error| self.fault(&error))
     }
 
-    /// A point of a curve.
+    /// Writes a point of a curve.
     pub fn scalar(&mut self, tag: &str, step: u64, number: f64) -> Result<(), HandlerError> {
         let mut value = Summary_Value::new();
         value.set_tag(tag.to_owned());
@@ -161,7 +161,7 @@ impl Curves {
         self.write(step, value)
     }
 
-    /// A picture, as a PNG file of three channels.
+    /// Writes a picture, as a PNG file of three channels.
     pub fn image(&mut self, tag: &str, step: u64, width: u32, height: u32, png: Vec<u8>) -> Result<(), HandlerError> {
         let mut image = Summary_Image::new();
         image.set_width(width as i32);
@@ -195,7 +195,7 @@ impl Curves {
         serde_json::to_vec(&mark).ok()
     }
 
-    /// Resumes from a mark: what was written after it is cut off.
+    /// Resumes from a mark: removes what was written after it.
     pub fn go_on(&mut self, state: &[u8]) -> Result<(), HandlerError> {
         let mark: Mark = serde_json::from_slice(state)?;
         if let Some(open) = &self.open {

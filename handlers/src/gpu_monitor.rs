@@ -25,7 +25,7 @@ pub struct GpuMonitorOptions {
     pub file: PathBuf,
     /// Seconds between two rows.
     pub every_seconds: f64,
-    /// Index of the GPU, as the driver counts.
+    /// The driver's index of the GPU.
     pub device: u32,
 }
 
@@ -38,7 +38,7 @@ impl Default for GpuMonitorOptions {
 /// One reading of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuSample {
-    /// Percent of the time in which a kernel ran.
+    /// Percentage of the time in which a kernel ran.
     pub utilisation: u32,
     /// Used memory in bytes.
     pub used: u64,
@@ -58,8 +58,8 @@ struct Recorder {
 /// The columns of the file.
 const HEADER: &str = "time,gpu_utilisation_percent,memory_used_bytes,memory_total_bytes,memory_used_ratio\n";
 
-/// Writes a row about one GPU every second, from a thread of its own, from `Started` to the end of
-/// the run. Time is in seconds since 1970. Where there is no NVIDIA driver it says so in one line
+/// Writes a row about one GPU every second, in a separate thread, from `Started` to the end of the
+/// run. Time is in seconds since 1970. Without an NVIDIA driver it logs one line and does nothing.
 /// and does nothing.
 ///
 /// ```
@@ -91,7 +91,7 @@ impl GpuMonitor {
     /// A monitor with these options, its file in the run's folder.
     ///
     /// # Errors
-    /// When the time between two rows is less than 10 ms or more than a day.
+    /// If the time between two rows is less than 10 ms or more than a day.
     pub fn new(options: GpuMonitorOptions, run: &Path) -> Result<Self, Fault> {
         let device = options.device;
         Self::with_probe(options, run, move || nvml_probe(device))
@@ -144,7 +144,7 @@ impl GpuMonitor {
 
     fn stop(&mut self) -> Result<(), HandlerError> {
         let Some(Recorder { stop, thread }) = self.running.take() else { return Ok(()) };
-        // It may have ended already, because it failed.
+        // The thread may have ended after an error.
         let _ = stop.send(());
         match thread.join() {
             Ok(result) => result.map_err(HandlerError::new),
@@ -183,7 +183,7 @@ fn nvml_probe(device: u32) -> Result<GpuProbe, String> {
         let GpuReading { utilisation, memory, .. } = gpu.read()?;
         match (utilisation, memory, total) {
             (Some(percent), Some(used), Some(total)) => Ok(GpuSample { utilisation: percent as u32, used, total }),
-            _ => Err(format!("GPU {device} cannot be read: it does not tell its utilisation and memory")),
+            _ => Err(format!("GPU {device} cannot be read: it does not report its utilisation and memory")),
         }
     }))
 }
@@ -201,15 +201,15 @@ impl Handler for GpuMonitor {
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         match event {
             Event::Started => self.start(cx),
-            // A run that continues after an interrupt has no `Started`; the monitor restarts with
-            // the next epoch.
+            // A run that continues after an interrupt does not fire `Started`; the monitor restarts
+            // with the next epoch.
             Event::EpochStarted if self.interrupted => self.start(cx),
             Event::EpochStarted => Ok(()),
             Event::Interrupt => {
                 self.interrupted = true;
                 self.stop()
             }
-            // Errors of the thread are reported here, not at the end of a long run.
+            // Errors of the thread are reported here, not only at the end of a long run.
             Event::EpochCompleted if self.running.as_ref().is_some_and(|recorder| recorder.thread.is_finished()) => {
                 self.stop()
             }
@@ -229,7 +229,7 @@ impl Handler for GpuMonitor {
 
 impl Drop for GpuMonitor {
     fn drop(&mut self) {
-        // There is nobody to report to.
+        // The run is over: errors cannot be reported.
         let _ = self.stop();
     }
 }

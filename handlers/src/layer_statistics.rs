@@ -17,14 +17,15 @@ use crate::text_file::{append, csv_line, read, replace, whole_lines};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct LayerStatisticsOptions {
-    /// Every so many iterations; 1 or more. Each reading visits all weights and waits for the
-    /// device.
+    /// Iterations between two readings; 1 or more. Each reading visits all weights and waits for
+    /// the device.
     pub every: u64,
-    /// Record the weights, after the step.
+    /// Whether to record the weights, after the step.
     pub weights: bool,
-    /// Record the gradients of the batch, before they are clipped. An evaluator has none.
+    /// Whether to record the gradients of the batch, before they are clipped. An evaluator has
+    /// none.
     pub gradients: bool,
-    /// A row for each layer; empty for none.
+    /// CSV file with a row for each layer; empty for none.
     #[setters(into)]
     pub csv: PathBuf,
     /// Folder of the event files, for curves of mean and standard deviation; empty for none.
@@ -42,8 +43,8 @@ impl Default for LayerStatisticsOptions {
 /// Writes mean, standard deviation, minimum, maximum and the number of non-finite values of each
 /// layer's weights and gradients. They show which layers have vanishing or exploding gradients.
 ///
-/// A warning names each layer with non-finite values once. A resumed run continues the same files;
-/// rows of iterations that run again are dropped first.
+/// A warning lists layers with non-finite values, each layer once. A resumed run continues the same
+/// files; rows of iterations that are repeated are dropped first.
 ///
 /// ```
 /// # use hearth_engine::LayerStatistics;
@@ -57,7 +58,7 @@ impl Default for LayerStatisticsOptions {
 /// let layer = LayerStatistics { name, count: 8, mean, std, min, max, non_finite: 0 };
 /// run.host.weights = vec![layer];
 /// run.epochs(1, 4)?;
-/// // A head, and a row after the second and the fourth iteration.
+/// A header, and a row after the second and the fourth iteration.
 /// assert_eq!(std::fs::read_to_string(folder.path().join("layers.csv"))?.lines().count(), 3);
 /// # Ok::<(), hearth_engine::HandlerError>(())
 /// ```
@@ -66,9 +67,9 @@ pub struct LayerStatisticsLog {
     options: LayerStatisticsOptions,
     csv: Option<PathBuf>,
     curves: Option<Curves>,
-    /// Whether rows of iterations that run again were dropped.
+    /// Whether rows of repeated iterations were dropped.
     trimmed: bool,
-    /// The layers that a warning has named.
+    /// The layers listed in warnings.
     named: Vec<String>,
 }
 
@@ -169,7 +170,7 @@ impl Handler for LayerStatisticsLog {
         self.write(cx, of)
     }
 
-    /// A file that cannot be written does not end a run.
+    /// A file that cannot be written must not end a run.
     fn on_error(&self) -> OnError {
         OnError::Disable
     }

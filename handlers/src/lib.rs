@@ -1,5 +1,5 @@
-//! The built-in handlers of Hearth, one file each. None of them uses a tensor library: they ask the
-//! [`Host`](hearth_engine::Host).
+//! The built-in handlers of Hearth, one file each. They use no tensor library; they make requests
+//! of the [`Host`](hearth_engine::Host).
 //!
 //! A recipe names them, and [`build`] builds them:
 //!
@@ -16,19 +16,19 @@
 //! | [`GpuMonitor`] | `gpu.csv`: a row per second about the GPU |
 //! | [`LayerStatisticsLog`] | weights and gradients of each layer |
 //! | [`LrSchedule`] | sets the learning rate by a [`ScheduleConfig`] |
-//! | [`MachineMonitor`] | `machine.csv`, `.json`, `.png`: processor, memory, disk, GPUs and energy |
+//! | [`MachineMonitor`] | `machine.csv`, `.json`, `.png`: CPU, memory, disk, GPUs and energy |
 //! | [`MetricLog`] | `metrics.csv` and `log.jsonl` |
 //! | [`Progress`] | a bar with the time left, or a line per epoch |
 //! | [`ReduceLrOnPlateau`] | lowers the learning rate when a metric no longer improves |
 //! | [`StopOnNonFinite`] | an error when the loss is not finite |
 //! | [`TensorBoardImage`] | pictures of image, label and prediction |
 //! | [`TensorBoardStats`] | curves |
-//! | [`Timing`] | where the time of an iteration goes |
-//! | [`Validation`] | runs an evaluator every so often |
+//! | [`Timing`] | the time between the events of an iteration |
+//! | [`Validation`] | runs an evaluator at intervals |
 //!
-//! Handlers are called in the order they are added: first what stops a bad run, then what computes
-//! metrics (validation), then what reads them, then what writes checkpoints. Your own handler is a
-//! closure or an `impl Handler`:
+//! Handlers are called in the order they are added: first handlers that stop a bad run, then those
+//! that compute metrics (validation), then those that read them, then those that write checkpoints.
+//! A custom handler is a closure or an `impl Handler`:
 //!
 //! ```
 //! use hearth_engine::{Engine, Event};
@@ -66,7 +66,7 @@ mod text_file;
 mod timing;
 mod validation;
 
-/// What [`MachineMonitor`] samples, for those who sample it themselves.
+/// The sampler of [`MachineMonitor`], for direct use.
 pub use hearth_machine as machine;
 
 pub use checkpoints::{Checkpoints, CheckpointsOptions};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::schedules::{Schedule, ScheduleConfig, constant};
 use hearth_registry::Fault;
 
-/// What one step of a schedule is.
+/// The unit of a schedule's steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepBy {
@@ -26,7 +26,7 @@ pub enum StepBy {
 pub struct LrScheduleOptions {
     /// The schedule: the rate as a function of the step.
     pub schedule: ScheduleConfig,
-    /// What a step is.
+    /// The unit of a step.
     pub step_by: StepBy,
     /// The rate the schedule starts from; by default the optimizer's.
     pub base_lr: Option<f64>,
@@ -38,11 +38,11 @@ impl Default for LrScheduleOptions {
     }
 }
 
-/// Sets the learning rate at the start of each epoch or iteration, as a function of how many came
-/// before it.
+/// Sets the learning rate at the start of each epoch or iteration, as a function of the number of
+/// preceding ones.
 ///
-/// The first epoch trains with step 0 of the schedule, which may be a rate of 0. The base rate goes
-/// into checkpoints: the optimizer of a resumed run already has a rate the schedule made.
+/// The first epoch trains with step 0 of the schedule, which may be a rate of 0. Checkpoints store
+/// the base rate, because the optimizer of a resumed run already has a rate of the schedule.
 ///
 /// ```
 /// # use hearth_handlers::{LrSchedule, LrScheduleOptions};
@@ -66,7 +66,7 @@ impl LrSchedule {
     /// A schedule with these options.
     ///
     /// # Errors
-    /// As [`Schedule::check`]; and for a base rate that is negative or NaN.
+    /// As [`Schedule::check`]; if the base rate is negative or NaN.
     pub fn new(options: LrScheduleOptions) -> Result<Self, Fault> {
         Schedule::check(&*options.schedule).map_err(|fault| fault.under("schedule"))?;
         if let Some(base) = options.base_lr.filter(|base| !base.is_finite() || *base < 0.0) {
@@ -82,7 +82,7 @@ impl Handler for LrSchedule {
     }
 
     fn subscriptions(&self) -> Vec<When> {
-        // At iterations too, even if steps are epochs: an epoch resumed in its middle has no
+        // Also at iterations if steps are epochs: an epoch that is resumed in its middle has no
         // `EpochStarted`.
         vec![Event::EpochStarted | Event::IterationStarted]
     }

@@ -15,18 +15,19 @@ use crate::text_file::{append, csv_line, read, replace, whole_lines};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricLogOptions {
-    /// One row per epoch: epoch, iteration, learning rate, each metric. Empty for none.
+    /// CSV file with one row per epoch: epoch, iteration, learning rate, each metric. Empty for
+    /// none.
     #[setters(into)]
     pub csv: PathBuf,
-    /// One JSON object per line: epochs, iterations, the end. Empty for none.
+    /// JSON Lines file with one object per line: epochs, iterations, the end. Empty for none.
     #[setters(into)]
     pub jsonl: PathBuf,
-    /// A line with the loss every so many iterations; 0 for none. Reading the loss waits for the
+    /// Iterations between two lines with the loss; 0 for none. Reading the loss waits for the
     /// device.
     pub every_iterations: u64,
-    /// Whether epoch lines say how many seconds the epoch took: its pass (`seconds`), and all of it
-    /// with validation and checkpoints (`wall_seconds`). Without it, two equal runs write equal
-    /// files.
+    /// Whether epoch lines have the duration of the epoch in seconds: its pass (`seconds`), and all
+    /// of it with validation and checkpoints (`wall_seconds`). Without it, two equal runs write
+    /// equal files.
     pub seconds: bool,
 }
 
@@ -37,11 +38,11 @@ impl Default for MetricLogOptions {
 }
 
 /// Writes `metrics.csv` and `log.jsonl`, complete after each epoch. An epoch's line has the mean of
-/// the losses of all its steps, which makes no step wait for the device.
+/// the losses of all its steps, without a wait for the device in each step.
 ///
-/// A resumed run goes on in the same files. Rows of epochs and iterations that are run again are
-/// dropped first, and so is a last line that was cut off; no row stands twice. A run from the start
-/// empties the files. Add it after the handlers that compute metrics.
+/// A resumed run continues the same files. Rows of epochs and iterations that are repeated are
+/// dropped first, and so is a truncated last line, so that no row is duplicated. A run from the
+/// start empties the files. Add it after the handlers that compute metrics.
 ///
 /// ```
 /// # use hearth_engine::Metrics;
@@ -60,10 +61,10 @@ pub struct MetricLog {
     options: MetricLogOptions,
     csv: Option<PathBuf>,
     jsonl: Option<PathBuf>,
-    /// Columns of the CSV file, once they are known.
+    /// The columns of the CSV file, once they are known.
     columns: Option<Vec<String>>,
     trimmed: bool,
-    /// When the present epoch began in this process.
+    /// The time at which the current epoch began in this process.
     since: Option<Instant>,
 }
 
@@ -135,7 +136,7 @@ impl MetricLog {
         let fresh: Vec<&String> = state.metrics.keys().filter(|name| state.fresh(name).is_some()).collect();
         columns.extend(fresh.into_iter().filter(|name| !known.contains(name)).cloned());
         if columns != *known {
-            // A new metric gets a column; earlier rows have one cell less.
+            // A new metric gets a column; earlier rows get an empty cell.
             let text = read(path)?;
             let wider = csv_line(&columns);
             let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
@@ -165,7 +166,7 @@ impl MetricLog {
     }
 }
 
-/// The columns every row has.
+/// The columns of every row.
 const LEAD: [&str; 3] = ["epoch", "iteration", "learning_rate"];
 
 impl Handler for MetricLog {
@@ -214,7 +215,7 @@ impl Handler for MetricLog {
                 if let Some(key) = &state.key_metric {
                     (entry["key_metric"], entry["better"]) = (json!(key), json!(state.better));
                 }
-                // Not every workflow has one.
+                // Not every workflow has a loss.
                 if let Ok(loss) = cx.host.output("mean_loss") {
                     entry["loss"] = number(loss);
                 }
@@ -228,8 +229,8 @@ impl Handler for MetricLog {
                 self.write_entry(entry)
             }
             Event::Completed | Event::ExceptionRaised => {
-                // A run that failed before its first iteration may not know yet what it resumes:
-                // nothing is dropped.
+                // A run that failed before its first iteration may not know yet where it resumes:
+                // drop nothing.
                 if event == Event::Completed {
                     self.trim(state.epoch + 1, state.iteration + 1, cx)?;
                 }
@@ -257,7 +258,7 @@ impl Handler for MetricLog {
     }
 }
 
-/// JSON has no infinity and no NaN: they become text.
+/// A number in JSON, which has no infinity and no NaN: they become text.
 fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }

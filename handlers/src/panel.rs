@@ -4,7 +4,7 @@ use hearth_engine::{DType, HandlerError, HostTensor};
 use hearth_pictures::colours::of_class;
 use hearth_pictures::{Canvas, Rgb};
 
-/// A flat cut through one item of a batch: per channel `height * width` values, row by row.
+/// A two-dimensional slice of one item of a batch: per channel `height * width` values, row by row.
 pub(crate) struct Slice {
     width: usize,
     height: usize,
@@ -12,8 +12,8 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// The middle slice of `[B, C, X, Y, Z]` across an axis, or all of `[B, C, X, Y]`. X goes to
-    /// the right, Y (or Z) up.
+    /// The middle slice of `[B, C, X, Y, Z]` across an axis, or all of `[B, C, X, Y]`. X points
+    /// right, Y (or Z) up.
     pub fn middle(tensor: &HostTensor<'_>, item: usize, axis: usize) -> Result<Self, String> {
         let (items, channels, size) = match tensor.shape[..] {
             [b, c, x, y] => (b, c, [x, y, 1]),
@@ -26,7 +26,7 @@ impl Slice {
         if tensor.is_empty() || tensor.bytes.len() != tensor.len() * tensor.dtype.size() {
             return Err(format!("shape {:?} and {} bytes do not fit", tensor.shape, tensor.bytes.len()));
         }
-        // A depth of 1 is 2-D work: there is one slice to show.
+        // A depth of 1 means 2-D data: there is one slice to show.
         let axis = if size[2] == 1 { 2 } else { axis };
         let [across, up] = [[1, 2], [0, 2], [0, 1]][axis];
         let stride = [size[1] * size[2], size[2], 1];
@@ -50,8 +50,8 @@ impl Slice {
         plane.iter().map(|v| [(((v - low) / range).clamp(0.0, 1.0) * 255.0).round() as u8; 3]).collect()
     }
 
-    /// Class by class in colour: the number itself of one channel, the largest of several. Grey
-    /// where one channel does not hold class numbers (a probability, a reconstruction).
+    /// Classes in colour: for one channel its value, for several the index of the largest. Grey if
+    /// a single channel does not hold class numbers (a probability, a reconstruction).
     fn classes(&self) -> Vec<Rgb> {
         let classes: Vec<usize> = match &self.channels[..] {
             [plane] if plane.iter().any(|v| v.fract() != 0.0 || *v < 0.0 || !v.is_finite()) => return self.grey(),
@@ -77,7 +77,7 @@ fn element(tensor: &HostTensor<'_>, index: usize) -> f32 {
     }
 }
 
-/// Rows of pictures side by side, grey lines between them.
+/// Rows of pictures next to each other, with grey lines between them.
 pub(crate) struct Panel(Vec<Vec<Picture>>);
 
 struct Picture {
@@ -106,7 +106,7 @@ impl Panel {
         }
     }
 
-    /// Begins another row.
+    /// Starts another row.
     pub fn next_row(&mut self) {
         self.0.push(Vec::new());
     }
@@ -147,7 +147,7 @@ mod tests {
         panel.add(slice(), false);
         panel.next_row();
         panel.add(slice(), false);
-        // A row that nothing is added to takes no room.
+        // An empty row takes no room.
         panel.next_row();
         let (width, height, _) = panel.png().expect("a picture").expect("some");
         assert_eq!((width, height), (3 + 2 + 3, 2 + 2 + 2));

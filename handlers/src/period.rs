@@ -1,4 +1,4 @@
-//! The time between two rows of what is sampled.
+//! The time between two samples.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use hearth_registry::Fault;
 /// The option `every_seconds` as a duration.
 ///
 /// # Errors
-/// Where it is less than 10 ms, more than a day, or not a number.
+/// If it is less than 10 ms, more than a day, or NaN.
 pub(crate) fn of(every_seconds: f64) -> Result<Duration, Fault> {
     if (0.01..=86_400.0).contains(&every_seconds) {
         return Ok(Duration::from_secs_f64(every_seconds));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use hearth_registry::Fault;
 
-/// How a threshold is interpreted.
+/// The interpretation of a threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThresholdMode {
@@ -29,19 +29,19 @@ pub struct PlateauOptions {
     /// Which values are better; by default as for the key metric.
     #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
-    /// What the rate is multiplied with.
+    /// The factor that multiplies the rate.
     pub factor: f64,
-    /// Values without improvement before the rate falls.
+    /// Number of values without improvement before the rate is reduced.
     pub patience: u64,
-    /// What counts as an improvement.
+    /// The minimum change that counts as an improvement.
     pub threshold: f64,
-    /// How `threshold` is interpreted.
+    /// The interpretation of `threshold`.
     pub threshold_mode: ThresholdMode,
-    /// Values that are ignored after a reduction.
+    /// Number of values that are ignored after a reduction.
     pub cooldown: u64,
     /// The lowest rate.
     pub min_lr: f64,
-    /// A smaller reduction is skipped.
+    /// Smaller reductions are skipped.
     pub eps: f64,
 }
 
@@ -61,7 +61,7 @@ impl Default for PlateauOptions {
     }
 }
 
-/// What is known so far.
+/// The state so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Memory {
     best: Option<f64>,
@@ -69,7 +69,7 @@ struct Memory {
     cooldown: u64,
 }
 
-/// torch's `ReduceLROnPlateau`: multiplies the learning rate when a metric has not got better for
+/// torch's `ReduceLROnPlateau`: multiplies the learning rate when a metric has not improved for
 /// `patience` epochs. Epochs in which the metric was not computed do not count. Add it after the
 /// handler that validates.
 ///
@@ -91,7 +91,7 @@ impl ReduceLrOnPlateau {
     /// A handler with these options.
     ///
     /// # Errors
-    /// For a factor that is not in `[0, 1)`, a negative threshold or rate.
+    /// If the factor is not in `[0, 1)`, or a threshold or rate is negative.
     pub fn new(options: PlateauOptions) -> Result<Self, Fault> {
         if !(0.0..1.0).contains(&options.factor) {
             let what = format!("`factor` is {}; give at least 0 and less than 1", options.factor);
@@ -116,7 +116,7 @@ impl ReduceLrOnPlateau {
         }
     }
 
-    /// Takes the next value of the metric; returns the new rate if it is reduced.
+    /// Processes the next value of the metric; returns the new rate if it is reduced.
     pub fn step(&mut self, value: f64, better: Better, rate: f64) -> Option<f64> {
         if self.improves(value, better) {
             self.memory.best = Some(value);

@@ -1,4 +1,4 @@
-//! Records where the time of some steps goes: [`Profiler`].
+//! Profiles some steps of a run: [`Profiler`].
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the schedule of a profiler counts.
+/// The unit of a profiler's schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -28,20 +28,20 @@ pub enum Unit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProfilerOptions {
-    /// The folder of what is written.
+    /// The output folder.
     #[setters(into)]
     pub folder: PathBuf,
-    /// What the next four numbers count.
+    /// The unit of the next four numbers.
     pub unit: Unit,
-    /// Steps at the beginning of a cycle that are left out.
+    /// Skipped steps at the beginning of a cycle.
     pub wait: u64,
-    /// Steps behind them that are left out, too, because first steps are slower.
+    /// Further skipped steps, because first steps are slower.
     pub warmup: u64,
-    /// Steps that are recorded.
+    /// Recorded steps.
     pub active: u64,
-    /// Cycles; 0: as many as the run has. From the second one on, each has a folder `cycle-N`.
+    /// Cycles; 0: as many as fit in the run. From the second one on, each has a folder `cycle-N`.
     pub repeat: u64,
-    /// Whether every rank records, each into a folder of its own, and not the first one alone.
+    /// Whether every rank records, each into its own folder, instead of the first one alone.
     pub all_ranks: bool,
 }
 
@@ -53,7 +53,7 @@ impl Default for ProfilerOptions {
     }
 }
 
-/// Between two looks at the machine: reading it takes 0.1 ms.
+/// The interval of machine samples: a sample takes 0.1 ms.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// The machine's samples as curves of a trace.
@@ -84,8 +84,8 @@ fn curves(began: Instant, samples: &[Sample]) -> Vec<Counter> {
 pub type Profiles = Arc<Mutex<Vec<Profile>>>;
 
 /// Records the ranges of some steps (`torch.profiler` with its schedule `wait, warmup, active,
-/// repeat`) and writes for each cycle a trace that Perfetto opens, `trace.json.gz`, and tables of
-/// times, kernels and memory, `summary.json` and `summary.txt`. Other steps cost one branch a range.
+/// repeat`). For each cycle it writes a trace for Perfetto, `trace.json.gz`, and tables of times,
+/// kernels and memory, `summary.json` and `summary.txt`. Other steps cost one branch per range.
 ///
 /// ```
 /// # use hearth_handlers::{Profiler, ProfilerOptions};
@@ -102,17 +102,17 @@ pub struct Profiler {
     schedule: Schedule,
     roof: Option<Roof>,
     recording: Option<Recording>,
-    /// Steps of this run that are complete.
+    /// Number of completed steps of this run.
     steps: u64,
-    /// Whether the cycle's last step is complete, and what it consists of has not all ended.
+    /// Whether the cycle's last step is complete, while some of its ranges have not ended.
     ends: bool,
     cycles: u64,
-    /// When the first batch was asked for, and how long it took.
+    /// The time at which the first batch was requested, and how long it took.
     asked: Option<Instant>,
     first_load: Option<f64>,
     profiles: Profiles,
     ends_run: bool,
-    /// Watches the machine while steps are recorded, from then on.
+    /// The sampler of the machine while steps are recorded, and its start.
     watching: Option<(Instant, Sampler<Vec<Sample>>)>,
 }
 
@@ -120,7 +120,7 @@ impl Profiler {
     /// A profiler with these options.
     ///
     /// # Errors
-    /// Where no step would be recorded.
+    /// If no step would be recorded.
     pub fn new(options: ProfilerOptions) -> Result<Self, Fault> {
         let ProfilerOptions { wait, warmup, active, repeat, .. } = options;
         let schedule = Schedule { wait, warmup, active, repeat };
@@ -141,31 +141,31 @@ impl Profiler {
         })
     }
 
-    /// Holds kernels against what the machine does at most.
+    /// Compares kernels with the machine's limits.
     #[must_use]
     pub fn with_roof(mut self, roof: Roof) -> Self {
         self.roof = Some(roof);
         self
     }
 
-    /// Ends the run when it has recorded all it will.
+    /// Ends the run when all cycles are recorded.
     #[must_use]
     pub fn ends_run(mut self) -> Self {
         self.ends_run = true;
         self
     }
 
-    /// Where the profiles are to be found as they come.
+    /// The profiles recorded so far, shared with the run.
     pub fn profiles(&self) -> Profiles {
         Arc::clone(&self.profiles)
     }
 
-    /// How many steps there are before it has recorded all it will.
+    /// Number of steps until all cycles are recorded.
     pub fn all_steps(&self) -> Option<u64> {
         self.schedule.steps()
     }
 
-    /// Before a step: whether it is recorded.
+    /// Called before a step; starts recording if the step is recorded.
     fn prepare(&mut self) -> Result<(), HandlerError> {
         match self.schedule.action(self.steps) {
             Action::None => {}
@@ -177,7 +177,7 @@ impl Profiler {
                     recording.run(action != Action::Warmup);
                 }
                 if action != Action::Warmup && self.watching.is_none() {
-                    // Without a thread for it, the trace has ranges alone.
+                    // Without the thread, the trace has only ranges.
                     self.watching = Sampler::start(EVERY).ok().map(|sampler| (Instant::now(), sampler));
                 }
             }
@@ -185,13 +185,13 @@ impl Profiler {
         Ok(())
     }
 
-    /// After a step, which may not have ended to the last range.
+    /// Called after a step, whose last ranges may not have ended.
     fn complete(&mut self) {
         self.ends |= self.schedule.action(self.steps) == Action::RecordAndSave;
         self.steps += 1;
     }
 
-    /// Writes a cycle that is complete.
+    /// Writes a complete cycle.
     fn save(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if !std::mem::take(&mut self.ends) {
             return Ok(());
@@ -249,7 +249,7 @@ impl Handler for Profiler {
                 self.prepare()?;
             }
             Event::GetBatchStarted => {
-                // The range of the iteration before has ended only now.
+                // The range of the previous iteration has ended only now.
                 self.save(cx)?;
                 if self.first_load.is_none() {
                     self.asked.get_or_insert_with(Instant::now);
@@ -269,7 +269,7 @@ impl Handler for Profiler {
             Event::EpochCompleted if of_iterations => self.save(cx)?,
             Event::EpochCompleted => self.complete(),
             Event::Completed | Event::Terminate | Event::Interrupt => {
-                // A run that is shorter than its schedule: what there is.
+                // If the run is shorter than its schedule, keep what was recorded.
                 self.ends |= self.recording.as_ref().is_some_and(Recording::is_running);
                 self.save(cx)?;
             }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProgressOptions {
-    /// The loss is shown every so many iterations and at the end of an epoch; 0 never shows it.
-    /// Reading it waits for the device.
+    /// Iterations between two updates of the loss, which is also shown at the end of an epoch; 0
+    /// never shows it. Reading it waits for the device.
     pub every: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Progress {
     options: ProgressOptions,
     output: Output,
     loss: Option<f64>,
-    /// When this process began, and how many iterations were done by then.
+    /// The start of this process, and the number of iterations done by then.
     begun: Option<(Instant, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for Progress {
 }
 
 impl Progress {
-    /// A bar where standard error is a terminal, lines where it is not.
+    /// A bar if standard error is a terminal, lines if it is not.
     pub fn new(options: ProgressOptions) -> Self {
         let output = if std::io::stderr().is_terminal() {
             Output::Bar(None)
@@ -69,7 +69,7 @@ impl Progress {
         Self { options, output, loss: None, begun: None }
     }
 
-    /// Lines, to this writer.
+    /// Lines, written to this writer.
     pub fn lines(options: ProgressOptions, writer: impl Write + Send + 'static) -> Self {
         Self { options, output: Output::Lines(Box::new(writer)), loss: None, begun: None }
     }
@@ -78,7 +78,7 @@ impl Progress {
         let (since, before) = self.begun?;
         let done = state.iteration.checked_sub(before).filter(|done| *done > 0)?;
         let total = state.epoch_length?.checked_mul(state.max_epochs)?;
-        // After an epoch that ended early, the counter is higher than the iterations done.
+        // After an epoch that ended early, the counter exceeds the iterations done.
         let epochs_left = state.max_epochs.saturating_sub(state.epoch);
         let here = state.epoch_length?.saturating_sub(state.epoch_iteration);
         let left = (epochs_left.saturating_mul(state.epoch_length?) + here).min(total);
@@ -130,7 +130,7 @@ impl Progress {
     }
 }
 
-/// `1:02:03`, `2:03`, `12 s`.
+/// Formats `1:02:03`, `2:03` or `12 s`.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     match seconds {

@@ -7,23 +7,23 @@ use hearth_registry::{Fault, Kind, Node, Registry};
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-/// A handler's checked options; the handler is built from them once the run's folder is known.
+/// A handler's checked options, from which it is built once the run's folder is known.
 pub struct HandlerSpec(Box<Make>);
 
 type Make = dyn Fn(&Path) -> Result<Box<dyn Handler>, Fault> + Send + Sync;
 
 impl HandlerSpec {
-    /// A handler that `make` builds for a run's folder. With an empty path it only checks the
-    /// options: nothing is written before the run starts.
+    /// A handler that `make` builds for a run's folder. With an empty path `make` only checks the
+    /// options, so that nothing is written before the run starts.
     pub fn new<H: Handler + 'static>(make: impl Fn(&Path) -> Result<H, Fault> + Send + Sync + 'static) -> Self {
         Self(Box::new(move |run| make(run).map(|handler| Box::new(handler) as Box<dyn Handler>)))
     }
 
-    /// The handler. Files it writes go to `run`, the folder of the run, unless their path is
-    /// absolute.
+    /// Builds the handler. Its files are written to `run`, the folder of the run, unless their path
+    /// is absolute.
     ///
     /// # Errors
-    /// For invalid options.
+    /// If the options are invalid.
     pub fn make(&self, run: &Path) -> Result<Box<dyn Handler>, Fault> {
         (self.0)(run)
     }
@@ -56,7 +56,7 @@ macro_rules! handler_entry {
             build: |node| {
                 let options: $options = hearth_registry::read(node)?;
                 Ok(Box::new(crate::registry::HandlerSpec::new(move |run| {
-                    // Not every handler writes into the run's folder.
+                    // Some handlers do not write into the run's folder.
                     let _: &std::path::Path = run;
                     let new: fn($options, &std::path::Path) -> _ = $new;
                     new(options.clone(), run)
@@ -66,8 +66,8 @@ macro_rules! handler_entry {
     };
 }
 
-/// Builds a handler from its name and the table of its options (everything in the recipe's table
-/// but `name`). Files it writes go to `run`, the folder of the run, unless their path is absolute.
+/// Builds a handler from its name and the table of its options (the recipe's table without `name`).
+/// Its files are written to `run`, the folder of the run, unless their path is absolute.
 ///
 /// ```
 /// use hearth_handlers::build;
@@ -80,12 +80,12 @@ macro_rules! handler_entry {
 /// ```
 ///
 /// # Errors
-/// For an unknown name, and for unknown or invalid options.
+/// If the name is unknown, or options are unknown or invalid.
 pub fn build<'de, D: Deserializer<'de>>(name: &str, options: D, run: &Path) -> Result<Box<dyn Handler>, Fault> {
     let options = Node::deserialize(options).map_err(|error| Fault::new(error.to_string()))?;
     let (registry, table) = (Registry::<HandlerSpec>::new(), options.with("name", name));
     registry.entry(&table)?;
-    // The name says which handler it is: the options have no position in a file.
+    // The name identifies the handler, because the options have no position in a file.
     let named = |fault: Fault| Fault { message: format!("{name}: {}", fault.message), ..fault };
     registry.build(&table).and_then(|spec| spec.make(run)).map_err(named)
 }

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use hearth_registry::Fault;
 
-/// When [`StopOnNonFinite`] checks.
+/// The point at which [`StopOnNonFinite`] checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LookAt {
-    /// Before the gradients are computed: the weights are still good when the run stops.
+    /// Before the gradients are computed, so that the weights are still good when the run stops.
     #[default]
     LossCompleted,
-    /// When the iteration is complete (workflows that have no `LossCompleted`).
+    /// When the iteration is complete (for workflows without `LossCompleted`).
     IterationCompleted,
 }
 
@@ -22,12 +22,12 @@ pub enum LookAt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopOnNonFiniteOptions {
-    /// The output to check, by the workflow's name for it.
+    /// The output to check, by the workflow's name.
     #[setters(into)]
     pub output: String,
-    /// When to check.
+    /// The point at which to check.
     pub at: LookAt,
-    /// Check every so many iterations. Each check waits for the device to finish the forward pass.
+    /// Iterations between two checks. Each check waits for the device to finish the forward pass.
     pub every: u64,
 }
 
@@ -37,8 +37,8 @@ impl Default for StopOnNonFiniteOptions {
     }
 }
 
-/// Stops the run with an error when the loss is infinite or not a number; the error names the
-/// iteration, the cases and the learning rate. No checkpoint is written of the event it stops at.
+/// Stops the run with an error when the loss is infinite or NaN. The error names the iteration, the
+/// cases and the learning rate. Checkpoints requested at the same event are not written.
 ///
 /// ```
 /// # use hearth_handlers::{StopOnNonFinite, StopOnNonFiniteOptions};
@@ -56,7 +56,7 @@ impl StopOnNonFinite {
     /// A handler with these options.
     ///
     /// # Errors
-    /// When `every` is 0.
+    /// If `every` is 0.
     pub fn new(options: StopOnNonFiniteOptions) -> Result<Self, Fault> {
         if options.every == 0 {
             return Err(Fault::at("every", "`every` is 0; give 1 or more"));

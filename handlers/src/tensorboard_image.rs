@@ -18,16 +18,16 @@ pub struct TensorBoardImageOptions {
     /// Folder of the event files.
     #[setters(into)]
     pub dir: PathBuf,
-    /// A picture every so many epochs; 1 or more.
+    /// Epochs between two pictures; 1 or more.
     pub every: u64,
-    /// The tensors to show side by side, the first in grey, the others as classes in colour.
+    /// The tensors to show next to each other: the first in grey, the others as classes in colour.
     #[setters(into)]
     pub tensors: Vec<String>,
-    /// The axis cut across, in its middle: 0 is X, 1 is Y, 2 is Z.
+    /// The axis of the middle slice: 0 is X, 1 is Y, 2 is Z.
     pub axis: usize,
-    /// Which item of the batch; the first one of a grid.
+    /// The index of the item of the batch, or of the first item of a grid.
     pub item: usize,
-    /// Rows and columns of a grid of items, from `item` on, as far as the batch has them.
+    /// Rows and columns of a grid of items, from `item` on, as far as the batch has items.
     pub grid: [usize; 2],
     /// The picture's name.
     #[setters(into)]
@@ -48,15 +48,15 @@ impl Default for TensorBoardImageOptions {
     }
 }
 
-/// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a
+/// Writes a picture every few epochs: the middle slice of the epoch's first batch. In a
 /// validation's engine it shows the same case each time; with `grid` it shows several items of the
-/// batch, as generated images are looked at. Tensors the workflow does not have (a
-/// label, when predicting) are left out.
+/// batch, for example of generated images. Tensors that the workflow does not have (a label, in
+/// prediction) are omitted.
 ///
-/// X grows to the right and Y upwards (cut across Z; Z upwards across the other axes). A batch has
-/// no affine, so which way that is on the patient the chain decides: with `Orientation` to `RAS`
+/// X points right and Y up (for a slice across Z; for other axes Z points up). A batch has no
+/// affine, so the transforms decide what that is on the patient: with `Orientation` to `RAS`,
 /// anterior or superior is up, and the patient's right is on the right, unlike in the pictures of
-/// `hearth predict --picture`. Without `Orientation` a picture is as its file is stored, and can be
+/// `hearth predict --picture`. Without `Orientation` a picture is as stored in its file, and can be
 /// upside down; 2-D images have their second axis upwards.
 ///
 /// ```
@@ -81,7 +81,7 @@ impl TensorBoardImage {
     /// A handler with these options, its files in the run's folder.
     ///
     /// # Errors
-    /// When `every` is 0, the axis is not 0, 1 or 2, the grid is empty, or there are no tensors.
+    /// If `every` is 0, the axis is not 0, 1 or 2, the grid is empty, or there are no tensors.
     pub fn new(options: TensorBoardImageOptions, run: &Path) -> Result<Self, Fault> {
         if options.every == 0 {
             return Err(Fault::at("every", "`every` is 0; give 1 or more"));

@@ -17,10 +17,10 @@ pub struct TensorBoardStatsOptions {
     /// Folder of the event files.
     #[setters(into)]
     pub dir: PathBuf,
-    /// The loss and the learning rate every so many iterations; 0 for never. Reading the loss waits
-    /// for the device.
+    /// Iterations between two points of the loss and the learning rate; 0 for none. Reading the
+    /// loss waits for the device.
     pub every_iterations: u64,
-    /// The metrics every so many epochs; 0 for never.
+    /// Epochs between two points of the metrics; 0 for none.
     pub every_epochs: u64,
     /// The name of the loss's curve.
     #[setters(into)]
@@ -33,9 +33,9 @@ impl Default for TensorBoardStatsOptions {
     }
 }
 
-/// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and whatever
-/// handlers hand to `Host::scalar` (step: the iteration). A resumed run goes on in the same file,
-/// from where its checkpoint was written. Add it after the handlers that compute metrics.
+/// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and the
+/// numbers of `Host::scalar` (step: the iteration). A resumed run continues the same file from the
+/// position stored in its checkpoint. Add it after the handlers that compute metrics.
 ///
 /// ```
 /// # use hearth_engine::Metrics;
@@ -53,7 +53,7 @@ impl Default for TensorBoardStatsOptions {
 pub struct TensorBoardStats {
     options: TensorBoardStatsOptions,
     curves: Curves,
-    /// The iteration of the newest point of each handlers' curve.
+    /// The iteration of the newest point of each curve of handlers.
     written: BTreeMap<String, u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Text files that grow by whole lines, and from which a resumed run drops the lines it will write
-//! again.
+//! Text files that grow by whole lines, and from which a resumed run drops the lines that it will
+//! write again.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ pub(crate) fn csv_line(cells: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// The lines that end in a line feed: one that does not was truncated.
+/// The lines that end in a line feed; an unterminated last line is dropped.
 pub(crate) fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
     text.rfind('\n').map_or("", |end| &text[..end]).lines().filter(|line| !line.is_empty())
 }

@@ -7,14 +7,14 @@ use hearth_engine::{Context, Engine, Event, Handler, HandlerError, Level, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// [`Timing`] has no options.
+/// The options of [`Timing`], which has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingOptions {}
 
-/// Measures the time between each two events of an iteration and logs a table when the run is over:
-/// how much of it is fetching data, the forward pass, the backward pass. On a device that works on
-/// its own the time shows where the host waits, which is where a result is first needed.
+/// Measures the time between consecutive events of an iteration and logs a table when the run is
+/// over: the shares of fetching data, the forward pass and the backward pass. On an asynchronous
+/// device the time shows where the host waits, which is where a result is first needed.
 ///
 /// ```
 /// # use hearth_handlers::Timing;
@@ -43,7 +43,8 @@ const STEPS: [Event; 8] = [
 ];
 
 impl Timing {
-    /// Seconds from one event to the next, with how often that was measured, by the pair's names.
+    /// The seconds from one event to the next and the number of measurements, by the names of the
+    /// pair.
     pub fn seconds(&self) -> BTreeMap<String, (u64, f64)> {
         let name = |(from, to): &(Event, Event)| format!("{from} -> {to}");
         self.spent.iter().map(|(pair, (calls, time))| (name(pair), (*calls, time.as_secs_f64()))).collect()
@@ -107,7 +108,7 @@ pub fn summary(engine: &Engine) -> String {
     format!("{}\n{}", table("handlers of event", &events), table("handler", &handlers))
 }
 
-/// Name, calls, seconds, milliseconds per call; the longest first.
+/// A table of name, calls, seconds, milliseconds per call; the longest first.
 fn table(title: &str, rows: &[(String, u64, f64)]) -> String {
     let mut rows: Vec<_> = rows.iter().filter(|(_, calls, _)| *calls > 0).collect();
     rows.sort_by(|a, b| b.2.total_cmp(&a.2));
@@ -121,4 +122,4 @@ fn table(title: &str, rows: &[(String, u64, f64)]) -> String {
     text
 }
 
-handler_entry!(TimingOptions => "Timing", paper: "", about: "Measures the time between each two events of an iteration and logs a table at the end.", example: "", |TimingOptions {}, _| Ok(Timing::default()));
+handler_entry!(TimingOptions => "Timing", paper: "", about: "Measures the time between consecutive events of an iteration and logs a table at the end.", example: "", |TimingOptions {}, _| Ok(Timing::default()));

@@ -1,4 +1,4 @@
-//! Runs an evaluator every so many epochs or iterations: [`Validation`].
+//! Runs an evaluator at intervals of epochs or iterations: [`Validation`].
 
 use derive_setters::Setters;
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct ValidationOptions {
-    /// Validate every so many epochs or iterations; 1 or more.
+    /// Epochs or iterations between two validations; 1 or more.
     pub interval: u64,
-    /// Count epochs; otherwise iterations.
+    /// Whether the interval counts epochs; otherwise iterations.
     pub epoch_level: bool,
-    /// Validate before the first epoch as well.
+    /// Whether to validate before the first epoch as well.
     pub exec_at_start: bool,
     /// The evaluator to run, by its name in the trainer.
-    // In a handler's table `engine` already says whose events it listens to.
+    // In a handler's table `engine` already selects whose events it receives.
     #[serde(alias = "engine")]
     #[setters(into)]
     pub evaluator: String,
@@ -50,7 +50,7 @@ impl Validation {
     /// A handler with these options. [`Validation::default`] validates after each epoch.
     ///
     /// # Errors
-    /// For an interval of 0.
+    /// If the interval is 0.
     pub fn new(options: ValidationOptions) -> Result<Self, Fault> {
         if options.interval == 0 {
             return Err(Fault::at("interval", "`interval` is 0; give 1 or more"));
@@ -79,4 +79,4 @@ impl Handler for Validation {
     }
 }
 
-handler_entry!(ValidationOptions => "Validation", paper: "", about: "Runs an evaluator every so many epochs or iterations, as MONAI's `ValidationHandler`.", example: "interval = 2", |options, _| Validation::new(options));
+handler_entry!(ValidationOptions => "Validation", paper: "", about: "Runs an evaluator at intervals of epochs or iterations, as MONAI's `ValidationHandler`.", example: "interval = 2", |options, _| Validation::new(options));

@@ -49,7 +49,7 @@ fn early_stop_in_a_run() {
     let RunEnd::Terminated(why) = end else { panic!("{end:?}") };
     assert_eq!(why, "dice has not improved for 3 evaluations, it is 0.6500");
     assert_eq!(engine.state().epoch, 10);
-    // Patience is remembered: resumed from epoch 7, the run ends in epoch 10 too.
+    // The patience counter is restored: resumed from epoch 7, the run ends in epoch 10 too.
     let (_, snapshot) = trainer.saved.lock().unwrap()[6].clone();
     let mut other = Engine::new("trainer");
     other.set_key_metric("dice", Better::Higher);
@@ -80,7 +80,7 @@ fn early_stop_on_a_metric_that_never_comes() {
     engine.add_boxed(early_stop(json!({"metric": "dcie"}))).unwrap();
     engine.run(&mut trainer, 3).unwrap();
     assert_eq!(trainer.log_text(), "early_stop watched `dcie`, which was never computed; the metrics are: dice");
-    // No metric at all to watch is an error at the first epoch.
+    // Without any metric to watch, the first epoch is an error.
     let mut engine = Engine::new("trainer");
     engine.add_boxed(early_stop(json!({}))).unwrap();
     let error = engine.run(&mut Trainer::new(1), 3).unwrap_err().to_string();
@@ -144,7 +144,7 @@ fn every_name_builds_and_unknown_ones_are_answered() {
     for name in Registry::<HandlerSpec>::new().names() {
         let handler = build(name, json!({}), folder.path()).unwrap();
         let plain = |text: &str| text.replace('_', "").to_lowercase();
-        // A state is saved under the handler's name, and the plugin `checkpoint` was there first.
+        // A state is saved under the handler's name, and the plugin `checkpoint` existed first.
         assert_eq!(plain(handler.name()), plain(name).replace("checkpoints", "checkpoint"));
         assert!(!handler.subscriptions().is_empty());
         let mut engine = Engine::new("trainer");
@@ -234,7 +234,7 @@ fn times_of_a_run() {
     let cells: Vec<&str> = first.split_whitespace().rev().take(3).collect();
     assert_eq!(cells[2], "8");
     assert!(cells[0].parse::<f64>().unwrap() >= 3.0, "{table}");
-    // From the last event of an iteration to the first of the next, but not over the end of an
+    // From the last event of an iteration to the first of the next, but not across the end of an
     // epoch: 2 x 3.
     assert!(
         table

@@ -79,7 +79,7 @@ fn a_resumed_run_writes_what_one_run_writes() {
     mock::checkpoints(&mut first);
     let mut one = trainer();
     let saved = one.saved.clone();
-    // Two epochs are run, one of which counts.
+    // Two epochs are run, one of which is kept.
     first.run(&mut one, 2).unwrap();
     let snapshot: Snapshot = saved.lock().unwrap()[0].1.clone();
     drop(first);

@@ -1,5 +1,5 @@
-//! The machine monitor in a run, over a machine whose values are known. No test depends on how many
-//! rows there are: a run waits until the machine was read often enough.
+//! The machine monitor in a run, on a fake machine with known values. No test depends on the number
+//! of rows: a run waits until the machine was read often enough.
 
 mod mock;
 
@@ -15,8 +15,8 @@ use hearth_handlers::{MachineMonitor, MachineMonitorOptions, build};
 use mock::Trainer;
 use serde_json::{Value, json};
 
-/// A machine that is read at the seconds 0, 1, 2, ... of its own clock: GPU 0 takes `100 + 10 t`
-/// watts, GPU 1 falls off the bus at its reading `lost`.
+/// A machine that is read at the seconds 0, 1, 2, ... of its own clock. GPU 0 uses `100 + 10 t`
+/// watts; GPU 1 disappears at its reading `lost`.
 struct Fake {
     /// Its first reading.
     start: Option<Instant>,
@@ -62,8 +62,8 @@ fn options() -> MachineMonitorOptions {
     MachineMonitorOptions::default().every_seconds(0.01)
 }
 
-/// A trainer's engine with a monitor of the fake; each epoch lasts until it was read `reads` times
-/// more.
+/// A trainer's engine with a monitor of the fake; each epoch lasts until it was read `reads` more
+/// times.
 fn engine(run: &Path, gpus: usize, lost: u64, reads: u64) -> Engine {
     let looks = Arc::new(AtomicU64::new(0));
     let (theirs, mut seen) = (looks.clone(), 0);
@@ -81,7 +81,7 @@ fn engine(run: &Path, gpus: usize, lost: u64, reads: u64) -> Engine {
     engine
 }
 
-/// A table, read by a parser that is not ours.
+/// A table, read by an independent parser.
 fn table(path: &Path) -> Vec<Vec<String>> {
     let text = fs::read(path).unwrap();
     let mut reader = csv_core::Reader::new();
@@ -179,7 +179,7 @@ fn a_resumed_run_adds_rows_and_its_time_continues() {
     let path = run.path().join("machine.csv");
     engine(run.path(), 1, u64::MAX, 5).run(&mut Trainer::new(2), 1).unwrap();
     let first = fs::read_to_string(&path).unwrap();
-    // The process was killed in the middle of a row. The next machine has a GPU more.
+    // The process was killed in the middle of a row. The next machine has one more GPU.
     fs::write(&path, first.clone() + "1,99").unwrap();
     engine(run.path(), 2, u64::MAX, 5).run(&mut Trainer::new(2), 1).unwrap();
     let rows = table(&path);
@@ -246,7 +246,7 @@ fn files_that_cannot_be_written_disable_the_monitor_only() {
     let run = tempfile::tempdir().unwrap();
     fs::write(run.path().join("taken"), "").unwrap();
     fs::create_dir_all(run.path().join("folder.csv")).unwrap();
-    // A disk that is full.
+    // A full disk.
     #[cfg(target_os = "linux")]
     std::os::unix::fs::symlink("/dev/full", run.path().join("full.csv")).unwrap();
     let files = ["taken/machine.csv", "folder.csv", "full.csv"];
@@ -276,7 +276,7 @@ fn a_summary_that_cannot_be_written_is_reported_once() {
     assert!(table(&run.path().join("machine.csv")).len() > 9);
 }
 
-/// A file that takes no more rows after some: a pipe that nobody reads any longer.
+/// A file that stops accepting rows: a pipe that is no longer read.
 #[cfg(unix)]
 #[test]
 fn a_file_that_takes_no_more_rows_is_reported_once() {
@@ -329,8 +329,8 @@ fn options_that_make_no_sense_are_refused() {
     }
 }
 
-/// What runs before the monitor hears of the end of an epoch is its validation, what runs after it
-/// a checkpoint. Each phase lasts until the machine was read three times in it.
+/// Handlers before the monitor at the end of an epoch count as validation, handlers after it as a
+/// checkpoint. Each phase lasts until the machine was read three times in it.
 #[test]
 fn rows_have_the_phase_that_the_run_is_in() {
     let run = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Event files: their framing by a reader of our own, their content by TensorBoard's.
+//! Event files: the framing checked by a reader in this file, the content by TensorBoard's.
 
 #[path = "../../tests/clients.rs"]
 mod clients;
@@ -32,7 +32,7 @@ fn the_checksum_of_the_tests_is_the_published_one() {
     assert_eq!(crc32c(b"123456789"), 0xE306_9283);
 }
 
-/// Reads a TFRecord file; every checksum must hold and nothing may be left over.
+/// Reads a TFRecord file; every checksum must match and no bytes may remain.
 fn records(path: &Path) -> Vec<Record> {
     let bytes = fs::read(path).unwrap();
     let (mut rest, mut records) = (&bytes[..], Vec::new());
@@ -68,14 +68,14 @@ fn scalars(folder: &Path) -> Vec<(String, i64, f32)> {
         .collect()
 }
 
-/// What is read of a folder: of each tag, step and value, or step, width, height and bytes.
+/// The content of a folder: for each tag, step and value, or step, width, height and bytes.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Reading {
     scalars: BTreeMap<String, Vec<(i64, f32)>>,
     images: BTreeMap<String, Vec<(i64, i32, i32, usize)>>,
 }
 
-/// By the reader of these tests.
+/// Reads with the reader in this file.
 fn reading(records: &[Record]) -> Reading {
     let mut reading = Reading::default();
     for (step, value) in records.iter().flat_map(|r| r.get_summary().get_value().iter().map(|v| (r.get_step(), v))) {
@@ -93,7 +93,7 @@ fn reading(records: &[Record]) -> Reading {
     reading
 }
 
-/// By TensorBoard itself.
+/// Reads with TensorBoard.
 const SCRIPT: &str = r#"
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -105,7 +105,7 @@ print(json.dumps({
     "images": {t: [[e.step, e.width, e.height, len(e.encoded_image_string)] for e in a.Images(t)] for t in tags["images"]},
 }))"#;
 
-/// What TensorBoard read of `run.tfevents`, a file of `run_with_curves_and_pictures`.
+/// TensorBoard's result for `run.tfevents`, a file of `run_with_curves_and_pictures`.
 #[derive(Serialize, Deserialize)]
 struct Recorded {
     made_with: String,
@@ -126,11 +126,11 @@ fn run_with_curves_and_pictures(run: &Path) -> PathBuf {
     files[0].clone()
 }
 
-/// Without what differs between two runs and between two versions of a PNG encoder.
+/// Removes what differs between two runs and between two versions of a PNG encoder.
 fn comparable(mut records: Vec<Record>) -> Vec<Record> {
     for record in &mut records {
         record.clear_wall_time();
-        // A record without a summary stays one.
+        // A record without a summary is unchanged.
         let values = if record.has_summary() { record.mut_summary().mut_value().iter_mut() } else { [].iter_mut() };
         for value in values.filter(|value| value.has_image()) {
             let (.., pixels) = decode(value.get_image().get_encoded_image_string());
@@ -220,7 +220,7 @@ fn a_resumed_run_goes_on_in_the_same_file_and_repeats_nothing() {
     assert_eq!(scalars(&run.path().join("tensorboard")), wanted);
 
     // A file that was removed, and a checkpoint that names a file elsewhere: a new file is written,
-    // nothing else is touched.
+    // and nothing else is changed.
     let other = tempfile::tempdir().unwrap();
     let stranger = other.path().join("stranger");
     fs::write(&stranger, "not yours").unwrap();
@@ -251,8 +251,8 @@ fn a_cut_off_record_of_a_crash_is_gone_after_the_resume() {
     records(&file);
 }
 
-/// A volume `[2, 1, 6, 4, 5]` whose value says where it is, its label, and a prediction of three
-/// channels.
+/// A volume `[2, 1, 6, 4, 5]` whose value encodes the position, its label, and a prediction of
+/// three channels.
 fn with_volume() -> Trainer {
     let mut trainer = trainer();
     let shape = vec![2, 1, 6, 4, 5];
@@ -306,7 +306,7 @@ fn pictures() {
     assert_eq!((at(0, 3), at(5, 0)), ([0; 3], [255; 3]));
     let grey = |x: usize, y: usize| ((x * 40 + y * 5) as f32 / 215.0 * 255.0).round() as u8;
     assert_eq!((at(2, 2), at(4, 0)), ([grey(2, 1); 3], [grey(4, 3); 3]));
-    // The line between, the label's last column, the prediction's class 2.
+    // The gap, the label's last column, the prediction's class 2.
     assert_eq!(at(6, 1), [96; 3]);
     assert_eq!((at(8 + 4, 0), at(8 + 5, 0)), ([0, 0, 0], [230, 159, 0]));
     assert_eq!(at(16, 0), [86, 180, 233]);

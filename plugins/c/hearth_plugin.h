@@ -11,7 +11,7 @@
  *     call of the host, and at most until the callback returns.
  *   - Functions that return `int32_t` return HEARTH_OK or HEARTH_FAILED. Of the host's,
  *     `host->error(host)` says why. Of the plugin's, `fail` says why: `return host->fail(host, "...")`.
- *   - A handler's callbacks are called one at a time, maybe from different threads. A table is
+ *   - A handler's callbacks are called one at a time, possibly from different threads. A table is
  *     valid during the callback that receives it, and in its thread.
  *   - No exception and no longjmp may leave a callback.
  *
@@ -47,12 +47,12 @@ extern "C" {
 #define HEARTH_I64 2
 #define HEARTH_U8 3
 
-/* What an error of the handler does to the run: `on_error` of `hearth_setup`. */
+/* The effect of a handler's error on the run: `on_error` of `hearth_setup`. */
 #define HEARTH_STOP 0
 #define HEARTH_DISABLE 1
 #define HEARTH_LOG 2
 
-/* In which processes of a distributed run the handler acts: `ranks` of `hearth_setup`. */
+/* The processes of a distributed run in which the handler acts: `ranks` of `hearth_setup`. */
 #define HEARTH_ALL_RANKS 0
 #define HEARTH_FIRST_RANK 1
 
@@ -67,7 +67,7 @@ extern "C" {
 #define HEARTH_WEIGHTS 0
 #define HEARTH_GRADIENTS 1
 
-/* What a callback that has no other table is given. */
+/* The table of a callback that has no other table. */
 typedef struct hearth_call hearth_call;
 struct hearth_call {
     size_t size;
@@ -76,11 +76,11 @@ struct hearth_call {
     const char *library; /* the path of the plugin's file */
     /* Says why the callback fails; returns HEARTH_FAILED. */
     int32_t (*fail)(const hearth_call *call, const char *message);
-    /* Appends bytes to what the callback hands out. They are copied. */
+    /* Appends bytes to the callback's result. They are copied. */
     void (*give)(const hearth_call *call, const void *bytes, size_t count);
 };
 
-/* An event, and when the handler is called for it. 0 leaves a filter out. */
+/* An event, and a filter on its occurrences. 0 disables a condition. */
 typedef struct hearth_when {
     size_t size;
     const char *event; /* epoch_completed, iteration_completed, ... */
@@ -92,21 +92,21 @@ typedef struct hearth_when {
     int32_t custom; /* 1: an event of a plugin's own; otherwise an unknown name is an error */
 } hearth_when;
 
-/* What a handler is made from. */
+/* The table for creating a handler. */
 typedef struct hearth_setup hearth_setup;
 struct hearth_setup {
     size_t size;
     uint32_t abi;
     void *context;
     const char *options; /* a JSON object of all options; each is checked, and defaults are filled in */
-    /* Says why there is no handler, and of which option; NULL if of none. Returns HEARTH_FAILED. */
+    /* States why there is no handler, and the option at fault, or NULL. Returns HEARTH_FAILED. */
     int32_t (*fail)(const hearth_setup *setup, const char *option, const char *message);
-    /* One option. HEARTH_FAILED, or NULL, where it is not set or of another type. */
+    /* One option. HEARTH_FAILED, or NULL, if it is not set or has another type. */
     int32_t (*integer)(const hearth_setup *setup, const char *option, int64_t *value);
     int32_t (*number)(const hearth_setup *setup, const char *option, double *value);
     int32_t (*boolean)(const hearth_setup *setup, const char *option, int32_t *value);
     const char *(*text)(const hearth_setup *setup, const char *option);
-    /* Asks to be called for an event. */
+    /* Subscribes to an event. */
     int32_t (*listen)(const hearth_setup *setup, const hearth_when *when);
     void (*on_error)(const hearth_setup *setup, int32_t policy);
     void (*ranks)(const hearth_setup *setup, int32_t ranks);
@@ -133,7 +133,7 @@ typedef struct hearth_event {
     const char *exception;  /* NULL: none */
 } hearth_event;
 
-/* A tensor in the memory of the host: row-major, native byte order. */
+/* A tensor in host memory: row-major, native byte order. */
 typedef struct hearth_tensor {
     size_t size;
     int32_t dtype;
@@ -143,7 +143,7 @@ typedef struct hearth_tensor {
     size_t bytes;
 } hearth_tensor;
 
-/* What a handler may ask of the trainer or evaluator that runs. JSON has `null` for NaN. */
+/* The requests to the trainer or evaluator that runs. JSON has `null` for NaN. */
 typedef struct hearth_host hearth_host;
 struct hearth_host {
     size_t size;
@@ -151,7 +151,7 @@ struct hearth_host {
     void *context;
     /* Says why the callback fails; returns HEARTH_FAILED. */
     int32_t (*fail)(const hearth_host *host, const char *message);
-    /* Why the last call of the host failed. */
+    /* The reason why the last call of the host failed. */
     const char *(*error)(const hearth_host *host);
     void (*log)(const hearth_host *host, int32_t level, const char *message);
     /* The end of the run, of the epoch; a pause. Carried out after the event. */
@@ -161,7 +161,7 @@ struct hearth_host {
     /* The newest value of a metric. */
     int32_t (*metric)(const hearth_host *host, const char *name, double *value);
     void (*set_metric)(const hearth_host *host, const char *name, double value);
-    /* Publishes a number for curves. */
+    /* Publishes a number for plots. */
     void (*scalar)(const hearth_host *host, const char *tag, double value);
     /* The whole state as a JSON object: metrics, times, scalars, counters. */
     const char *(*state)(const hearth_host *host);
@@ -171,7 +171,7 @@ struct hearth_host {
     int32_t (*set_learning_rate)(const hearth_host *host, double value);
     /* Runs another engine, `validation`. Its metrics as a JSON object, NULL on failure. */
     const char *(*run)(const hearth_host *host, const char *engine);
-    /* Asks for a checkpoint in a folder; of those with the tag, the newest `keep_last` stay, 0: all. */
+    /* Requests a checkpoint in a folder; the newest `keep_last` with the tag are kept, 0: all. */
     int32_t (*save_checkpoint)(const hearth_host *host, const char *folder, const char *tag, uint64_t keep_last);
     int32_t (*load_checkpoint)(const hearth_host *host, const char *folder);
     /* JSON lists; NULL on failure: names of a kind; names of the batch's cases; numbers of each case
@@ -189,9 +189,9 @@ struct hearth_host {
                        const char *output);
     /* A JSON list of {name, count, mean, std, min, max, non_finite}; NULL on failure. */
     const char *(*layer_statistics)(const hearth_host *host, int32_t of);
-    /* Keeps bytes under a key, of this handler alone. Checkpoints hold them. */
+    /* Keeps bytes under a key of this handler alone. Checkpoints store them. */
     int32_t (*remember)(const hearth_host *host, const char *key, const void *bytes, size_t count);
-    /* What it keeps under a key. HEARTH_FAILED where there is nothing. */
+    /* The bytes kept under a key. HEARTH_FAILED if there are none. */
     int32_t (*recall)(const hearth_host *host, const char *key, const void **bytes, size_t *count);
     /* Adds a file, or a picture as a PNG file, to the run's folder: attachments/HANDLER/NAME. A picture is
        [H, W] or [H, W, 3]; u8, or f32 from 0 to 1. */
@@ -199,7 +199,7 @@ struct hearth_host {
     int32_t (*attach_image)(const hearth_host *host, const char *name, const hearth_tensor *image);
 };
 
-/* Numbers in the memory of the host, row-major: an image [C, X, Y, Z] and its position. */
+/* Numbers in host memory, row-major: an image [C, X, Y, Z] and its position. */
 typedef struct hearth_array {
     size_t size;
     uint32_t dimensions;
@@ -208,7 +208,7 @@ typedef struct hearth_array {
     double affine[16]; /* voxel index to mm, RAS+, row by row */
 } hearth_array;
 
-/* What a component works on. */
+/* The input of a component. */
 typedef struct hearth_work hearth_work;
 struct hearth_work {
     size_t size;
@@ -219,7 +219,7 @@ struct hearth_work {
     size_t count;
     /* Says why it fails; returns HEARTH_FAILED. */
     int32_t (*fail)(const hearth_work *work, const char *message);
-    /* Hands out the result, which is copied. Transform: the image on the same grid; metric: a row [N];
+    /* Returns the result, which is copied. Transform: the image on the same grid; metric: a row [N];
        reader: the image [C, X, Y, Z]. */
     int32_t (*give)(const hearth_work *work, const hearth_array *result);
 };
@@ -229,23 +229,23 @@ struct hearth_work {
    both. */
 typedef struct hearth_plugin {
     size_t size; /* sizeof(hearth_plugin) */
-    /* Gives a JSON list of options: HEARTH_OPTION. NULL: there are none. */
+    /* Returns a JSON list of options: HEARTH_OPTION. NULL: no options. */
     int32_t (*options)(const hearth_call *call);
-    /* Makes a handler: sets `*self`, and says what it listens to. Where that fails, `destroy` gets what
-       `*self` was set to, unless it is NULL. */
+    /* Creates a handler: sets `*self`, and subscribes to events. On failure, `destroy` gets the value of
+       `*self`, unless it is NULL. */
     int32_t (*create)(const hearth_setup *setup, void **self);
     void (*destroy)(void *self);
-    /* An event that it listens to. */
+    /* Handles an event that it subscribed to. */
     int32_t (*handle)(void *self, const hearth_event *event, const hearth_host *host);
-    /* Gives the bytes that checkpoints hold; gets them back. */
+    /* Return the bytes for checkpoints; restore them. */
     int32_t (*save)(void *self, const hearth_call *call);
     int32_t (*load)(void *self, const void *bytes, size_t count, const hearth_call *call);
-    /* Gives a JSON list of components: {"kind": "transform", "name": "Blur", "help": "...", "options": [...]},
-       where `kind` is transform, metric or reader, and options are as those of `options`. */
+    /* Returns a JSON list of components: {"kind": "transform", "name": "Blur", "help": "...", "options": [...]},
+       where `kind` is transform, metric or reader, and `options` as above. */
     int32_t (*components)(const hearth_call *call);
-    /* Makes a component. Where that fails, `release` gets what `*component` was set to, unless NULL. */
+    /* Creates a component. On failure, `release` gets the value of `*component`, unless NULL. */
     int32_t (*make)(const hearth_setup *setup, const char *name, void **component);
-    /* Does the work, maybe in several threads at once. */
+    /* Computes the result, possibly in several threads at once. */
     int32_t (*compute)(void *component, const hearth_work *work);
     void (*release)(void *component);
 } hearth_plugin;
@@ -258,7 +258,7 @@ typedef struct hearth_plugin {
 #define HEARTH_REQUIRED_OPTION(name, kind, help)                                                               \
     "{\"name\":\"" name "\",\"kind\":\"" kind "\",\"required\":true,\"help\":\"" help "\"}"
 
-/* Whether a table of the host has a member, which it lacks if the program is older than this file. */
+/* Whether a table of the host has a member; older programs lack newer members. */
 #define HEARTH_HAS(table, member)                                                                              \
     ((table)->size >= (size_t)((const char *)&(table)->member - (const char *)(table)) + sizeof((table)->member))
 
@@ -292,9 +292,9 @@ extern HEARTH_EXPORT HEARTH_RECORD const hearth_identity hearth_plugin_identity;
 /* Returns the plugin's functions, which must stay valid; NULL after `fail`. */
 HEARTH_EXPORT const hearth_plugin *hearth_plugin_main(const hearth_call *call);
 
-/* What a plugin says that it does: `hearth plugin info` shows it. */
-#define HEARTH_DECLARED 2 /* it is said: what is not named is not done */
-#define HEARTH_NETWORK 4  /* talks to other machines */
+/* The capabilities that a plugin declares: `hearth plugin info` prints them. */
+#define HEARTH_DECLARED 2 /* declared: capabilities not listed are not used */
+#define HEARTH_NETWORK 4  /* communicates with other machines */
 #define HEARTH_FILES 8    /* reads or writes files */
 #define HEARTH_PROGRAMS 16 /* starts other programs */
 #define HEARTH_CHANGES_RUN 32 /* changes the run: its end, learning rate, tensors */

@@ -3,7 +3,7 @@
     import hearth_plugin as hearth
 
     class Plugin(hearth.Plugin):
-        OPTIONS = [hearth.option("every", "integer", 1, "A line every so many epochs.")]
+        OPTIONS = [hearth.option("every", "integer", 1, "Epochs between two lines.")]
 
         def listens(self):
             return [hearth.when("epoch_completed", every=self.options["every"])]
@@ -51,7 +51,7 @@ class _Setup(Structure):
 
 
 class Event(Structure):
-    """What happens, and the state of the run. Texts are bytes: `event.name.decode()`."""
+    """An event, and the state of the run. Texts are bytes: `event.name.decode()`."""
 
     _fields_ = [("size", c_size_t), ("id", c_uint32), ("rank", c_uint32), ("world_size", c_uint32),
                 ("finished", c_uint32), ("name", _S), ("engine", _S), ("epoch", c_uint64), ("iteration", c_uint64),
@@ -90,7 +90,7 @@ class _Functions(Structure):
 
 
 class HostError(Exception):
-    """What the host could not do."""
+    """A failed request to the host."""
 
 
 class Tensor:
@@ -112,7 +112,7 @@ class Tensor:
 
 
 class Host:
-    """What a handler may ask for. A failure raises `HostError`."""
+    """The requests of a handler. A failure raises `HostError`."""
 
     def __init__(self, table):
         self._table = table
@@ -212,7 +212,7 @@ class Host:
         self._ask("remember", key, ctypes.create_string_buffer(value, len(value)), len(value))
 
     def recall(self, key):
-        """What is kept under a key; None where there is nothing."""
+        """The bytes kept under a key; None if there are none."""
         place, count = _P(), c_size_t()
         try:
             self._ask("recall", key, byref(place), byref(count))
@@ -235,7 +235,7 @@ def option(name, kind, default, help, required=False):
 
 
 def when(event, every=0, after=0, before=0, once=(), custom=False):
-    """An event, and when the handler is called for it. 0 leaves a filter out."""
+    """An event, and a filter on its occurrences. 0 disables a condition."""
     if min([every, after, before, *once]) < 0:
         raise ValueError(f"a filter of {event} is negative")
     counts = (c_uint64 * len(once))(*once)
@@ -259,7 +259,7 @@ class Plugin:
         raise NotImplementedError
 
     def save(self):
-        """The bytes that checkpoints hold."""
+        """The bytes for checkpoints."""
         return b""
 
     def load(self, state):
@@ -267,18 +267,18 @@ class Plugin:
 
 
 _handlers = {}
-_alive = []  # what C code points to
+_alive = []  # objects that C code points to
 
 
 def _reason():
-    """The error that is handled, with its place in the plugin."""
+    """The current error, with its place in the plugin."""
     kind, error, trace = sys.exc_info()
     place = traceback.extract_tb(trace)[-1]
     return f"{kind.__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})".encode()
 
 
 def _open(plugin, call, library, module):
-    """Reads MODULE.py beside the library, and fills in the functions of the plugin."""
+    """Reads MODULE.py next to the library, and sets the functions of the plugin."""
     if os.environ.get("VIRTUAL_ENV"):
         version = "python%d.%d" % sys.version_info[:2]
         site.addsitedir(os.path.join(os.environ["VIRTUAL_ENV"], "lib", version, "site-packages"))
@@ -294,7 +294,7 @@ def _open(plugin, call, library, module):
         return
 
     def guarded(table_at, *before):
-        """Errors become those of the table, which is one of the arguments."""
+        """Converts errors to those of the table, which is one of the arguments."""
 
         def wrap(function):
             def inner(*arguments):

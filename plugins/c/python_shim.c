@@ -1,5 +1,5 @@
 /*
- * Hosts a Hearth plugin in Python: NAME.py beside this library, read by hearth_plugin.py.
+ * Hosts a Hearth plugin in Python: NAME.py next to this library, read by hearth_plugin.py.
  *
  * libpython is found when the plugin is loaded: HEARTH_LIBPYTHON, or the newest that the system's loader
  * finds. PYTHONPATH, PYTHONHOME and VIRTUAL_ENV mean what they mean to `python3`.

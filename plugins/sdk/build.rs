@@ -1,4 +1,4 @@
-//! Notes the compiler and the target for the identity record that every plugin carries.
+//! Records the compiler and the target for the identity record of every plugin.
 
 use std::process::Command;
 

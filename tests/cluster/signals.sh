@@ -41,7 +41,7 @@ met() { # PHASE SIGNAL ERRORS
     case "$1" in
         loading) ! grep -q '^epoch ' "$3" ;;
         validation) ! grep -q '^epoch 2/' "$3" && { [ "$2" = KILL ] || grep -qE 'of phase [a-z ]*valid' "$3"; } ;;
-        training) [ "$2" = KILL ] || grep -qE 'of phase (gradients|deciding whether to go on)' "$3" ;;
+        training) [ "$2" = KILL ] || grep -qE 'of phase (gradients|deciding whether to continue)' "$3" ;;
         checkpoint) true ;;
     esac
 }

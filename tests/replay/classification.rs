@@ -18,7 +18,7 @@ use super::{blocks, state_dict};
 const DROPOUT: [&str; 7] =
     ["dropout", "dropout_prob", "dropout_rate", "drop_rate", "attn_drop_rate", "drop_path_rate", "dropout_path_rate"];
 
-/// Parameters of MONAI that, with these values, do not change a network here.
+/// Parameters of MONAI that, with these values, do not change a network in this project.
 const NO_EFFECT: [(&str, &str); 4] =
     [("progress", "true"), ("downsample", "null"), ("fc_name", "\"fc\""), ("node_name", "\"\"")];
 
@@ -35,8 +35,8 @@ pub fn replay(case: &Case) -> Outcome {
     check(case, net, &device)
 }
 
-/// The case's operation and parameters as a recipe names them. Arguments of the call are options
-/// here.
+/// The case's operation and parameters as a recipe names them. Arguments of the call become
+/// options.
 fn config(case: &Case) -> Result<NetworkConfig, Miss> {
     let mut params = case.params.as_object().cloned().unwrap_or_default();
     params.extend(case.call.as_object().cloned().unwrap_or_default());
@@ -65,7 +65,7 @@ fn recorded(case: &Case, name: &str) -> Vec<String> {
     (0..).map(|i| format!("{name}{i}")).take_while(|name| case.find(&format!("out.{name}")).is_some()).collect()
 }
 
-/// As many outputs of the network as are recorded.
+/// The network's outputs, as many as are recorded.
 fn outputs<N: Network>(case: &Case, net: &N, x: Tensor<5>, count: usize) -> Result<Vec<Tensor<5>>, Miss> {
     let all = match (count, case.record["outputs"].as_array()) {
         (1, None) => return Ok(vec![net.forward(x)]),
@@ -133,7 +133,7 @@ fn check<N: Network>(case: &Case, net: N, device: &Device) -> Outcome {
         check.network_gradient(name, &array.shape, &values(gradient.clone()));
     }
     if let Some(keys) = case.record["grad_l2_keys"].as_array() {
-        // A parameter that is not used has no gradient here, and a zero gradient in the case.
+        // An unused parameter has no gradient here, but a zero gradient in the case.
         let norm = |gradient: Option<&&Tensor<1>>| {
             gradient.map_or(0.0, |g| values((*g).clone()).iter().map(|v| v * v).sum::<f64>().sqrt())
         };

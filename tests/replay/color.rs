@@ -1,4 +1,4 @@
-//! Colours and gradients of pictures.
+//! Colours and gradients of images.
 
 use hearth::data::transforms::{
     PixelType, SobelGradients, adjust_brightness, adjust_contrast, adjust_hue, adjust_saturation,

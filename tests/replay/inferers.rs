@@ -74,7 +74,7 @@ fn patches(params: &Value) -> Result<Value, Miss> {
     if let Some(inner) = map.get("splitter").and_then(|splitter| splitter.get("params")).cloned() {
         map.insert("splitter".to_owned(), inner);
         if let Some(splitter) = map.get_mut("splitter").and_then(Value::as_object_mut) {
-            // A `pad_mode` of null has a meaning, these do not.
+            // A `pad_mode` of null has a meaning; these do not.
             splitter.retain(|name, value| !(value.is_null() && ["filter_fn", "device"].contains(&name.as_str())));
         }
     }
@@ -88,7 +88,7 @@ fn scan<I: Scans>(case: &Case, mut options: Value) -> Outcome {
         }
         NO_EFFECT.iter().for_each(|name| drop(map.remove(*name)));
         map.retain(|_, value| !value.is_null());
-        // MONAI's None is -1 here.
+        // MONAI's None is -1 in this project.
         let lengths = map.get_mut("roi_size").and_then(Value::as_array_mut).into_iter().flatten();
         lengths.filter(|length| length.is_null()).for_each(|length| *length = json!(-1));
     }

@@ -120,7 +120,7 @@ fn flat(value: &Value) -> Vec<Value> {
     }
 }
 
-/// MONAI's parameters as ours; unknown ones are unsupported.
+/// MONAI's parameters converted to ours; unknown ones are unsupported.
 fn options<L: DeserializeOwned>(params: Value) -> Result<L, Miss> {
     serde_json::from_value(params).map_err(|e| Miss::unsupported(format!("parameters: {e}")))
 }

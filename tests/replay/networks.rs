@@ -175,14 +175,14 @@ fn noise(case: &Case, device: &Device) -> Result<Option<Tensor<2>>, Miss> {
     Ok(Some(tensor(noise, device)?.reshape([b, n])))
 }
 
-/// The shape of a result with the recorded rank: missing axes are 1 here.
+/// The shape of a result with the recorded rank: missing axes are 1.
 fn shape_like(expected: Option<&Array>, dims: [usize; 5]) -> Vec<usize> {
     let rank = expected.map_or(5, |array| array.shape.len());
     if dims.iter().skip(rank).all(|n| *n == 1) { dims.into_iter().take(rank).collect() } else { dims.to_vec() }
 }
 
-/// Compares outputs with `<name>`, or `<name>0`, `<name>1`, ... where the case has those; or with
-/// one recorded tensor, where several outputs are stacked after the batch axis.
+/// Compares outputs with `<name>`, or `<name>0`, `<name>1`, ... if the case has those; or with one
+/// recorded tensor, in which several outputs are stacked after the batch axis.
 fn compare(case: &Case, check: &mut Check<'_>, name: &str, outputs: &[Tensor<5>]) {
     let (single, first) = (case.find(name), format!("{name}0"));
     if single.is_none() && case.find(&first).is_some() {
@@ -279,7 +279,7 @@ fn run<N: Network>(case: &Case, net: N, device: &Device, train: impl Fn(&N, Tens
         check.network_gradient(name, &array.shape, gradient(key)?);
     }
     if let Some(keys) = case.record["grad_l2_keys"].as_array() {
-        // A parameter that is not used has no gradient here, and a zero gradient in the case.
+        // An unused parameter has no gradient here, but a zero gradient in the case.
         let norm = |key: &str| gradients.get(key).map_or(0.0, |g| g.iter().map(|v| v * v).sum::<f64>().sqrt());
         let norms: Vec<f64> = keys.iter().filter_map(Value::as_str).map(norm).collect();
         // A gradient that cancels (of a bias before a norm) is the rounding error of its sum, which

@@ -51,7 +51,7 @@ pub fn replay(case: &Case) -> Outcome {
         parameters.values.push(Param::from_tensor(Tensor::from_floats(start.as_slice(), &device)));
     }
     let steps = case.array("in.g0")?.shape[0];
-    // To maximize is to minimize along the negative gradient.
+    // Maximizing means minimizing along the negative gradient.
     let sign = if case.params["maximize"] == json!(true) { -1.0 } else { 1.0 };
     let mut tracks: Vec<Vec<f64>> = vec![Vec::new(); count];
     for step in 0..steps {

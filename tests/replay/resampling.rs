@@ -21,7 +21,7 @@ pub fn replay(case: &Case) -> Option<Outcome> {
     })
 }
 
-/// The parameters, those of the call first, without those that say where MONAI computes.
+/// The parameters, those of the call first, without MONAI's device and type.
 fn parameters(case: &Case, of_call: &[&str]) -> Value {
     let mut params = case.params.clone();
     for (name, value) in case.call.as_object().into_iter().flatten() {
@@ -37,7 +37,7 @@ fn parameters(case: &Case, of_call: &[&str]) -> Value {
     params
 }
 
-/// The arguments that say how an image is sampled, and others.
+/// The arguments for the sampling of an image, and others.
 fn sampling_and(others: &[&'static str]) -> Vec<&'static str> {
     ["mode", "padding_mode", "align_corners", "dtype"].iter().chain(others).copied().collect()
 }

@@ -26,7 +26,7 @@ pub fn replay(case: &Case) -> Outcome {
     check.outcome()
 }
 
-/// The schedule of this name and parameters; what serde refuses is unsupported.
+/// The schedule of this name and parameters; serde errors mean unsupported.
 fn config(case: &Case) -> Result<ScheduleConfig, Miss> {
     let name = match case.op.as_str() {
         "monai.LinearLR" => "FinderLinear",

@@ -1,5 +1,5 @@
-//! A case's weights: stored, shared between keys, or, where they are too large to store, a formula
-//! of key and index, defined in the cases' README.
+//! A case's weights: stored, shared between keys, or, if they are too large to store, a formula of
+//! key and index, defined in the cases' README.
 
 use std::collections::BTreeMap;
 

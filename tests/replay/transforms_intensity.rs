@@ -45,7 +45,7 @@ pub fn replay(case: &Case) -> Outcome {
     check.outcome()
 }
 
-/// The case's parameters without those that only say what images are here: f32 values.
+/// The case's parameters without those that only state that images are f32.
 fn parameters(case: &Case) -> Value {
     let mut params = case.params.clone();
     if let Some(params) = params.as_object_mut() {
@@ -73,7 +73,7 @@ fn floats(case: &Case, name: &str) -> Outcome {
     }
 }
 
-/// The draw is given: coefficients.
+/// The draw is fixed: coefficients.
 fn bias_field(case: &Case, input: Image) -> Outcome {
     of::<t::RandBiasField>(case)?;
     let degree = case.params["degree"].as_u64().unwrap_or(3) as usize;
@@ -89,7 +89,7 @@ fn bias_field(case: &Case, input: Image) -> Outcome {
     check.outcome()
 }
 
-/// The draw is given: control points.
+/// The draw is fixed: control points.
 fn histogram_shift(case: &Case, input: Image) -> Result<Image, Miss> {
     of::<t::RandHistogramShift>(case)?;
     let points = |name: &str| serde_json::from_value::<Vec<f64>>(case.call[name].clone());

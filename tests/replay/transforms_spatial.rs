@@ -22,7 +22,7 @@ pub fn replay(case: &Case) -> Outcome {
     }
 }
 
-/// Compares image and affine, and the inverse where the case has one.
+/// Compares image and affine, and the inverse if the case has one.
 pub fn finish(case: &Case, result: Image, more: impl FnOnce(&Image, &mut Check<'_>)) -> Outcome {
     let mut check = case.check();
     compare(&mut check, case, &result, ["out.image", "out.affine"]);

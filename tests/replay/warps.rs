@@ -119,7 +119,7 @@ fn grid_distortion(case: &Case) -> Outcome {
     finish(case, transform.distort(input(case)?, 0)?, |_, _| ())
 }
 
-/// The affine part of a draw that is given.
+/// The affine part of a fixed draw.
 fn drawn(case: &Case) -> Result<AffineParameters, Miss> {
     let list = |name: &str| match &case.call[name] {
         Value::Null => Ok(Vec::new()),
@@ -139,7 +139,7 @@ fn number(case: &Case, name: &str) -> Result<f64, Miss> {
     case.call[name].as_f64().ok_or_else(|| Miss::unsupported(format!("{} without {name}", case.op)))
 }
 
-/// Elastic cases have no affine: MONAI leaves it as it is.
+/// Elastic cases have no affine: MONAI does not change it.
 fn deformed(case: &Case, image: &Image) -> Outcome {
     let mut check = case.check();
     check.close_f32("out.image", &shape(image), &image.to_vec());

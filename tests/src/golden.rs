@@ -1,7 +1,7 @@
 //! Golden cases: inputs and outputs of MONAI, one safetensors file each, replayed by operation.
 //!
-//! A replay function takes a [`Case`] and returns an [`Outcome`]; `?` works on everything it asks
-//! of the case.
+//! A replay function takes a [`Case`] and returns an [`Outcome`]; `?` works on all methods of the
+//! case.
 //!
 //! ```
 //! use hearth_tests::golden::{Case, Miss, Outcome};
@@ -26,20 +26,20 @@ use std::path::{Path, PathBuf};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-/// The result of a replay: passed, or why not.
+/// The result of a replay: passed, or the reason why not.
 pub type Outcome = Result<(), Miss>;
 
-/// Why a case did not pass.
+/// The reason why a case did not pass.
 #[derive(Clone, Debug)]
 pub enum Miss {
-    /// The project does not have this operation, or not with these parameters.
+    /// The project does not support this operation, or not with these parameters.
     Unsupported(String),
-    /// The project has it, and its result is wrong.
+    /// The project supports it, but its result is wrong.
     Failed(String),
 }
 
 impl Miss {
-    /// The project does not have this.
+    /// The project does not support this.
     pub fn unsupported(why: impl Into<String>) -> Self {
         Miss::Unsupported(why.into())
     }
@@ -50,7 +50,7 @@ impl Miss {
     }
 }
 
-/// Every error of the library while replaying counts as a failure.
+/// Every error of the library during a replay counts as a failure.
 impl<E: std::error::Error> From<E> for Miss {
     fn from(error: E) -> Self {
         Miss::Failed(error.to_string())
@@ -96,7 +96,7 @@ impl Array {
 /// One recorded call.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Folder: `losses`, `networks`, ...
+    /// The folder: `losses`, `networks`, ...
     pub family: String,
     /// File name without suffix.
     pub name: String,
@@ -143,12 +143,12 @@ impl Case {
         })
     }
 
-    /// A tensor the case must have.
+    /// A tensor that the case must have.
     pub fn array(&self, name: &str) -> Result<&Array, Miss> {
         self.tensors.get(name).ok_or_else(|| Miss::failed(format!("the case has no tensor {name}")))
     }
 
-    /// A tensor the case may have.
+    /// A tensor that the case may have.
     pub fn find(&self, name: &str) -> Option<&Array> {
         self.tensors.get(name)
     }
@@ -171,7 +171,7 @@ impl Case {
         Check { case: self, problems: Vec::new(), compared: 0 }
     }
 
-    /// A number of the tolerance record; 0 when absent.
+    /// A number of the tolerance record; 0 if missing.
     pub fn tolerance(&self, key: &str) -> f64 {
         self.record["tolerance"][key].as_f64().unwrap_or(0.0)
     }
@@ -241,7 +241,7 @@ impl Check<'_> {
         self.close_at(name, shape, values, self.case.tolerance("grad_atol") + relative * largest, 0.0, 0);
     }
 
-    /// Compares at a tolerance of the caller's own.
+    /// Compares with the caller's tolerance.
     pub fn close_at(&mut self, name: &str, shape: &[usize], values: &[f64], atol: f64, rtol: f64, allowed: usize) {
         let Some(expected) = self.case.find(name) else {
             return self.problem(format!("the case has no {name}"));
@@ -285,7 +285,7 @@ impl Check<'_> {
         self.problems.push(problem);
     }
 
-    /// Passed when something was compared and nothing differs.
+    /// Passed if something was compared and nothing differs.
     pub fn outcome(self) -> Outcome {
         match (self.problems.is_empty(), self.compared) {
             (true, 0) => Err(Miss::failed("nothing was compared")),
@@ -301,7 +301,7 @@ pub fn root() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("golden"), PathBuf::from)
 }
 
-/// Other folders, with recordings of other programs in their own formats.
+/// Folders with recordings of other programs in their own formats.
 const OTHER_RECORDINGS: [&str; 2] = ["bundles", "nnunet"];
 
 /// Every case file under a folder, sorted by family and name.

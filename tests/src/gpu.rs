@@ -1,9 +1,9 @@
-//! The GPU of the tests that need one: Vulkan's, a card or software, or that of the runtime which
-//! `HEARTH_TEST_GPU` names.
+//! The GPU of the tests that need one: that of Vulkan, physical or software, or that of the runtime
+//! in `HEARTH_TEST_GPU`.
 
 use burn::tensor::Device;
 
-/// The word of `--device`.
+/// The value for `--device`.
 #[allow(dead_code, reason = "only the tests of the program give words")]
 pub fn word() -> String {
     std::env::var("HEARTH_TEST_GPU").unwrap_or_else(|_| "vulkan".to_owned())

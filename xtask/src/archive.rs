@@ -1,4 +1,4 @@
-//! Archives that are the same whenever they are made of the same files, and checksums.
+//! Reproducible archives, which depend only on their files, and checksums.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use tar::{Builder, EntryType, Header};
 
 use crate::Outcome;
 
-/// What is below a folder, parents first, by name; relative to it.
+/// The entries below a folder, parents first, ordered by name; relative to the folder.
 pub fn entries(folder: &Path) -> Outcome<Vec<PathBuf>> {
     fn gather(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
         let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
@@ -34,7 +34,7 @@ pub fn is_executable(path: &Path) -> bool {
     parent.is_some_and(|folder| folder == "bin" || folder == "plugins")
 }
 
-/// A tar archive of what is below a folder: in order, of nobody's, of one time.
+/// Writes a tar archive of the content of a folder: in a fixed order, owned by root, with one time.
 pub fn tar<W: Write>(folder: &Path, prefix: &str, time: u64, out: W) -> Outcome<W> {
     let mut tar = Builder::new(out);
     let root = PathBuf::from(prefix);
@@ -62,19 +62,19 @@ pub fn tar<W: Write>(folder: &Path, prefix: &str, time: u64, out: W) -> Outcome<
     Ok(tar.into_inner()?)
 }
 
-/// The same, compressed.
+/// Like [`tar()`], compressed.
 pub fn tar_gz(folder: &Path, prefix: &str, to: &Path, time: u64) -> Outcome {
     let out = gz(io::BufWriter::new(File::create(to)?));
     tar(folder, prefix, time, out)?.finish()?.flush()?;
     Ok(())
 }
 
-/// A compressor that notes neither a name nor a time.
+/// A compressor that stores neither a name nor a time.
 pub fn gz<W: Write>(out: W) -> flate2::write::GzEncoder<W> {
     GzBuilder::new().mtime(0).write(out, Compression::default())
 }
 
-/// Lines as `sha256sum --check` reads them.
+/// Checksums in the format of `sha256sum --check`.
 pub fn checksums(files: &[PathBuf]) -> Outcome<String> {
     let mut lines = String::new();
     for path in files {
@@ -113,7 +113,7 @@ mod tests {
             made.push(fs::read(&to).unwrap());
         }
         assert_eq!(made[0], made[1]);
-        // As tar reads it.
+        // The archive as tar reads it.
         let archive = root.path().join("one.tar.gz");
         let list = Command::new("tar").args(["--utc", "-tvzf"]).arg(&archive).output().unwrap();
         let list = String::from_utf8(list.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! The crates that a program is made of, from `cargo metadata`.
+//! The crates of a program, from `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,23 +15,23 @@ use crate::{Outcome, output_of, root};
 pub struct Crate {
     pub name: String,
     pub version: String,
-    /// Its licence as an SPDX expression, where it says one.
+    /// Its licence as an SPDX expression, if it has one.
     pub licence: Option<String>,
     pub description: Option<String>,
     pub repository: Option<String>,
     pub authors: Vec<String>,
-    /// Its sources.
+    /// The folder of its sources.
     pub folder: PathBuf,
-    /// A file of its own that it names as its licence.
+    /// The file in the crate that its manifest names as its licence.
     pub licence_file: Option<PathBuf>,
-    /// The registry's checksum of its archive; `None` of one of this repository.
+    /// The registry's checksum of its archive; `None` for a crate of this repository.
     pub sha256: Option<String>,
     /// The crates that it is linked with, as keys of [`Crates::all`].
     pub uses: BTreeSet<String>,
 }
 
 impl Crate {
-    /// The key in [`Crates::all`], and the name of its folder of licences.
+    /// The key in [`Crates::all`], which is also the name of its folder of licences.
     pub fn key(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
@@ -41,12 +41,12 @@ impl Crate {
 #[derive(Clone, Debug)]
 pub struct Crates {
     pub all: BTreeMap<String, Crate>,
-    /// The key of the program's own.
+    /// The key of the program's own crate.
     pub program: String,
 }
 
 impl Crates {
-    /// Those of the program `hearth` for this system, and those that build it.
+    /// The crates of the program `hearth` for this system, including those that run at build time.
     pub fn of_program(features: Features, release: &Release) -> Outcome<Self> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &release.target]);
@@ -61,8 +61,8 @@ impl Crates {
         Ok(crates)
     }
 
-    /// The keys of what is compiled for the program. `cargo metadata` knows features for all of a
-    /// workspace alone, and so names what other programs of it would use.
+    /// The keys of the crates that are compiled for the program. `cargo metadata` resolves features
+    /// only for a whole workspace, so it also lists crates that only other programs of it use.
     fn in_tree(features: Features, release: &Release) -> Outcome<BTreeSet<String>> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(["tree", "--locked", "--package", "hearth-apps", "--edges", "normal,build", "--prefix", "none"]);
@@ -70,7 +70,7 @@ impl Crates {
         if let Some(feature) = features.feature() {
             command.arg("--features").arg(format!("hearth-apps/{feature}"));
         }
-        // `name v1.2.3 (folder, or what kind of crate it is)`
+        // A line is `name v1.2.3 (folder, or kind of crate)`.
         let tree = output_of(&mut command)?;
         let keys = tree.lines().filter_map(|line| {
             let mut words = line.split(' ');
@@ -79,7 +79,7 @@ impl Crates {
         Ok(keys.collect())
     }
 
-    /// Drops the others.
+    /// Keeps only the crates with these keys.
     fn keep(&mut self, keys: &BTreeSet<String>) {
         self.all.retain(|key, _| keys.contains(key));
         for one in self.all.values_mut() {
@@ -87,8 +87,8 @@ impl Crates {
         }
     }
 
-    /// From what Cargo says, those that a package reaches by dependencies that are linked or that run
-    /// while building.
+    /// The crates that a package reaches in Cargo's metadata, by dependencies that are linked or that
+    /// run at build time.
     pub fn of_metadata(metadata: &Value, sums: &BTreeMap<String, String>, program: &str) -> Outcome<Self> {
         let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
         let nodes = metadata["resolve"]["nodes"].as_array().ok_or("cargo metadata resolves nothing")?;

@@ -45,7 +45,8 @@ pub fn write(stage: &Path, out: &Path, features: Features, needs: &Needs, releas
     Ok(file)
 }
 
-/// The same files where Debian has them. The program still finds its own relative to itself.
+/// Copies the files to the places that Debian requires. The program still finds its own files relative
+/// to itself.
 fn lay_out(stage: &Path, tree: &Path, package: &str) -> Outcome {
     let share = stage.join("share/hearth");
     let doc = format!("usr/share/doc/{package}");
@@ -100,12 +101,12 @@ fn control(
     if let (Some((major, minor)), Some(libc)) = (needs.glibc, packages.iter_mut().find(|package| *package == "libc6")) {
         *libc = format!("libc6 (>= {major}.{minor})");
     }
-    // It is loaded when a device is asked for.
+    // The loader library is opened at run time.
     if features == Features::Vulkan {
         packages.push("libvulkan1".into());
     }
     let packages = packages.join(", ");
-    // One of them at a time: each has the program.
+    // Only one of them can be installed: each contains the program.
     let others: Vec<&str> = ["hearth", "hearth-vulkan", "hearth-cuda", "hearth-rocm"]
         .into_iter()
         .filter(|other| *other != package)

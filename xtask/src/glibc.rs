@@ -1,30 +1,30 @@
-//! Which glibc a program needs.
+//! The glibc version that a program needs.
 
 use std::fs;
 use std::path::Path;
 
 use crate::Outcome;
 
-/// `2.28` as a pair.
+/// Parses `2.28` as a pair.
 pub fn parse(version: &str) -> Option<(u32, u32)> {
     let (major, minor) = version.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The newest version of glibc whose symbols a program or library is linked to; `None` where it is
-/// linked to none.
+/// The newest version of glibc whose symbols a program or library uses; `None` if it uses none.
 pub fn newest_needed(file: &Path) -> Outcome<Option<(u32, u32)>> {
     Ok(newest_in(&fs::read(file)?))
 }
 
-/// Versions are texts of the table of dynamic symbols: `GLIBC_2.28`, between zeros.
+/// Finds versions in the table of dynamic symbols, where they are texts between zero bytes:
+/// `GLIBC_2.28`.
 fn newest_in(bytes: &[u8]) -> Option<(u32, u32)> {
     const PREFIX: &[u8] = b"\0GLIBC_";
     let starts = bytes.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
     let versions = starts.filter_map(|(at, _)| {
         let rest = &bytes[at + PREFIX.len()..];
         let end = rest.iter().take(16).position(|byte| *byte == 0)?;
-        // A third number only follows 2.2 and older ones.
+        // A third number occurs only in 2.2 and older versions.
         let text = std::str::from_utf8(&rest[..end]).ok()?;
         let mut parts = text.split('.').map(str::parse::<u32>);
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
@@ -45,7 +45,7 @@ mod tests {
         assert!(parse("2.9") < parse("2.28"));
     }
 
-    /// `objdump` reads the table properly.
+    /// `objdump` parses the table completely.
     #[cfg(target_os = "linux")]
     #[test]
     fn objdump_says_the_same() {

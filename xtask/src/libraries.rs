@@ -1,4 +1,4 @@
-//! Which libraries of the system a program is linked to.
+//! The system libraries that a program is linked to.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::{Outcome, output_of};
 
-/// Debian's packages of the libraries that a program may need. glibc's come first: they are many, and one package.
+/// Debian's packages of the libraries that a program may need. glibc's come first: they are many
+/// libraries in one package.
 const PACKAGES: [(&str, &str); 12] = [
     ("ld-linux-x86-64.so.2", "libc6"),
     ("ld-linux-aarch64.so.1", "libc6"),
@@ -22,14 +23,14 @@ const PACKAGES: [(&str, &str); 12] = [
     ("libzstd.so.1", "libzstd1"),
 ];
 
-/// The names of the libraries that the loader fetches for a program or library.
+/// The names of the libraries that the loader loads for a program or library.
 pub fn needed(file: &Path) -> Outcome<BTreeSet<String>> {
     let said = output_of(Command::new("objdump").arg("-p").arg(file))?;
     let names = said.lines().filter_map(|line| Some(line.trim().strip_prefix("NEEDED")?.trim().to_owned()));
     Ok(names.collect())
 }
 
-/// Debian's packages of libraries; an error of one that has no package here.
+/// Debian's packages of libraries; an error for a library that is not in the table.
 pub fn packages(libraries: &BTreeSet<String>) -> Outcome<BTreeSet<&'static str>> {
     let package = |library: &String| {
         let known = PACKAGES.iter().find(|(name, _)| name == library);
@@ -60,7 +61,7 @@ mod tests {
         assert!(error.contains("libodd.so.3"), "{error}");
     }
 
-    /// `ldd` lists what is loaded, which is what is needed and what that needs.
+    /// `ldd` lists all libraries that are loaded: the needed ones, and those that these need.
     #[cfg(target_os = "linux")]
     #[test]
     fn ldd_loads_what_is_needed() {
@@ -81,7 +82,7 @@ mod tests {
             return;
         };
         for (library, package) in PACKAGES {
-            // Not all are installed.
+            // Not all of them are installed.
             if let Ok(said) = output_of(Command::new(&dpkg).arg("--search").arg(format!("*/{library}"))) {
                 assert!(said.lines().any(|line| line.split([':', ',']).next() == Some(package)), "{library}: {said}");
             }

@@ -1,4 +1,4 @@
-//! The licence texts of every crate and library that a program is made of.
+//! The licence texts of every crate and library in a program.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,11 +8,11 @@ use crate::Outcome;
 use crate::crates::{Crate, Crates};
 use crate::natives::Native;
 
-/// How the names of files with licences begin, in capitals.
+/// The first letters of the names of licence files, in capitals.
 const NAMES: [&str; 8] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE", "OFL", "PATENTS"];
 
-/// Copies the texts into folders of `to`, one for each crate and library, and lists them in `INDEX.md`. Returns
-/// how many crates are without one: they have none, and their licence is not that of this repository.
+/// Copies the texts into folders of `to`, one for each crate and library, and lists them in `INDEX.md`.
+/// Returns the number of crates without a text whose licence is not that of this repository.
 pub fn copy(crates: &Crates, natives: &[Native], to: &Path) -> Outcome<usize> {
     let mut index = String::from(
         "# Licences\n\nThe crates of this program, their licences, and the folders of their texts.\n\n\
@@ -29,7 +29,7 @@ pub fn copy(crates: &Crates, natives: &[Native], to: &Path) -> Outcome<usize> {
             fs::copy(text, folder.join(name))?;
             names.push(format!("[{0}]({key}/{0})", name.display()));
         }
-        // Those of this repository share its own.
+        // Crates of this repository share its licence text.
         if names.is_empty() && one.sha256.is_none() && one.repository.is_none() {
             names.push("[LICENSE](LICENSE)".to_owned());
         }
@@ -66,7 +66,7 @@ pub fn copy(crates: &Crates, natives: &[Native], to: &Path) -> Outcome<usize> {
     Ok(without)
 }
 
-/// The files with licences in a crate's folder, by name, and the one that its manifest names.
+/// The licence files in a crate's folder, by name, and the file that its manifest names.
 fn texts(one: &Crate) -> Outcome<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(&one.folder)? {
@@ -78,7 +78,8 @@ fn texts(one: &Crate) -> Outcome<Vec<PathBuf>> {
     }
     found.extend(one.licence_file.iter().filter(|file| file.is_file()).cloned());
     found.sort();
-    // A text that lies elsewhere in the crate may have the name of one beside the manifest.
+    // The manifest may name a file elsewhere in the crate with the same name as one next to the
+    // manifest.
     found.dedup_by(|a, b| a.file_name() == b.file_name());
     Ok(found)
 }

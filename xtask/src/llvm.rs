@@ -1,9 +1,9 @@
-//! Linking the LLVM that compiles kernels for CUDA and ROCm into a program for old systems.
+//! Links the LLVM that compiles kernels for CUDA and ROCm into a program for older systems.
 //!
-//! CubeCL's build downloads it as archives, which are built with GCC's C++ library and for a newer glibc, and some builds
-//! of it compress by zlib and Zstandard. Zig has its own C++ library in the place of GCC's, an old glibc lacks some
-//! functions, and Zig looks for no library of the system. So the linker is told where they are, and the program needs
-//! none of them where it runs.
+//! CubeCL's build downloads LLVM as archives that were built with GCC's C++ library and for a newer
+//! glibc, and some builds of it compress with zlib and Zstandard. Zig has its own C++ library instead
+//! of GCC's, an older glibc lacks some functions, and Zig does not search for system libraries. So the
+//! linker gets their paths, and the program does not need them at run time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use std::process::Command;
 use crate::build::Features;
 use crate::{Outcome, output_of, root};
 
-/// Whether a program has LLVM in it.
+/// Whether a program contains LLVM.
 pub fn is_in(features: Features) -> bool {
     matches!(features, Features::Cuda | Features::Rocm)
 }
 
-/// What comes of the system's C++ compiler.
+/// The packages with the system's C++ compiler and libraries.
 const PACKAGES: &str = "Debian: apt install g++ zlib1g-dev libzstd-dev; Fedora and RHEL: \
     dnf install gcc-c++ libstdc++-static zlib-static libzstd-static";
 
-/// Archives of the system that go into the program.
+/// The system's archives that are linked into the program.
 #[derive(Debug)]
 pub struct Archives {
     /// GCC's C++ library.
     cxx: PathBuf,
-    /// Those of zlib and Zstandard, by the names that LLVM's build calls them; only those that are here, since only some
-    /// builds of LLVM need them.
+    /// The archives of zlib and Zstandard, with their names in LLVM's build; only those that are
+    /// installed, since only some builds of LLVM need them.
     others: Vec<(&'static str, PathBuf)>,
 }
 
 impl Archives {
-    /// As the compiler `c++` finds them.
+    /// Finds the archives with the compiler `c++`.
     pub fn find() -> Outcome<Self> {
         let cxx = of_compiler("libstdc++.a")?
             .ok_or_else(|| format!("c++ has no libstdc++.a, which LLVM is linked with. {PACKAGES}"))?;
@@ -43,44 +43,45 @@ impl Archives {
         Ok(Self { cxx, others })
     }
 
-    /// Whether the archive that LLVM calls by this name goes into the program.
+    /// Whether the archive with this name in LLVM's build is linked into the program.
     pub fn has(&self, name: &str) -> bool {
         self.others.iter().any(|(other, _)| *other == name)
     }
 
-    /// Writes what the linker needs into a folder; returns the compiler's arguments.
+    /// Writes the linker's inputs into a folder; returns the compiler's arguments.
     pub fn arguments(&self, folder: &Path) -> Outcome<Vec<String>> {
         if folder.exists() {
             fs::remove_dir_all(folder)?;
         }
         fs::create_dir_all(folder)?;
         for (name, archive) in &self.others {
-            // A text in the place of a library is a script of the linker's, which names the library.
+            // A text file in place of a library is a linker script, which names the library.
             fs::write(folder.join(format!("lib{name}.so")), format!("INPUT({})\n", archive.display()))?;
         }
         let newer = newer_glibc(folder)?;
         Ok(vec![
             format!("-Lnative={}", folder.display()),
-            // `-lstdc++`, which follows, is Zig's own library. What this one has is taken from it.
+            // `-lstdc++`, which follows, is Zig's own library. Symbols that this archive has are taken
+            // from it.
             format!("-Clink-arg={}", self.cxx.display()),
             format!("-Clink-arg={}", newer.display()),
         ])
     }
 }
 
-/// A library of the system's C++ compiler.
+/// Finds a library of the system's C++ compiler.
 fn of_compiler(file: &str) -> Outcome<Option<PathBuf>> {
     let said = output_of(Command::new("c++").arg(format!("-print-file-name={file}")))
         .map_err(|error| format!("{error}. LLVM is linked with GCC's C++ library. {PACKAGES}"))?;
-    // The name alone is printed where there is none.
+    // The compiler prints only the name if there is no such library.
     let path = PathBuf::from(said.trim());
     Ok(path.canonicalize().ok().filter(|path| path.is_absolute() && said.trim() != file))
 }
 
-/// The archive of the functions that an old glibc lacks.
+/// Builds the archive of functions that an older glibc lacks.
 fn newer_glibc(folder: &Path) -> Outcome<PathBuf> {
     let (object, archive) = (folder.join("newer_glibc.o"), folder.join("libnewer_glibc.a"));
-    // C11, so that `strtol` is not the function of 2.38 itself.
+    // With C11, `strtol` is not the function of glibc 2.38.
     let mut compile = Command::new("cc");
     compile.args(["-std=c11", "-O2", "-fPIC", "-c"]).arg(root().join("xtask/src/newer_glibc.c"));
     output_of(compile.arg("-o").arg(&object))?;
@@ -92,7 +93,7 @@ fn newer_glibc(folder: &Path) -> Outcome<PathBuf> {
 mod tests {
     use super::*;
 
-    /// They do what those of the system do, which are called by other names here.
+    /// They behave like the system's functions, which have other names here.
     #[cfg(target_os = "linux")]
     #[test]
     fn functions_of_newer_glibcs_are_made_of_older_ones() {
@@ -154,7 +155,8 @@ mod tests {
         assert_eq!(archives.arguments(&to).unwrap(), expected, "a second time");
     }
 
-    /// The system's linker takes the scripts as Zig's does, and the program needs no library of C++ then.
+    /// The system's linker accepts the scripts as Zig's does, and the program then needs no C++
+    /// library.
     #[cfg(target_os = "linux")]
     #[test]
     fn live_archives_go_into_a_program() {

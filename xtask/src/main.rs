@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: the archive, the Debian package and the wheel of the program, from one build.
+//! `cargo xtask dist`: builds the archive, the Debian package and the wheel of the program, from one
+//! build.
 
 #![forbid(unsafe_code)]
 
@@ -29,29 +30,29 @@ use clap::Parser;
 use crate::build::Features;
 use crate::stage::Stage;
 
-/// What the tasks return.
+/// The result of a task.
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Tasks of this repository that Cargo has no command for.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
 enum Task {
-    /// Make what users install: an archive, a Debian package, a wheel, their checksums
+    /// Make the packages for users: an archive, a Debian package, a wheel, and their checksums
     Dist(Dist),
 }
 
 #[derive(Debug, clap::Args)]
 struct Dist {
-    /// What the program computes on
+    /// The devices that the program supports
     #[arg(long, value_enum, default_value_t = Features::Cpu)]
     features: Features,
-    /// The folder of the results
+    /// The folder for the results
     #[arg(long, value_name = "DIR", default_value = "target/dist")]
     out: PathBuf,
-    /// Take the program as it was built before, with the same features
+    /// Use the program from an earlier build with the same features
     #[arg(long)]
     no_build: bool,
-    /// The oldest glibc that it must run with, as in 2.28: builds with `cargo zigbuild`
+    /// The oldest glibc that the program must support, such as 2.28: builds with `cargo zigbuild`
     #[arg(long, value_name = "VERSION")]
     glibc: Option<String>,
     /// Leave out the sources of the crates that plugins are built from
@@ -59,12 +60,12 @@ struct Dist {
     without_sources: bool,
 }
 
-/// What the program and its plugins need of the system.
+/// The system requirements of the program and its plugins.
 #[derive(Debug, Default)]
 struct Needs {
-    /// The newest version whose symbols they are linked to.
+    /// The newest version whose symbols they use.
     glibc: Option<(u32, u32)>,
-    /// The libraries that the loader fetches.
+    /// The libraries that the loader loads.
     libraries: BTreeSet<String>,
 }
 
@@ -89,7 +90,7 @@ fn dist(args: &Dist) -> Outcome {
     if let Some(version) = glibc
         && glibc::parse(version).is_none()
     {
-        return Err(format!("--glibc {version} is no version; write --glibc 2.28").into());
+        return Err(format!("--glibc {version} is not a version; write --glibc 2.28").into());
     }
     let release = build::Release::read()?;
     if !args.no_build {
@@ -138,7 +139,7 @@ fn output_of(command: &mut Command) -> Outcome<String> {
     let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command:?} fails: {}", said.trim()).into());
+        return Err(format!("{command:?} failed: {}", said.trim()).into());
     }
     Ok(String::from_utf8(output.stdout)?)
 }

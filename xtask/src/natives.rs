@@ -1,4 +1,4 @@
-//! The libraries that a program is linked with and that are no crates.
+//! The libraries that a program is linked with and that are not crates.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,7 +20,7 @@ pub struct Native {
 }
 
 impl Native {
-    /// Its folder of licences.
+    /// The name of its folder of licences.
     pub fn key(&self) -> String {
         match &self.version {
             Some(version) => format!("{}-{version}", self.name),
@@ -29,7 +29,7 @@ impl Native {
     }
 }
 
-/// Those of the program; with a glibc of one that Zig links.
+/// The libraries of the program; with a glibc, those of a build that Zig links.
 pub fn of_program(features: Features, glibc: Option<&str>, crates: &Crates) -> Outcome<Vec<Native>> {
     let text = |name: &str| root().join("packaging/licences").join(name);
     let first = |command: &mut Command, nth: usize| {
@@ -43,11 +43,12 @@ pub fn of_program(features: Features, glibc: Option<&str>, crates: &Crates) -> O
         version: first(Command::new("rustc").arg("-V"), 1),
         licence: "MIT OR Apache-2.0",
         address: "https://github.com/rust-lang/rust",
-        // Compilers of distributions lack it; the text of one of its licences is this repository's.
+        // Compilers of distributions do not include it; the text of one of its licences is in this
+        // repository.
         text: if copyright.is_file() { copyright } else { root().join("LICENSE") },
     }];
     if llvm::is_in(features) {
-        // `23.1.0-4` is the fourth package of 23.1.0.
+        // The version `23.1.0-4` is the fourth package of 23.1.0.
         let bundler = crates.all.values().find(|one| one.name == "tracel-llvm-bundler");
         natives.push(Native {
             name: "llvm",
@@ -83,7 +84,7 @@ pub fn of_program(features: Features, glibc: Option<&str>, crates: &Crates) -> O
             address: "https://gcc.gnu.org/git/gcc.git",
             text: text("gcc-runtime-exception.txt"),
         });
-        // The linker is given it, whether or not this build of LLVM compresses.
+        // It is passed to the linker whether or not this build of LLVM compresses.
         if llvm::Archives::find()?.has("z") {
             natives.push(Native {
                 name: "zlib",

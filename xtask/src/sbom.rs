@@ -1,4 +1,4 @@
-//! The list of a program's parts: CycloneDX 1.5 as JSON.
+//! The software bill of materials of a program: CycloneDX 1.5 as JSON.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use crate::crates::{Crate, Crates};
 use crate::natives::Native;
 use crate::root;
 
-/// The document. It is the same whenever it is made of the same crates and libraries at the same time.
+/// Creates the document, which depends only on the crates, the libraries and the time.
 pub fn document(crates: &Crates, natives: &[Native], release: &Release) -> Value {
     let components: Vec<Value> = crates
         .all
@@ -31,7 +31,7 @@ pub fn document(crates: &Crates, natives: &[Native], release: &Release) -> Value
     let program = crates.all.get(&crates.program).map(|one| component(one, "application"));
     let digest = Sha256::digest(json!([components, dependencies, release.commit]).to_string());
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    // The form of a random identifier (version 4), of the content.
+    // A hash of the content in the form of a random identifier (version 4).
     let serial = format!("urn:uuid:{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32]);
     json!({
         "bomFormat": "CycloneDX",
@@ -48,12 +48,12 @@ pub fn document(crates: &Crates, natives: &[Native], release: &Release) -> Value
     })
 }
 
-/// Its address as a package, by which the document refers to it.
+/// The package URL of a crate, by which the document refers to it.
 fn reference(one: &Crate) -> String {
     format!("pkg:cargo/{}@{}", one.name, one.version)
 }
 
-/// The address of a library of no registry. `+` has a meaning in such addresses.
+/// The package URL of a library without a registry. `+` has a meaning in such URLs.
 fn native_reference(one: &Native) -> String {
     let name = one.name.replace('+', "%2B");
     one.version
@@ -88,7 +88,7 @@ fn component(one: &Crate, kind: &str) -> Value {
         component.insert("hashes".into(), json!([{ "alg": "SHA-256", "content": sum }]));
     }
     if let Some(licence) = &one.licence {
-        // Before SPDX had `OR`, crates wrote a slash.
+        // Before SPDX had `OR`, crates used a slash.
         component.insert("licenses".into(), json!([{ "expression": licence.replace('/', " OR ") }]));
     }
     component.insert("purl".into(), reference(one).into());

@@ -1,4 +1,4 @@
-//! The install layout as a folder: `bin`, `lib/hearth/plugins`, `share/hearth`.
+//! The installation layout as a folder: `bin`, `lib/hearth/plugins`, `share/hearth`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use crate::build::Release;
 use crate::crates::Crates;
 use crate::{Dist, Outcome, licences, natives, output_of, root, sbom};
 
-/// The plugins that have libraries of their own beside the program.
+/// The plugins with separate libraries next to the program.
 const PLUGINS: [&str; 5] = ["checkpoint", "ensemble", "nvtx", "stats", "validation"];
 
-/// Shells, and how they call the file of a program's completions.
+/// Shells, and the name of a program's completion file for each.
 const SHELLS: [(&str, &str); 3] = [("bash", "hearth"), ("zsh", "_hearth"), ("fish", "hearth.fish")];
 
 /// The folder of an installation.
@@ -21,7 +21,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Fills the folder from what was built.
+    /// Fills the folder with the results of the build.
     pub fn new(folder: &Path, built: &Path, args: &Dist, release: &Release, crates: &Crates) -> Outcome<Self> {
         let stage = Self { root: folder.to_owned() };
         stage.strip(built)?;
@@ -54,7 +54,7 @@ impl Stage {
         self.root.join("share/hearth")
     }
 
-    /// Copies without the tables for debuggers, which are three quarters of them.
+    /// Copies the binaries without debugging symbols, which are three quarters of their size.
     fn strip(&self, built: &Path) -> Outcome {
         let plugins = self.root.join("lib/hearth/plugins");
         fs::create_dir_all(self.root.join("bin"))?;
@@ -62,7 +62,7 @@ impl Stage {
         let mut files = vec![(built.join("hearth"), self.program())];
         for name in PLUGINS {
             let file = format!("libhearth_{name}.so");
-            // Of a dependency, Cargo leaves the library in `deps` alone.
+            // Cargo leaves the library of a dependency only in `deps`.
             let places = [built.join(&file), built.join("deps").join(&file)];
             let newest = places
                 .iter()
@@ -77,7 +77,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What the program says of itself.
+    /// Writes the files that the program generates about itself.
     fn described(&self) -> Outcome {
         let share = self.share();
         output_of(Command::new(self.program()).args(["man", "--out"]).arg(share.join("man/man1")))?;
@@ -89,7 +89,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The SDK, and every crate that a plugin is built from.
+    /// Writes the SDK, and every crate that a plugin is built from.
     fn sources(&self) -> Outcome {
         let example = self.root.join("example");
         let mut command = Command::new(self.program());
@@ -103,7 +103,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The documentation, as it is in the repository; the pages of the apps lie below it, where links lead then.
+    /// Copies the documentation from the repository; the pages of the apps are placed below it, where
+    /// its links lead.
     fn documents(&self) -> Outcome {
         let doc = self.share().join("doc");
         for folder in ["", "plugins", "reference"] {

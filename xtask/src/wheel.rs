@@ -37,11 +37,11 @@ pub fn write(
     let distribution = format!("{name}-{}", release.version);
     let info = format!("{distribution}.dist-info");
     let mut parts: Vec<(String, Vec<u8>, bool)> = Vec::new();
-    // What lies outside of a Python package: `scripts` becomes `bin`, `data` the environment itself.
+    // Files outside of a Python package: `scripts` becomes `bin`, `data` the environment itself.
     for path in entries(stage)?.iter().filter(|path| stage.join(path).is_file()) {
         let place = match path.strip_prefix("bin") {
             Ok(script) => format!("{distribution}.data/scripts/{}", script.display()),
-            // The sources of plugins need Cargo and are no matter of Python's environments.
+            // The sources of plugins need Cargo, and do not belong into Python environments.
             Err(_) if path.starts_with("share/hearth/sdk") => continue,
             Err(_) if path.starts_with("share/hearth/man") => {
                 format!("{distribution}.data/data/share/{}", path.strip_prefix("share/hearth")?.display())
@@ -71,7 +71,7 @@ pub fn write(
     Ok(file)
 }
 
-/// A zip archive whose files all have the time that zip begins with.
+/// A zip archive whose files all have zip's earliest time.
 fn zipped(parts: &[(String, Vec<u8>, bool)]) -> Outcome<Vec<u8>> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (path, bytes, executable) in parts {

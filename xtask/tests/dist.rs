@@ -1,4 +1,5 @@
-//! `cargo xtask dist` of the program that this workspace has built, and what users do with the results.
+//! Tests of `cargo xtask dist` with the program that this workspace has built, and of what users do
+//! with the results.
 
 #[path = "../../tests/clients.rs"]
 mod clients;
@@ -15,7 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-/// Packages that are made once, and the folder that they lie in.
+/// The packages, which are made only once; returns their folder.
 fn made() -> &'static Path {
     static MADE: OnceLock<TempDir> = OnceLock::new();
     let folder = MADE.get_or_init(|| {
@@ -47,14 +48,14 @@ fn file(end: &str) -> PathBuf {
     found.find(|path| path.to_string_lossy().ends_with(end)).unwrap_or_else(|| panic!("nothing ends with {end}"))
 }
 
-/// The program of an installation, with nothing of the user's.
+/// The program of an installation, without the user's environment.
 fn hearth(prefix: &Path) -> Command {
     let mut command = Command::new(prefix.join("bin/hearth"));
     command.env("HOME", prefix).env_remove("HEARTH_PLUGIN_PATH").env_remove("XDG_DATA_HOME");
     command
 }
 
-/// It uses the plugins of its own installation.
+/// Checks that the program uses the plugins of its own installation.
 fn works(prefix: &Path) {
     let list = succeed(hearth(prefix).args(["plugin", "list", "--json"]));
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
@@ -82,7 +83,7 @@ fn the_archive_is_an_installation() {
     assert!(share.join("doc/install.md").is_file() && share.join("completions/_hearth").is_file());
     assert!(share.join("doc/apps/spleen/README.md").is_file());
 
-    // Every crate has an entry, and nearly every one its texts.
+    // Every crate has an entry, and nearly every one has its texts.
     let index = fs::read_to_string(share.join("licences/INDEX.md")).unwrap();
     let sbom: serde_json::Value = serde_json::from_slice(&fs::read(share.join("sbom.cdx.json")).unwrap()).unwrap();
     let parts = sbom["components"].as_array().unwrap();
@@ -101,7 +102,7 @@ fn the_archive_is_an_installation() {
     assert!(index.contains("| rust-std 1.") && !index.contains("| llvm "), "{index}");
     assert!(!index.contains("burn-cuda") && !index.contains("proptest"), "of this program alone");
 
-    // Stripped: without the names of its functions.
+    // Stripped: without the names of functions.
     assert_eq!(succeed(Command::new("nm").arg(prefix.join("bin/hearth"))), "");
 }
 
@@ -188,7 +189,7 @@ fn live_dpkg_unpacks_the_package() {
 #[test]
 fn what_cannot_be_built_is_told_before_it_is_tried() {
     let folder = tempfile::tempdir().unwrap();
-    // Rust's own tools, and nothing else.
+    // Only Rust's own tools.
     let tools = folder.path().join("tools");
     fs::create_dir(&tools).unwrap();
     for tool in ["rustc", "git"] {

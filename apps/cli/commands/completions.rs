@@ -8,11 +8,11 @@ use crate::out;
 /// Arguments of `hearth completions`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Whose completions
+    /// The shell
     shell: Shell,
 }
 
-/// Prints the script that completes this program's commands and options.
+/// Prints the shell script that completes this program's commands and options.
 pub fn run(args: &Args) -> Outcome {
     let mut script = Vec::new();
     generate(args.shell, &mut crate::cli::command(), "hearth", &mut script);

@@ -1,4 +1,4 @@
-//! `hearth convert`, of images and of weights, and `hearth data convert`, of images.
+//! `hearth convert` for images and weights, and `hearth data convert` for images.
 
 use std::path::PathBuf;
 
@@ -9,11 +9,11 @@ use crate::error::{Failure, Outcome};
 /// Arguments of `hearth data convert`.
 #[derive(Debug, clap::Args)]
 pub struct ImageArgs {
-    /// An image in any format that a reader knows: a file, or a folder of DICOM
+    /// The image: a file in any supported format, or a DICOM folder
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The output; its extension decides the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
-    /// .png; of labels .stl, .obj, .dcm
+    /// The output file; its extension sets the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
+    /// .png; for labels also .stl, .obj, .dcm
     #[arg(value_name = "OUT")]
     output: PathBuf,
     #[command(flatten)]
@@ -23,12 +23,12 @@ pub struct ImageArgs {
 /// Arguments of `hearth convert`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// An image: NIfTI, NRRD, MetaImage, a DICOM folder, SEG or RTSTRUCT; or weights: a .pt or .pth
-    /// file, a MONAI bundle (zip or folder), a .safetensors file, the folder of a run
+    /// An image (NIfTI, NRRD, MetaImage, a DICOM folder, SEG or RTSTRUCT) or weights (a .pt or .pth
+    /// file, a MONAI bundle as zip or folder, a .safetensors file, the folder of a run)
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The output; its extension decides the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
-    /// .png; of labels .stl, .obj, .dcm; of weights .safetensors
+    /// The output file; its extension sets the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
+    /// .png; for labels also .stl, .obj, .dcm; for weights .safetensors
     #[arg(value_name = "OUT")]
     output: PathBuf,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub fn run_image(args: &ImageArgs) -> Outcome {
     convert_image::run(&args.input, &args.output, &args.options)
 }
 
-/// Converts an image, or weights.
+/// Converts an image or weights.
 pub fn run(args: &Args) -> Outcome {
     let Args { input, output, image, weights } = args;
     let refuse = |option: &str, what: &str, other: &str| {

@@ -1,4 +1,4 @@
-//! Images from one format to another: volumes, label maps, surfaces, DICOM.
+//! Conversion of images between formats: volumes, label maps, surfaces, DICOM.
 
 use std::path::{Path, PathBuf};
 
@@ -16,60 +16,60 @@ use crate::{folders, note, out};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Images")]
 pub struct ImageOptions {
-    /// Write integers: a label map. Implied by --segment and by .seg.nrrd, .stl, .obj and .dcm
+    /// Write integers, for a label map; implied by --segment and by .seg.nrrd, .stl, .obj and .dcm
     #[arg(long)]
     pub label: bool,
-    /// The name of a label, as in 1=liver; may be given several times. By default those of the input,
-    /// if it is a .seg.nrrd, a SEG or an RTSTRUCT
+    /// The name of a label, such as 1=liver; may be given several times [default: the names in a
+    /// .seg.nrrd, SEG or RTSTRUCT input]
     #[arg(long = "segment", value_name = "LABEL=NAME")]
     pub segments: Vec<String>,
-    /// The reader to use, by name; by default chosen by the file's content
+    /// The reader to use, by name [default: chosen by the file's content]
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
-    /// The DICOM series of a folder with several: its UID, number, description (*thorax*), or a
-    /// rule: most-slices, thinnest
+    /// Which DICOM series of a folder with several to convert: its UID, number or description
+    /// (*thorax*), or a rule: most-slices, thinnest
     #[arg(long, value_name = "NAME")]
     pub series: Option<String>,
-    /// Faults of a DICOM series that are accepted, as in MissingSlices; may be given several times
+    /// Accept this fault of a DICOM series, such as MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
-    /// The DICOM series that the labels were drawn on: an RTSTRUCT is read on its grid, and .dcm refers
-    /// to it
+    /// The DICOM series that the labels were drawn on: an RTSTRUCT is read on its grid, and a .dcm
+    /// output refers to it
     #[arg(long, value_name = "FOLDER")]
     pub like: Option<PathBuf>,
-    /// What a .dcm is [default: seg]
+    /// The kind of a .dcm output [default: seg]
     #[arg(long, value_name = "KIND")]
     pub to: Option<DicomKind>,
-    /// A table of codes for labels, TOML: see docs/dicom.md
+    /// A TOML table of codes for labels; see docs/dicom.md
     #[arg(long, value_name = "FILE")]
     pub codes: Option<PathBuf>,
-    /// Passes of smoothing of a surface; 0 keeps the steps of voxels [default: 20]
+    /// Smoothing passes over a surface; 0 keeps the steps between voxels [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=10_000))]
     pub smooth: Option<u16>,
-    /// The part of a surface's triangles that is removed, from 0 to less than 1 [default: 0]
+    /// The share of a surface's triangles to remove, from 0 to less than 1 [default: 0]
     #[arg(long, value_name = "PART")]
     pub decimate: Option<f64>,
-    /// The coordinate system of a surface's file [default: lps, as 3D Slicer's]
+    /// The coordinate system of a surface's file [default: lps, as in 3D Slicer]
     #[arg(long, value_name = "SYSTEM")]
     pub space: Option<Space>,
 }
 
-/// Kinds of DICOM files of labels.
+/// Kinds of DICOM files with labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DicomKind {
-    /// A segmentation of a bit for each voxel
+    /// A segmentation with one bit per voxel
     Seg,
-    /// A segmentation of a byte for each voxel and segment
+    /// A segmentation with one byte per voxel and segment
     SegFractional,
     /// A label map segmentation
     SegLabelmap,
     /// A structure set: contours
     Rtstruct,
-    /// A structured report of volumes and diameters
+    /// A structured report with volumes and diameters
     Sr,
 }
 
-/// Coordinate systems.
+/// Coordinate systems of surface files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Space {
     /// Left, posterior, superior
@@ -78,7 +78,7 @@ pub enum Space {
     Ras,
 }
 
-/// What the name of an output asks for.
+/// The format that the name of the output selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Volume,
@@ -104,7 +104,7 @@ impl Format {
 }
 
 impl ImageOptions {
-    /// An option that was given, which says nothing about weights.
+    /// The first given option that does not apply to weights.
     pub fn given(&self) -> Option<&'static str> {
         let options = [
             ("--label", self.label),
@@ -119,7 +119,7 @@ impl ImageOptions {
         own.or_else(|| self.of_format(Format::Volume))
     }
 
-    /// An option that has no meaning for this format.
+    /// The first given option that does not apply to this format.
     fn of_format(&self, format: Format) -> Option<&'static str> {
         let (surface, dicom) = (format != Format::Surface, format != Format::Dicom);
         let options = [
@@ -142,7 +142,7 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     let format = Format::of(output);
     if let Some(option) = args.of_format(format) {
         let kind = if ["--to", "--codes"].contains(&option) { "a .dcm" } else { "a .stl or .obj" };
-        return Err(Failure::new(format!("{option} is for {kind}; {} is none", output.display())));
+        return Err(Failure::new(format!("{option} is for {kind}; {} is not one", output.display())));
     }
     let named = args.segments.iter().map(|given| segment(given)).collect::<Outcome<Vec<Segment>>>()?;
     let mut options = ReadOptions::default();
@@ -150,7 +150,7 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     options.series.clone_from(&args.series);
     options.accept.clone_from(&args.accept);
     let labels = args.label || !named.is_empty() || format != Format::Volume;
-    // What refers to a series is on its grid.
+    // An input that refers to a series is on the grid of that series.
     let own = read_segments(input, &options)?;
     if args.like.is_some() && !own.is_empty() {
         options.reference.clone_from(&args.like);
@@ -184,7 +184,7 @@ fn segment(given: &str) -> Outcome<Segment> {
     }
 }
 
-/// Names that are given, and those of the input for the other labels; colours and codes stay.
+/// The input's segments, with the given names for the given labels; colours and codes stay.
 fn merged(mut own: Vec<Segment>, named: Vec<Segment>) -> Vec<Segment> {
     for given in named {
         match own.iter_mut().find(|segment| segment.label == given.label) {
@@ -220,7 +220,7 @@ fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args:
     let codes = args.codes.as_ref().map(read_codes).transpose()?.unwrap_or_default();
     let regions = regions_of(input, image, segments, &codes)?;
     let name = input.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    // Who drew labels of a file is not known; a converter did not.
+    // The author of a file's labels is not known; the converter did not draw them.
     let by = Authorship::new(format!("converted from {name}")).drawn_by(DrawnBy::Semiautomatic).keep_empty(true);
     let kind = match args.to.unwrap_or(DicomKind::Seg) {
         DicomKind::Seg => RegionFile::Segmentation(SegmentationType::Binary),
@@ -230,7 +230,7 @@ fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args:
         DicomKind::Sr => RegionFile::Report(None),
     };
     for region in regions.empty() {
-        note!("no voxel has the label {} ({:?}); the file says so", region.label, region.name);
+        note!("no voxel has the label {} ({:?}); the file records that", region.label, region.name);
     }
     let bytes = kind.bytes(&regions, &series, &by).while_doing(|| format!("cannot write {}", output.display()))?;
     folders::replace(output, bytes)?;
@@ -239,7 +239,7 @@ fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args:
     Ok(())
 }
 
-/// The series of a folder.
+/// The requested series of a folder.
 fn the_series(folder: &Path, wanted: Option<&str>) -> Outcome<Series> {
     let doing = || format!("--like {}", folder.display());
     let found = scan(folder).while_doing(doing)?;

@@ -1,5 +1,5 @@
-//! `hearth convert` of weights: those of PyTorch and MONAI to safetensors, and a run's weights to a
-//! file that PyTorch loads.
+//! `hearth convert` for weights: from PyTorch and MONAI to safetensors, and from a run to a file that
+//! PyTorch loads.
 
 use std::path::Path;
 
@@ -18,25 +18,25 @@ use crate::{note, out};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Weights")]
 pub struct WeightOptions {
-    /// The dictionary within the file that holds the weights, as in state_dict or model.state_dict;
-    /// detected by default
+    /// The dictionary within the file that holds the weights, such as state_dict or model.state_dict
+    /// [default: detected]
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Renames keys: a regular expression and its replacement, $1 for its first group; may be given
+    /// Rename keys: a regular expression and its replacement, $1 for its first group; may be given
     /// several times
     #[arg(long = "map", value_name = "FROM=TO")]
     maps: Vec<String>,
-    /// Compares the keys with those of this network (`hearth models list`)
+    /// Compare the keys with those of this network (`hearth models list`)
     #[arg(long, value_name = "NAME", conflicts_with = "recipe")]
     network: Option<String>,
-    /// Compares the keys with those of a recipe's network
+    /// Compare the keys with those of a recipe's network
     #[arg(long, value_name = "RECIPE")]
     recipe: Option<String>,
-    /// A parameter of the network, as in out_channels=3; with --network, added to its example's, or
-    /// with --recipe
+    /// A parameter of the network, such as out_channels=3: added to the example of --network, or to the
+    /// network of --recipe
     #[arg(long = "config", value_name = "KEY=VALUE")]
     changes: Vec<String>,
-    /// Writes what fits the network although keys are missing, unexpected or of another shape
+    /// Write the weights that fit the network even if keys are missing, unexpected or of another shape
     #[arg(long)]
     partial: bool,
     /// A run's checkpoint: best, latest, or the name of a folder in RUN/checkpoints [default: best]
@@ -47,14 +47,14 @@ pub struct WeightOptions {
     json: bool,
 }
 
-/// The weights on their way, and what is to be said of them.
+/// The weights to write, and what to report about them.
 struct Weights {
     bytes: Vec<u8>,
     found_at: String,
     passed_over: Vec<String>,
 }
 
-/// Whether a file or folder holds weights, by its name and what is in it.
+/// Whether a file or folder holds weights, judged by its name and content.
 pub fn are_weights(input: &Path, output: &Path) -> bool {
     let ends = |path: &Path, ends: &[&str]| {
         let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
@@ -81,7 +81,7 @@ impl std::ops::Deref for Args<'_> {
 }
 
 impl WeightOptions {
-    /// An option that was given, which says nothing about an image.
+    /// The first given option that does not apply to images.
     pub fn given(&self) -> Option<&'static str> {
         let options = [
             ("--key", self.key.is_some()),
@@ -97,7 +97,7 @@ impl WeightOptions {
     }
 }
 
-/// Reads, renames, compares and writes.
+/// Reads, renames, compares and writes the weights.
 pub fn run(input: &Path, output: &Path, options: &WeightOptions) -> Outcome {
     let args = &Args { input, output, options };
     if args.output.symlink_metadata().is_ok() {
@@ -188,7 +188,8 @@ impl Args<'_> {
         })
     }
 
-    /// Loads the weights into the network, if one is given: returns its file, and how they agreed.
+    /// Loads the weights into the given network: returns its file, and how they match. `None` without a
+    /// network.
     fn compare(&self, weights: &Weights) -> Outcome<Option<(Vec<u8>, Report)>> {
         let chosen = match (&self.network, &self.recipe) {
             (Some(name), _) => Chosen::by_name(name, &self.changes)?,
@@ -209,14 +210,14 @@ impl Args<'_> {
     }
 }
 
-/// Reports rules that changed nothing.
+/// Reports rules that renamed no key.
 fn told(rules: &[Rule], changed: &[usize]) {
     for (rule, _) in rules.iter().zip(changed).filter(|(_, changed)| **changed == 0) {
         note!("--map '{rule}' changed no key");
     }
 }
 
-/// A prefix of the file's keys that the network's keys lack: usually the name of a module that
+/// A prefix of the file's keys that is missing in the network's keys: usually the name of a module that
 /// contained the network.
 fn common_prefix(report: &Report) -> Option<String> {
     let first = report.missing.first()?;

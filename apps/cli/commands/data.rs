@@ -32,30 +32,32 @@ enum Action {
     Preview(preview::Args),
     /// Write an image in another format
     Convert(convert::ImageArgs),
-    /// Generate realistic images with exact labels: volumes in the layout of a public data set,
-    /// slides with annotations
+    /// Generate realistic images with exact labels: volumes in the layout of a public data set, or
+    /// annotated slides
     Phantom {
-        /// What they show
+        /// The content of the images
         kind: Kind,
-        /// How many
+        /// The number of cases
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
         cases: u32,
         /// The output folder; must be empty or new
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// Voxels in plane, 16 to 1024, and the slices follow; pixels along a slide, 512 to 16384
+        /// Size: voxels in plane, 16 to 1024, from which the number of slices follows; for slides
+        /// pixels along a side, 512 to 16384
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=16384))]
         size: Option<u32>,
-        /// The same seed gives the same images
+        /// The seed; the same seed gives the same images
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Files and labels of `brats` [default: decathlon]
+        /// The files and labels of `brats` [default: decathlon]
         #[arg(long, value_enum)]
         layout: Option<Layout>,
-        /// Further volumes of `spheres` in OUT/test, a data set of its own
+        /// The number of additional `spheres` volumes in OUT/test, a separate data set
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
         test: u32,
-        /// Noise of `spheres` between 0 and this value; the spheres have 0.5 to 1 [default: 0]
+        /// The noise of `spheres`, between 0 and this value; the spheres have values of 0.5 to 1
+        /// [default: 0]
         #[arg(long, value_name = "VALUE")]
         noise: Option<f64>,
     },
@@ -71,16 +73,16 @@ enum Kind {
     Lung,
     /// Radiographs of hands, as pictures (64 x 64 pixels by default)
     Hands,
-    /// Bright spheres, those of MONAI's cross-validation notebook
+    /// Bright spheres, as in MONAI's cross-validation notebook
     Spheres,
-    /// Slides of stained tissue with tumours, and annotations
+    /// Stained tissue slides with tumours, and their annotations
     Pathology,
 }
 
 /// Layouts of brain tumour data.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Layout {
-    /// The Decathlon's Task01: one image of four channels; labels 1, 2, 3
+    /// The Decathlon's Task01: one image with four channels; labels 1, 2, 3
     Decathlon,
     /// BraTS 2018 to 2022: a folder for each case; labels 1, 2, 4
     Brats2018,
@@ -165,7 +167,7 @@ pub fn run(args: &Args) -> Outcome {
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, .. } => {
             folders::check_free(out)?;
             phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
-            // The recipe `demo` keeps the last four for validation.
+            // The recipe `demo` uses the last four for validation.
             let hint = match *cases > 4 {
                 true => format!("; try: hearth train demo --data {} --out run", out.display()),
                 false => String::new(),
@@ -186,13 +188,13 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Options of spheres, in the proportions of MONAI's notebook.
+/// Options for spheres, in the proportions of MONAI's notebook.
 pub fn spheres_options(size: usize, noise: f64, seed: u64) -> Outcome<phantom::SpheresOptions> {
     let seed = u32::try_from(seed).map_err(|_| Failure::new(format!("--seed {seed}: numpy takes 32 bits")))?;
     Ok(phantom::SpheresOptions::scaled(size).noise_max(noise).seed(seed).progress(progress()))
 }
 
-/// Slides with tumours and their annotations.
+/// Writes slides with tumours and their annotations.
 pub fn phantom_slides(out: &Path, cases: usize, size: Option<usize>, seed: u64) -> Outcome {
     let mut options = phantom::PathologyOptions::default();
     (options.seed, options.progress) = (seed, progress());
@@ -203,7 +205,7 @@ pub fn phantom_slides(out: &Path, cases: usize, size: Option<usize>, seed: u64) 
     Ok(())
 }
 
-/// CT-like volumes with a spleen, as a Decathlon folder.
+/// Writes CT-like volumes with a spleen, as a Decathlon folder.
 pub fn phantom_spleen(out: &Path, cases: usize, size: Option<usize>, seed: u64) -> Outcome {
     let mut options = phantom::SpleenOptions::default();
     (options.seed, options.progress) = (seed, progress());

@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// What is printed of a device; words are filled up to the width of the longest.
+/// The line for a device; words are padded to the width of the longest.
 fn line(device: &DeviceInfo, width: usize) -> String {
     let DeviceInfo { word, name, feature, .. } = device;
     let pad = " ".repeat(width - word.len());

@@ -12,25 +12,25 @@ use crate::terminal::progress;
 #[derive(Debug, clap::Args)]
 #[command(after_help = tasks())]
 pub struct Args {
-    /// A task of the Medical Segmentation Decathlon: Task09_Spleen, Task09, 9, spleen
+    /// The Medical Segmentation Decathlon task, in one of the forms Task09_Spleen, Task09, 9, spleen
     #[arg(value_name = "TASK", required_unless_present = "tcia")]
     task: Option<String>,
-    /// A collection of The Cancer Imaging Archive instead: its segmentations and their images
+    /// A collection of The Cancer Imaging Archive instead of a task: its segmentations and their images
     #[arg(long, value_name = "COLLECTION", conflicts_with = "task")]
     tcia: Option<String>,
-    /// The first N segmentations of the collection only
+    /// Download only the first N segmentations of the collection
     #[arg(long, value_name = "N", conflicts_with = "task", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// The modality of the collection's segmentations: SEG or RTSTRUCT
     #[arg(long, value_name = "MODALITY", conflicts_with = "task", default_value = "SEG")]
     modality: String,
-    /// The folder in which to create the folder of the task or collection
+    /// The folder in which the folder of the task or collection is created
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Also keep the archive of the task
+    /// Keep the task's archive, too
     #[arg(long, conflicts_with = "tcia")]
     keep_archive: bool,
-    /// Another server for the archives, or one with the API of The Cancer Imaging Archive
+    /// Another server for the archives, or another server with the API of The Cancer Imaging Archive
     #[arg(long, value_name = "URL")]
     from: Option<String>,
 }

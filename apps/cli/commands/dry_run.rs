@@ -1,4 +1,4 @@
-//! `--dry-run`: prints what would be done, and does nothing.
+//! `--dry-run`: prints what the command would do, without doing it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,8 @@ use crate::terminal::{bold, bytes, dim, thousands};
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
 ///
 /// # Errors
-/// What a training would end with before its first step: a recipe that cannot run, a data set that cannot
-/// be used, as far as some of its cases show that.
+/// Every error with which the training would end before its first step: a recipe that cannot run, or a
+/// data set that cannot be used, as far as a sample of its cases shows.
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
     check_training(plan, &network)?;
@@ -65,7 +65,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-/// Voxels along each axis, as they are read.
+/// The number of voxels along each axis, as text.
 pub fn sizes_text(shape: [usize; 3]) -> String {
     shape.map(|n| n.to_string()).join(" x ")
 }

@@ -1,20 +1,20 @@
-//! `--empty` of `evaluate` and `metrics`.
+//! `--empty` of `evaluate` and `metrics`: the distance to an empty region.
 
 use crate::run::Empty;
 
-/// What a distance to nothing is.
+/// How to count a distance to an empty region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum EmptyWord {
-    /// The diagonal of the image in mm: a missed or an invented organ makes the figure worse
+    /// The image diagonal in mm: a missed or an invented organ makes the result worse
     Penalty,
-    /// No value, which means leave out, as MONAI does
+    /// No value: the case is left out of the mean, as in MONAI
     Skip,
-    /// As BraTS counts: the diagonal, and where both are empty a distance of 0 and a Dice of 1
+    /// As in BraTS: the diagonal, and a distance of 0 and a Dice of 1 where both are empty
     Challenge,
 }
 
 impl EmptyWord {
-    /// As the library says it.
+    /// The library's equivalent.
     pub fn rule(self) -> Empty {
         match self {
             EmptyWord::Penalty => Empty::Penalty,

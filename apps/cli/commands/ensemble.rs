@@ -21,39 +21,39 @@ use crate::sharing::{prepared, shared_cases};
 /// Arguments of `hearth ensemble`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folders of runs, or packages of them; a folder with fold0, fold1, ... is all of them. Or models of
-    /// nnU-Net of one data set, whose probabilities are averaged
+    /// Folders of runs, or packages of runs; a folder with fold0, fold1, ... counts as all its folds.
+    /// Or nnU-Net models of one data set, whose probabilities are averaged
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// The images, as for `predict`
     #[arg(short = 'i', long = "image", value_name = "PATH", required = true, num_args = 1..)]
     pub images: Vec<PathBuf>,
-    /// Where the results go, named as those of `predict`
+    /// The folder for the results, which are named as those of `predict`
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
-    /// How they are merged.
+    /// How the predictions are merged.
     #[command(flatten)]
     pub merge: MergeArgs,
-    /// Also write NAME_entropy.nii.gz or NAME_variance.nii.gz, of a slide NAME_entropy.npy and
-    /// NAME_entropy_heat.tif: where the runs differ; may be given several times
+    /// Also write where the runs differ: NAME_entropy.nii.gz or NAME_variance.nii.gz, for slides
+    /// NAME_entropy.npy and NAME_entropy_heat.tif (or variance); may be given several times
     #[arg(long, value_enum, value_name = "MAP", value_delimiter = ',')]
     pub disagreement: Vec<DisagreementWord>,
     /// Which network is used, and how.
     #[command(flatten)]
     pub opening: OpeningArgs,
-    /// Also write NAME_std.nii.gz: the standard deviation of the foreground's probability over the
-    /// augmented images; of models of nnU-Net over models, folds and mirrored images, in twice the time
+    /// Also write NAME_std.nii.gz: the standard deviation of the foreground probability over the
+    /// augmented images; for nnU-Net models over models, folds and mirrored images, at twice the time
     #[arg(long)]
     pub uncertainty: bool,
-    /// What is written, and in place of what.
+    /// What is written, and what may be replaced.
     #[command(flatten)]
     pub files: FileArgs,
-    /// By how many ranks, each of which takes some of the images.
+    /// The number of ranks, each of which processes some of the images.
     #[command(flatten)]
     pub ranks: RanksArgs,
 }
 
-/// Predicts each image with all runs. An error in one does not stop the others.
+/// Predicts each image with all runs. An error with one image does not stop the others.
 pub fn run(args: &Args) -> Outcome {
     shared_cases(args.ranks, |ranks| of_rank(args, ranks))
 }
@@ -85,7 +85,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     Ok(job.run(&of_predict.images)?)
 }
 
-/// Predicts with models of nnU-Net, whose probabilities are averaged as `nnUNetv2_ensemble` does.
+/// Predicts with nnU-Net models, whose probabilities are averaged as `nnUNetv2_ensemble` does.
 fn of_nnunet(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let given = [
         ("--mean=logits", args.merge.mean == Some(MeanOf::Logits)),

@@ -1,4 +1,4 @@
-//! `hearth export`: a run for other programs.
+//! `hearth export`: writes a run in a format for other programs.
 
 use std::path::{Path, PathBuf};
 
@@ -16,36 +16,37 @@ use crate::{note, out};
 /// Arguments of `hearth export`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run; for nnU-Net and packages also that of the runs of a cross-validation; for packages
-    /// and ONNX also a trained model of nnU-Net v2 or a MONAI bundle, for packages several models side by side
+    /// The folder of a run; for nnU-Net and packages also the folder of a cross-validation's runs; for
+    /// packages and ONNX also a trained nnU-Net v2 model or a MONAI bundle, for packages several models
+    /// side by side
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// What is written: MODEL.hearth, MODEL.onnx, or a new folder [default of ONNX: model.onnx]
+    /// The output: MODEL.hearth, MODEL.onnx, or a new folder [default for ONNX: model.onnx]
     #[arg(value_name = "OUT")]
     pub to_path: Option<PathBuf>,
-    /// More runs: the package predicts what `hearth ensemble` does with all of them
+    /// More runs for the package, which then predicts as `hearth ensemble` with all of them
     #[arg(long, value_name = "RUN", num_args = 1..)]
     pub with: Vec<PathBuf>,
-    /// How they are merged.
+    /// How the predictions are merged.
     #[command(flatten)]
     pub merge: MergeArgs,
-    /// For which program [default: what OUT ends with, .hearth or .onnx]
+    /// The program that loads the output [default: by the extension of OUT, .hearth or .onnx]
     #[arg(long, value_name = "WHAT")]
     pub to: Option<Target>,
     /// The same as OUT
     #[arg(short = 'o', long = "out", value_name = "PATH", conflicts_with = "to_path")]
     pub out: Option<PathBuf>,
-    /// best, latest, or the name of a folder in RUN/checkpoints; for ONNX also a checkpoint of nnU-Net
-    /// [default: best; of nnU-Net final]
+    /// best, latest, or the name of a folder in RUN/checkpoints; for ONNX also a checkpoint of an
+    /// nnU-Net model [default: best; for nnU-Net final]
     #[arg(long)]
     pub checkpoint: Option<String>,
-    /// For ONNX: the fold of a model of nnU-Net [default: its only one]
+    /// For ONNX: the fold of an nnU-Net model [default: its only one]
     #[arg(long, value_name = "NAME")]
     pub fold: Option<String>,
-    /// The ending of image files that a model of nnU-Net is for
+    /// The extension of the image files that an nnU-Net model reads
     #[arg(long, value_name = "END", default_value = ".nii.gz")]
     pub file_ending: String,
-    /// Name of a channel of a model of nnU-Net; may be given several times
+    /// The name of a channel of an nnU-Net model; may be given several times
     #[arg(long = "channel", value_name = "NAME")]
     pub channels: Vec<String>,
     /// Options for packages.
@@ -54,26 +55,26 @@ pub struct Args {
 }
 
 impl Args {
-    /// The checkpoint of a run.
+    /// The checkpoint to use if the model is a run.
     fn of_run(&self) -> &str {
         self.checkpoint.as_deref().unwrap_or("best")
     }
 }
 
-/// A program that loads what is written.
+/// A program that loads the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Target {
-    /// A package: one file that `hearth predict` and `hearth models add` take
+    /// A package: one file for `hearth predict` and `hearth models add`
     Hearth,
-    /// A model folder of nnU-Net v2, of a run whose recipe `hearth plan` wrote
+    /// A model folder of nnU-Net v2, from a run whose recipe `hearth plan` wrote
     Nnunet,
-    /// A bundle that MONAI runs, of one run
+    /// A bundle that MONAI runs, from one run
     Bundle,
     /// An ONNX model of the network alone, for ONNX Runtime, OpenVINO, TensorRT
     Onnx,
 }
 
-/// Writes it, and prints the files.
+/// Writes the output, and prints its files.
 pub fn run(args: &Args) -> Outcome {
     let of_onnx = (args.to == Some(Target::Onnx)).then(|| Path::new("model.onnx"));
     let Some(out) = args.out.as_deref().or(args.to_path.as_deref()).or(of_onnx) else {
@@ -105,7 +106,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// What a file's name says.
+/// The target that the name of the output selects.
 fn target_of(out: &Path) -> Outcome<Target> {
     let ends_with = |wanted: &str| out.extension().is_some_and(|end| end.eq_ignore_ascii_case(wanted));
     if ends_with("hearth") {
@@ -114,10 +115,10 @@ fn target_of(out: &Path) -> Outcome<Target> {
     if ends_with("onnx") {
         return Ok(Target::Onnx);
     }
-    Err(Failure::new("for which program? --to says so; the name of a package ends with .hearth, of a model with .onnx"))
+    Err(Failure::new("the output format is unknown: give --to, or a name that ends with .hearth or .onnx"))
 }
 
-/// A package of one model, or of runs that predict as one.
+/// Writes a package of one model, or of runs that predict together.
 fn to_package(args: &Args, out: &Path) -> Outcome {
     let given: Vec<PathBuf> = std::iter::once(&args.run).chain(&args.with).cloned().collect();
     let runs = merging::runs(&given)?;
@@ -127,7 +128,7 @@ fn to_package(args: &Args, out: &Path) -> Outcome {
         }
         return package::export(&runs, None, out, args.of_run(), &args.package);
     }
-    // They are opened first, so that a package holds what can be merged.
+    // Opened first, so that the package only holds runs that can be merged.
     let merged = merging::open(&runs, &Opening::new(args.of_run(), "cpu"), &args.merge, &[])?;
     let merging = merged.ensemble.as_ref().map(|all| all.merging().clone()).unwrap_or_default();
     note!("{} runs, {}", runs.len(), args.merge.words());
@@ -154,7 +155,7 @@ fn to_bundle(args: &Args, out: &Path) -> Outcome {
     let options = BundleOptions { checkpoint: args.of_run().to_owned(), license };
     if let Some(fold) = fold_in(&args.run) {
         let (folder, fold) = (args.run.display(), fold.display());
-        let what = "holds runs of a cross-validation, and a bundle is made of one network";
+        let what = "holds runs of a cross-validation, and a bundle has one network";
         let advice = "or make one package of all of them with --to hearth";
         return Err(Failure::new(format!("{folder} {what}: give one of them, such as {fold}, {advice}")));
     }
@@ -162,7 +163,7 @@ fn to_bundle(args: &Args, out: &Path) -> Outcome {
     Ok(())
 }
 
-/// The first run in a folder that is no run itself.
+/// The first run in a folder that is not itself a run.
 fn fold_in(folder: &Path) -> Option<PathBuf> {
     if is_run(folder) {
         return None;

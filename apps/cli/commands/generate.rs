@@ -1,4 +1,4 @@
-//! `hearth predict --count`: images from nothing but random numbers.
+//! `hearth predict --count`: images generated from random numbers.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::run::outputs::Outputs;
 use crate::{interrupt, note, out};
 use hearth_models::run::Trained;
 
-/// Writes so many images: pictures of 2-D ones, where 0 is black and 1 is white, volumes of others.
+/// Writes `count` images: 2-D ones as pictures, where 0 is black and 1 is white, others as volumes.
 pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {
     let seed = args.seed.unwrap_or(0);
     let flat = trained.network.spatial_dims() == 2;

@@ -1,4 +1,4 @@
-//! `hearth data inspect`: describes an image, and anything unusual in it.
+//! `hearth data inspect`: describes an image, and reports anything unusual in it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,19 +12,19 @@ use crate::table::{self, Lean};
 use crate::terminal::{bold, thousands};
 use crate::{note, out};
 
-/// The number of label values that are listed.
+/// The maximum number of label values that are listed.
 const LABELS: usize = 24;
 
 /// Arguments of `hearth data inspect`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// An image in any format that a reader knows, or a folder of images
+    /// An image in any supported format, or a folder of images
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
-    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
+    /// Accept this fault of DICOM series, such as MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Outcome {
     let path = &args.path;
     let mut options = ReadOptions::default();
     options.accept.clone_from(&args.accept);
-    // A folder of slices is one image.
+    // A folder of DICOM slices is one image.
     if path.is_dir() && readers::choose(path).is_err() {
         return folder(path, &options, args.json);
     }
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// A DICOM structure set has no voxels of its own.
+/// Prints a DICOM structure set, which has no voxels.
 fn print_structures(path: &Path, regions: &[Region], json: bool) -> Outcome {
     let file = path.display().to_string();
     if json {
@@ -75,7 +75,7 @@ fn listed(regions: &[Region]) -> serde_json::Value {
     regions.iter().map(one).collect()
 }
 
-/// Numbers, names and kinds, each of which `segments` of `LoadImage` takes.
+/// Prints labels, names and types; `segments` of `LoadImage` takes each of them.
 fn print_regions(regions: &[Region]) {
     for region in regions {
         let kind = region.property.as_ref().map_or_else(String::new, |kind| format!(", {kind}"));

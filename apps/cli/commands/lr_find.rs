@@ -27,37 +27,37 @@ pub struct Args {
     /// The output folder, for lr-find.png, lr-find.csv and lr-find.json; new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// The first learning rate
+    /// The learning rate of the first step
     #[arg(long, value_name = "LR", default_value_t = RangeTest::default().start_lr)]
     pub start_lr: f64,
-    /// The last learning rate, unless the loss diverges before
+    /// The learning rate of the last step, unless the loss diverges earlier
     #[arg(long, value_name = "LR", default_value_t = RangeTest::default().end_lr)]
     pub end_lr: f64,
-    /// Steps
+    /// The number of steps
     #[arg(long, value_name = "N", default_value_t = RangeTest::default().num_iter)]
     pub num_iter: usize,
     /// How the rate rises
     #[arg(long, value_name = "HOW", default_value = "exp")]
     pub mode: Mode,
-    /// How much the newest loss counts in the smoothed one; 0 for no smoothing
+    /// The weight of the newest loss in the smoothed loss; 0 for no smoothing
     #[arg(long, value_name = "PART", default_value_t = RangeTest::default().smooth_f)]
     pub smooth: f64,
-    /// Stop when the smoothed loss is this many times the best one
+    /// Stop when the smoothed loss exceeds this many times its lowest value
     #[arg(long, value_name = "TIMES", default_value_t = RangeTest::default().diverge_th)]
     pub diverge: f64,
-    /// Points at the start that the suggestion ignores
+    /// The number of points at the start that the suggestion ignores
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_start: usize,
-    /// Points at the end that the suggestion ignores
+    /// The number of points at the end that the suggestion ignores
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_end: usize,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
-    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto
     #[arg(long, value_name = "HOW")]
     pub tune: Option<String>,
-    /// Changes one value of the recipe, as in training.batch_size=4
+    /// Change one value of the recipe, such as training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
@@ -124,14 +124,14 @@ pub fn run(args: &Args) -> Outcome {
 
 const PICTURE: &str = "lr-find.png";
 
-/// The highest loss that is drawn: somewhat above those before the lowest one. What follows when the
-/// loss diverges is many times as high, and would flatten the part that a rate is chosen from.
+/// The highest loss to draw: somewhat above the highest loss before the minimum. The diverging part is
+/// many times higher, and would flatten the part from which a rate is chosen.
 fn useful(curve: &[(f64, f64)]) -> Option<f64> {
     let known = || curve.iter().enumerate().filter(|(_, (_, loss))| loss.is_finite());
     let (lowest, (_, low)) = known().min_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
     let before = known().take_while(|(place, _)| *place <= lowest).map(|(_, (_, loss))| *loss);
     let high = before.fold(*low, f64::max);
-    // A curve that only rises is shown whole.
+    // A curve that only rises is drawn in full.
     (high > *low).then_some(high + 0.25 * (high - low))
 }
 

@@ -9,8 +9,8 @@ use crate::out;
 /// Arguments of `hearth man`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder, such as ~/.local/share/man/man1; it is created, and pages of hearth in it are
-    /// replaced
+    /// The folder, such as ~/.local/share/man/man1; it is created if it is missing, and hearth pages in
+    /// it are replaced
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

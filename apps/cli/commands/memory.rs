@@ -1,4 +1,4 @@
-//! `hearth memory`: what a recipe takes, before it is started, and what would fit.
+//! `hearth memory`: estimates the memory that a recipe takes before it runs, and what would fit.
 
 use std::path::PathBuf;
 
@@ -18,28 +18,28 @@ pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
-    /// The data set, as for `hearth train`: its first cases give the sizes, and the caches count
+    /// The data set, as for `hearth train`; its first cases give the sizes, and its caches are counted
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Voxels of a crop, as in 96,96,96 [default: the chain's]
+    /// Voxels of a crop, such as 96,96,96 [default: from the recipe's transforms]
     #[arg(long, value_name = "X,Y,Z")]
     pub patch: Option<String>,
-    /// Voxels of a volume that validates, as the chain leaves it [default: that of the first case]
+    /// Voxels of a validation volume after the transforms [default: those of the first case]
     #[arg(long, value_name = "X,Y,Z")]
     pub volume: Option<String>,
-    /// The memory that the largest batch and the largest crop must fit: 12GiB, 800MiB [default: what
-    /// is free on this machine]
+    /// The memory that the largest batch and the largest crop must fit in, such as 12GiB or 800MiB
+    /// [default: the memory that is free on this machine]
     #[arg(long, value_name = "SIZE")]
     pub limit: Option<String>,
-    /// Print JSON
+    /// Print a JSON object
     #[arg(long)]
     pub json: bool,
-    /// Changes one value of the recipe, as in training.batch_size=4
+    /// Change one value of the recipe, such as training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
 
-/// Measures and prints.
+/// Measures the memory, and prints it.
 pub fn run(args: &Args) -> Outcome {
     let mut document = bundled::open(&args.recipe)?;
     args.sets.iter().try_for_each(|set| document.set(set))?;
@@ -89,8 +89,8 @@ fn print(found: &Footprint, args: &Args, limit: u64, of_limit: &str) {
     );
     row("activations", found.activations, crops);
     row("waiting batches", found.batches, String::new());
-    row("making batches", found.making, "in threads, while training goes on".to_owned());
-    row("checkpoint", found.checkpoint, "a copy that is written while training goes on".to_owned());
+    row("making batches", found.making, "in threads, during training".to_owned());
+    row("checkpoint", found.checkpoint, "a copy that is written during training".to_owned());
     row("training, in all", found.training(), String::new());
     match (&found.validation, found.validating()) {
         (Some(validation), Some(all)) => {
@@ -129,7 +129,7 @@ fn print(found: &Footprint, args: &Args, limit: u64, of_limit: &str) {
     }
 }
 
-/// Three numbers of voxels; of two, one slice.
+/// Parses three numbers of voxels; of two, one slice.
 pub fn voxels(option: &str, text: &str) -> Outcome<[usize; 3]> {
     let wrong = || Failure::new(format!("{option} {text}: give voxels along each axis, as in 96,96,96"));
     let numbers = text.split([',', 'x']).map(|number| number.trim().parse::<usize>().ok().filter(|n| *n > 0));
@@ -141,7 +141,7 @@ pub fn voxels(option: &str, text: &str) -> Outcome<[usize; 3]> {
     }
 }
 
-/// A number of bytes with a unit.
+/// Parses a number of bytes with a unit.
 fn size(text: &str) -> Outcome<u64> {
     let wrong = || Failure::new(format!("--limit {text}: give a size with its unit, as in 12GiB or 800MiB"));
     let text = text.trim();

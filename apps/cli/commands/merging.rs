@@ -1,4 +1,4 @@
-//! How the predictions of several runs are merged, on the command line.
+//! Command-line options for merging the predictions of several runs.
 
 use std::path::{Path, PathBuf};
 
@@ -11,47 +11,46 @@ use crate::note;
 use hearth_models::ensemble::{Disagreement, Merge, Merging};
 use hearth_models::run::{Opening, Trained};
 
-/// What a mean is of.
+/// The values that are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum MeanOf {
-    /// The networks' outputs, as in MONAI's notebook
+    /// The networks' outputs (logits), as in MONAI's notebook
     Logits,
-    /// Softmax or sigmoid of them
+    /// Their softmax or sigmoid
     Probabilities,
 }
 
 /// A map of how much the runs differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DisagreementWord {
-    /// Entropy of their mean probability, in nats
+    /// Entropy of the runs' mean probability, in nats
     Entropy,
-    /// Variance of their probabilities
+    /// Variance of the runs' probabilities
     Variance,
 }
 
 /// How the predictions of several runs are merged.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct MergeArgs {
-    /// The mean of the runs' logits (by default), or of their probabilities
+    /// Merge by the mean of the runs' logits (the default), or of their probabilities
     #[arg(long, value_enum, value_name = "OF", num_args = 0..=1, require_equals = true,
         default_missing_value = "logits", group = "merged")]
     pub mean: Option<MeanOf>,
-    /// The class that most runs decide for, the lowest of equal ones; a region where more than half
-    /// do
+    /// Merge by vote: the class that most runs predict, the lowest one in a tie; for regions, where
+    /// more than half of the runs agree
     #[arg(long, group = "merged")]
     pub vote: bool,
-    /// STAPLE: the hidden truth that explains best what the runs decide
+    /// Merge by STAPLE: the hidden true segmentation that best explains the runs' predictions
     #[arg(long, group = "merged")]
     pub staple: bool,
-    /// Weights of a mean: one for each run (0.95,0.94), one for each run and class
-    /// (1:0.9,1:0.8), `dice` (the Dice that each run validated with) or `class-dice` (the same by
-    /// class, of folds)
+    /// Weights of a mean: one for each run (0.95,0.94), one for each run and class (1:0.9,1:0.8),
+    /// `dice` (the validation Dice of each run) or `class-dice` (of each class, for folds)
     #[arg(long, value_name = "WEIGHTS", allow_hyphen_values = true, conflicts_with_all = ["vote", "staple"])]
     pub weights: Option<String>,
 }
 
 impl MergeArgs {
-    /// Whether something was asked for.
+    /// Whether any merging option was given.
     pub fn given(&self) -> bool {
         self.mean.is_some() || self.vote || self.staple || self.weights.is_some()
     }
@@ -65,7 +64,7 @@ impl MergeArgs {
         }
     }
 
-    /// The merging in words.
+    /// The merging method as text.
     pub fn words(&self) -> String {
         let how = match self.how() {
             Merge::Logits => "mean of logits",
@@ -77,7 +76,7 @@ impl MergeArgs {
     }
 }
 
-/// The runs that arguments name: a folder of folds is all of its folds.
+/// The runs that the arguments name: a folder of folds counts as all its folds.
 pub fn runs(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut runs = Vec::new();
     for path in given {
@@ -97,7 +96,7 @@ pub fn runs(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     Ok(runs)
 }
 
-/// The runs fold0, fold1, ... in a folder, by number.
+/// The runs fold0, fold1, ... in a folder, ordered by number.
 fn folds_in(folder: &Path) -> Vec<PathBuf> {
     let listed = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("fold")?.parse::<usize>().ok();
@@ -110,7 +109,7 @@ fn folds_in(folder: &Path) -> Vec<PathBuf> {
     folds.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Opens runs and merges them.
+/// Opens runs, and merges them into one model.
 pub fn open(
     runs: &[PathBuf],
     opening: &Opening<'_>,
@@ -140,7 +139,7 @@ pub fn open(
     Ok(Trained::merged(opened, merging)?)
 }
 
-/// The weights that words name, run by run.
+/// Parses `--weights`: the weights, run by run.
 fn weights(words: &str, runs: &[PathBuf], labels: &[String], channels: usize) -> Outcome<Vec<f64>> {
     match words {
         "dice" => runs.iter().map(|run| dice(run)).collect(),
@@ -173,7 +172,7 @@ fn read(path: &Path) -> Option<Value> {
     serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()
 }
 
-/// The Dice that a run validated with.
+/// The validation Dice of a run.
 fn dice(run: &Path) -> Outcome<f64> {
     let folds = read(&run.join(VALIDATION)).and_then(|found| found["mean_dice"].as_f64());
     let best = || {
@@ -187,8 +186,7 @@ fn dice(run: &Path) -> Outcome<f64> {
     })
 }
 
-/// The Dice of each class that a fold validated with; the mean for the background, where it does
-/// not count.
+/// The validation Dice of each class of a fold; for a background that is not measured, the mean.
 fn class_dice(run: &Path, labels: &[String]) -> Outcome<Vec<f64>> {
     let found = read(&run.join(VALIDATION)).unwrap_or_default();
     let mean = found["mean_dice"].as_f64();

@@ -1,4 +1,4 @@
-//! The commands, one file each: its arguments, and `run`.
+//! The commands, one file each, with its arguments and `run`.
 
 pub mod bench;
 pub mod bundle;

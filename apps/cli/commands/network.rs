@@ -1,4 +1,4 @@
-//! A network on the command line: by its name and parameters, or from a recipe.
+//! Selection of a network on the command line: by name and parameters, or from a recipe.
 
 use hearth_machine::{Allowance, readable};
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec};
@@ -11,21 +11,21 @@ use crate::recipe::bundled;
 pub struct Chosen {
     /// Its parameters.
     pub config: NetworkConfig,
-    /// An example input's shape, `[batch, channel, x, y, z]`.
+    /// The shape of an example input, `[batch, channel, x, y, z]`.
     pub input: [usize; 5],
     document: Document,
 }
 
-/// A network that a recipe can name, and its example.
+/// A network that a recipe can name, and its example configuration.
 pub struct Example {
-    /// Its entry.
+    /// Its registry entry.
     pub entry: &'static Entry<NetworkSpec>,
-    /// What the entry's example builds.
+    /// The configuration that the entry's example builds.
     pub config: NetworkConfig,
 }
 
 impl Example {
-    /// All of them, by name.
+    /// All networks, by name.
     pub fn all() -> Outcome<Vec<Self>> {
         Registry::<NetworkSpec>::new().entries().iter().map(|entry| Self::of(entry)).collect()
     }
@@ -34,7 +34,7 @@ impl Example {
         Ok(Self { entry, config: NetworkConfig::example(entry)? })
     }
 
-    /// The network of a name, ignoring case.
+    /// Finds a network by its name, ignoring case.
     pub fn named(name: &str) -> Outcome<Self> {
         let registry = Registry::<NetworkSpec>::new();
         match registry.find(name) {
@@ -55,7 +55,7 @@ impl Example {
 }
 
 impl Chosen {
-    /// The example of a name, changed by `key=value`.
+    /// The example of a network, changed by `key=value`.
     pub fn by_name(name: &str, changes: &[String]) -> Outcome<Self> {
         let Example { entry, config } = Example::named(name)?;
         let table = format!("[network]\nname = {:?}\n{}", entry.name, entry.example);
@@ -92,7 +92,7 @@ impl Chosen {
         Ok(net.map_err(|error| self.document.located("network", error.in_table(self.config.node())))?)
     }
 
-    /// The requested input's shape, or else the network's example.
+    /// The shape of the requested input, or else that of the network's example.
     pub fn input_or(&self, net: &AnyNetwork, given: Option<&str>, batch: usize) -> Outcome<[usize; 5]> {
         let mut input = self.input;
         if net.spatial_dims() == 2 {

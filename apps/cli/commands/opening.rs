@@ -1,4 +1,4 @@
-//! How `evaluate`, `predict`, `ensemble` and `serve` open the models that they use.
+//! How `evaluate`, `predict`, `ensemble` and `serve` open their models.
 
 use std::path::PathBuf;
 
@@ -7,37 +7,37 @@ use hearth_models::open::OpenOptions;
 use crate::commands::tta::TtaWord;
 use crate::terminal::progress;
 
-/// Options that say which network is used, and how.
+/// Options that select the network and how it runs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OpeningArgs {
-    /// Which checkpoint of each run: best, latest, or the name of a folder in RUN/checkpoints; of a
-    /// model of nnU-Net final, best, or the name of a file [default: best; of nnU-Net final]
+    /// The checkpoint of each run: best, latest, or the name of a folder in RUN/checkpoints; of an
+    /// nnU-Net model: final, best, or the name of a file [default: best; for nnU-Net final]
     #[arg(long)]
     pub checkpoint: Option<String>,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
-    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto
     #[arg(long, value_name = "HOW")]
     pub tune: Option<String>,
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
-    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
+    /// Accept this fault of DICOM series, such as MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
-    /// How these data number the parts of a brain tumour, where it differs from the training:
-    /// decathlon, brats2015, brats2018, brats2023. Labels are read, and written, so
+    /// How these data number the parts of a brain tumour, if it differs from the training data:
+    /// decathlon, brats2015, brats2018, brats2023; applies to the labels that are read and written
     #[arg(long, value_name = "CONVENTION")]
     pub classes: Option<String>,
-    /// The second stage of a cascade: the folder of the labels that the earlier stage predicted for these
-    /// images
+    /// For the second stage of a cascade: the folder with the labels that the earlier stage predicted
+    /// for these images
     #[arg(long, value_name = "DIR")]
     pub previous_stage: Option<PathBuf>,
 }
 
 impl OpeningArgs {
-    /// The best checkpoint on a device, as the command line has it without other options.
+    /// The options that the command line has without any option, on a device: the best checkpoint.
     pub fn new(device: &str, tune: Option<&str>) -> Self {
         let tune = tune.map(str::to_owned);
         Self {
@@ -56,7 +56,7 @@ impl OpeningArgs {
         self.checkpoint.as_deref().unwrap_or("best")
     }
 
-    /// For the library; long work is shown.
+    /// The library's options; the progress of long work is shown.
     pub fn options(&self) -> OpenOptions {
         OpenOptions {
             device: self.device.clone(),
@@ -72,53 +72,54 @@ impl OpeningArgs {
     }
 }
 
-/// What a model is opened with besides its name.
+/// What a model is opened with, in addition to its name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ModelArgs {
-    /// Weights in safetensors for a recipe, a file or the name of a bundled one, in place of a run
+    /// Weights for a recipe, in place of a run: a safetensors file, or the name of bundled weights
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Take a package only if the holder of this public key (PEM, Ed25519) signed it
+    /// Use a package only if it is signed by the holder of this public key (PEM, Ed25519)
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     pub verify_key: Option<PathBuf>,
 }
 
-/// Options for trained models of nnU-Net v2 alone.
+/// Options only for trained models of nnU-Net v2.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options for models of nnU-Net v2 and TotalSegmentator")]
 pub struct NnunetArgs {
-    /// Folds whose outputs are averaged: 0 1 2, or all [default: those that the folder has]
+    /// The folds whose outputs are averaged: 0 1 2, or all [default: all in the folder]
     #[arg(long, value_name = "FOLD", num_args = 1..)]
     pub folds: Vec<String>,
-    /// Distance of two tiles as a share of the patch [default: 0.5]
+    /// The distance between two tiles, as a share of the patch [default: 0.5]
     #[arg(long, value_name = "SHARE")]
     pub step_size: Option<f64>,
-    /// Predict each tile once, and not mirrored along each axis, too
+    /// Predict each tile only once, without mirroring along each axis
     #[arg(long)]
     pub no_mirroring: bool,
-    /// The type in which the network computes: fp32, bf16 [default: fp32]
+    /// The numeric type of the network: fp32, bf16 [default: fp32]
     #[arg(long, value_name = "TYPE")]
     pub precision: Option<String>,
-    /// nnU-Net's postprocessing.pkl or postprocessing.json, applied to the labels
+    /// Postprocessing to apply to the labels: nnU-Net's postprocessing.pkl or postprocessing.json
     #[arg(long, value_name = "FILE")]
     pub postprocessing: Option<PathBuf>,
-    /// Other models of the same data set, whose probabilities are averaged with this one's
+    /// Other models of the same data set; their probabilities are averaged with this model's
     #[arg(long, value_name = "MODEL", num_args = 1..)]
     pub with: Vec<PathBuf>,
-    /// Of a folder of several models, as TotalSegmentator's: only these classes, by the models that have
-    /// them
+    /// For a folder of several models, such as TotalSegmentator's: predict only these classes, with the
+    /// models that have them
     #[arg(long, value_name = "CLASS", num_args = 1..)]
     pub roi_subset: Vec<String>,
-    /// Of a folder with models of several tasks of TotalSegmentator: the task, as total or kidney_cysts
+    /// For a folder with models of several TotalSegmentator tasks: the task, such as total or
+    /// kidney_cysts
     #[arg(long, value_name = "TASK")]
     pub task: Option<String>,
-    /// Of a task of TotalSegmentator: its fast or fastest models, its small or big ones, or as fast-small
-    /// [default: the finest that are there, and big ones]
+    /// For a TotalSegmentator task: its fast or fastest models, its small or big ones, or a combination
+    /// such as fast-small [default: the finest available, big]
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
 }
 
-/// All that says how a model is opened.
+/// All options for opening a model, in the library's form.
 pub fn open_options(opening: &OpeningArgs, model: &ModelArgs, nnunet: &NnunetArgs) -> OpenOptions {
     let NnunetArgs { folds, step_size, no_mirroring, precision, postprocessing, with, roi_subset, task, variant } =
         nnunet.clone();

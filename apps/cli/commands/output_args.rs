@@ -1,4 +1,4 @@
-//! Options of `hearth predict` and `hearth ensemble` that say which files are written.
+//! Options of `hearth predict` and `hearth ensemble` that select the files to write.
 
 use std::path::PathBuf;
 
@@ -9,41 +9,42 @@ use hearth_models::writers::{Codes, OutputOptions, SurfaceFormat};
 
 use crate::error::{Failure, Outcome};
 
-/// Options that say which files are written next to each result.
+/// Options that select the files to write next to each result.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FileArgs {
-    /// Also write NAME_prob.nii.gz: the probability of each label or region, a channel for each; of a
-    /// model of nnU-Net NAME.npz
+    /// Also write NAME_prob.nii.gz: the probabilities, one channel per label or region; for an nnU-Net
+    /// model NAME.npz
     #[arg(long)]
     pub probabilities: bool,
-    /// The labels for hospitals and viewers.
+    /// Label formats for hospitals and viewers.
     #[command(flatten)]
     pub regions: RegionArgs,
-    /// Also write NAME_statistics.json: the volume in mm³ and the mean intensity of each label; of
-    /// TotalSegmentator's models 0 for classes within 3 voxels of the image's border, which may cut them
+    /// Also write NAME_statistics.json: the volume in mm³ and the mean intensity of each label;
+    /// TotalSegmentator's models report 0 for classes within 3 voxels of the image border, which may be
+    /// cut off
     #[arg(long)]
     pub statistics: bool,
-    /// With --statistics: measure classes near the image's border, too
+    /// With --statistics: also measure classes near the image border
     #[arg(long, requires = "statistics")]
     pub stats_include_incomplete: bool,
-    /// Of several DICOM series of a study, the one of this UID, number or description (*thorax*),
-    /// or by a rule: most-slices, thinnest; auto takes the one that suits the network, and says why
+    /// Which DICOM series of a study with several to use: its UID, number or description (*thorax*), or
+    /// a rule: most-slices, thinnest, auto (the one that suits the network, with the reason)
     #[arg(long, value_name = "WHICH")]
     pub series: Option<String>,
-    /// Draw NAME_picture.png too: outlines, scores or images next to the input; labels with them
-    /// where a data set is given that has them
+    /// Also draw NAME_picture.png: outlines, scores or images next to the input; with the true labels
+    /// if the data set has them
     #[arg(long)]
     pub picture: bool,
-    /// Replace results that an earlier call wrote and that were not changed since
+    /// Replace results of an earlier call that were not changed since
     #[arg(long)]
     pub overwrite: bool,
-    /// Print a line of JSON for each image in place of the names of its files: input, outputs, seconds of
-    /// each stage, millilitres of each label, scores, or the error
+    /// Print a JSON line for each image instead of the names of its files: input, outputs, seconds per
+    /// stage, millilitres per label, scores, or the error
     #[arg(long)]
     pub json: bool,
 }
 
-/// Options that say in which formats regions are written.
+/// Options that select the formats of regions.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct RegionArgs {
     /// Also write NAME_seg.dcm: the labels as a DICOM segmentation (SEG) that refers to the series
@@ -52,14 +53,14 @@ pub struct RegionArgs {
     /// How the SEG stores its voxels [default: binary]
     #[arg(long, value_name = "TYPE", requires = "dicom_seg")]
     pub seg_type: Option<SegType>,
-    /// Also write NAME_rtstruct.dcm: their contours as a DICOM structure set (RTSTRUCT)
+    /// Also write NAME_rtstruct.dcm: the label contours as a DICOM structure set (RTSTRUCT)
     #[arg(long)]
     pub rtstruct: bool,
     /// Also write NAME_sr.dcm: volumes and diameters as a DICOM Structured Report, which refers to the
     /// SEG if there is one
     #[arg(long)]
     pub dicom_sr: bool,
-    /// A table of codes for labels in DICOM files, TOML; by default codes of SNOMED CT by their names
+    /// A TOML table of codes for labels in DICOM files [default: SNOMED CT codes, by the labels' names]
     #[arg(long, value_name = "FILE")]
     pub codes: Option<PathBuf>,
     /// Also write NAME_LABEL.stl or .obj: a smooth surface of each label, in mm, LPS
@@ -67,10 +68,10 @@ pub struct RegionArgs {
     pub surfaces: Option<Surfaces>,
 }
 
-/// Ways to store voxels.
+/// Voxel encodings of a SEG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SegType {
-    /// A bit for each voxel of each label; every viewer reads it
+    /// One bit per voxel and label; every viewer reads it
     Binary,
     /// The probability of each label, in 255 steps
     Fractional,
@@ -88,7 +89,7 @@ pub enum Surfaces {
 }
 
 impl FileArgs {
-    /// For the library.
+    /// The library's options.
     pub fn options(&self, uncertainty: bool) -> Outcome<OutputOptions> {
         let Self { regions, .. } = self;
         Ok(OutputOptions {
@@ -108,7 +109,7 @@ impl FileArgs {
         })
     }
 
-    /// The options that are given and that only results of volumes have.
+    /// The given options that apply only to results with volumes.
     pub fn of_volumes(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("--probabilities", self.probabilities),
@@ -133,7 +134,7 @@ impl RegionArgs {
         }
     }
 
-    /// The table of codes.
+    /// The table of codes of `--codes`, or the default.
     fn codes(&self) -> Outcome<Codes> {
         let Some(path) = &self.codes else { return Ok(Codes::new()) };
         if !self.dicom_seg && !self.dicom_sr {

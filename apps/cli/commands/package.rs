@@ -1,4 +1,4 @@
-//! Packages on the command line: `hearth export RUN MODEL.hearth`, what is in one.
+//! Packages on the command line: `hearth export RUN MODEL.hearth`, and the description of a package.
 
 use std::path::{Path, PathBuf};
 
@@ -16,30 +16,31 @@ use crate::{note, out};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options for packages (.hearth)")]
 pub struct PackageArgs {
-    /// What labels are in DICOM, a table of codes (TOML), before the words of their names
+    /// A TOML table of DICOM codes for labels; it takes precedence over the codes found by label names
     #[arg(long, value_name = "FILE")]
     pub codes: Option<PathBuf>,
     /// A file with the text of the licence
     #[arg(long, visible_alias = "license", value_name = "FILE")]
     pub licence: Option<PathBuf>,
-    /// What is said of the model: title=..., description=..., author=..., version=..., licence=CC-BY-4.0, or
-    /// any other key; may be given several times
+    /// A fact about the model: title=..., description=..., author=..., version=..., licence=CC-BY-4.0,
+    /// or any other key; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     pub about: Vec<String>,
-    /// Sign it with this secret key (PEM, Ed25519, as `openssl genpkey -algorithm ed25519` makes one)
+    /// Sign the package with this secret key (PEM, Ed25519, as `openssl genpkey -algorithm ed25519`
+    /// writes it)
     #[arg(long, value_name = "FILE")]
     pub sign: Option<PathBuf>,
-    /// Replace a package that an earlier call wrote and nobody has changed since
+    /// Replace a package of an earlier call that was not changed since
     #[arg(long)]
     pub overwrite: bool,
 }
 
 impl PackageArgs {
-    /// The first option that was given.
+    /// The first given option; `of_bundle` leaves out those that bundles have, too.
     pub fn given(&self, of_bundle: bool) -> Option<&'static str> {
         let given = [
             ("--codes", self.codes.is_some()),
-            // A bundle has one, too.
+            // `--licence` also applies to bundles.
             ("--licence", self.licence.is_some() && !of_bundle),
             ("--about", !self.about.is_empty()),
             ("--sign", self.sign.is_some()),
@@ -68,7 +69,7 @@ impl PackageArgs {
     }
 }
 
-/// Writes a package of one model, or of runs that are merged, and prints its name.
+/// Writes a package of one model, or of merged runs, and prints its name.
 pub fn export(
     models: &[PathBuf],
     merging: Option<&Merging>,
@@ -108,7 +109,7 @@ pub fn export(
     Ok(())
 }
 
-/// Prints what a package says of itself.
+/// Prints the description in a package.
 pub fn describe(package: &Package) {
     let (facts, manifest) = (package.facts(), package.manifest());
     let bytes: u64 = manifest.members.values().map(|member| member.bytes).sum();
@@ -134,7 +135,7 @@ pub fn describe(package: &Package) {
         line(name, Some(value));
     }
     line("written by", Some(&manifest.program));
-    line("signed by", Some(manifest.signed_by.as_deref().unwrap_or("nobody")));
+    line("signed by", Some(manifest.signed_by.as_deref().unwrap_or("no one")));
     for label in package.labels() {
         let [r, g, b] = label.colour;
         let term = label.term.as_ref().map(in_words).unwrap_or_default();
@@ -151,7 +152,7 @@ fn in_words(term: &Term) -> String {
     format!("  {}", parts.into_iter().flatten().map(code).collect::<Vec<_>>().join(", "))
 }
 
-/// The same for programs.
+/// Like [`describe`], as JSON.
 pub fn facts(package: &Package) -> Outcome<Value> {
     Ok(json!({
         "path": package.path().display().to_string(),

@@ -14,34 +14,34 @@ use crate::{note, out};
 /// Arguments of `hearth plan`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A data set of label maps in any layout that hearth train reads; or a folder of
+    /// A data set of label maps in any layout that hearth train reads, or a folder of
     /// nnUNet_preprocessed, for which recipes are written
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
-    /// Where dataset_fingerprint.json, the plans, splits_final.json and the recipes go
+    /// The folder for dataset_fingerprint.json, the plans, splits_final.json and the recipes
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
-    /// default, M, L, XL (residual encoders), or nnU-Net's class
+    /// The planner: default, M, L, XL (residual encoders), or the name of nnU-Net's class
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub planner: String,
-    /// Memory of the card in GB [default: 8; of L 24, of XL 40]
+    /// GPU memory in GB [default: 8; for L 24, for XL 40]
     #[arg(long, value_name = "GB")]
     pub memory: Option<f64>,
-    /// Size of the voxels in mm, z y x, in place of the planner's
+    /// Voxel size in mm, z y x, in place of the planner's
     #[arg(long, value_name = "MM", num_args = 3)]
     pub spacing: Option<Vec<f64>>,
-    /// The plans' name in place of the planner's
+    /// The name of the plans, in place of the planner's
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// What the data set's files do not say.
+    /// Facts that are missing in the data set's files.
     #[command(flatten)]
     pub set: SetArgs,
-    /// Replace files that an earlier call wrote and nobody has changed since
+    /// Replace files of an earlier call that were not changed since
     #[arg(long)]
     pub overwrite: bool,
 }
 
-/// Reads all training cases, and writes what nnU-Net's planner would.
+/// Reads all training cases, and writes what nnU-Net's planner would write.
 pub fn run(args: &Args) -> Outcome {
     let options = options(args)?;
     if let Some(failure) = foreign(&args.data) {
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Outcome {
     if folds.is_ok() {
         outputs.claim(&splits_at)?;
     }
-    // Which configurations there will be is known after the fingerprint.
+    // The configurations are only known after the fingerprint.
     let recipe_at = |configuration: &str| file(&format!("{configuration}.toml"));
     for configuration in ["2d", "3d_fullres", "3d_lowres", "3d_cascade_fullres"] {
         outputs.claim(&recipe_at(configuration))?;
@@ -111,7 +111,7 @@ fn is_preprocessed(folder: &Path) -> bool {
         && folder.join("dataset.json").is_file()
 }
 
-/// Recipes that train on what nnU-Net has planned and preprocessed.
+/// Writes recipes that train on data planned and preprocessed by nnU-Net.
 fn preprocessed(args: &Args, options: &PlannerOptions) -> Outcome {
     if args.memory.is_some() || args.spacing.is_some() {
         let what = "--memory and --spacing are for plans; these are nnU-Net's";

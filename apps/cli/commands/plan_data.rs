@@ -1,4 +1,4 @@
-//! The data sets of `hearth plan`: which folders and lists it takes, and what to say of another.
+//! The data sets of `hearth plan`: which folders and lists it supports, and the errors for others.
 
 use std::path::{Path, PathBuf};
 
@@ -11,36 +11,39 @@ use serde_json::Value;
 
 use crate::error::{Context, Failure, Outcome};
 
-/// What it takes.
+/// What the command supports.
 const TAKES: &str = "hearth plan takes a data set of label maps as hearth train does (nnU-Net's or the Decathlon's \
                      dataset.json, a table .csv, a list .json, BIDS, BraTS, DICOM), or a folder of \
                      nnUNet_preprocessed (dataset.json, gt_segmentations, nnUNetPlans.json)";
 
-/// The most folders that are named.
+/// The maximum number of folders that an error lists.
 const NAMED: usize = 4;
 
-/// What the files of a data set do not say.
+/// Facts about a data set that its files do not contain.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SetArgs {
-    /// The layout: a name, or a table as in a recipe, '{ name = "Dicom", prefer = "RTSTRUCT" }' [default: recognised]
+    /// The layout: a name, or a table as in a recipe, '{ name = "Dicom", prefer = "RTSTRUCT" }'
+    /// [default: detected]
     #[arg(long, value_name = "LAYOUT")]
     pub layout: Option<String>,
-    /// The modalities that make up an image: columns of a table, keys of a list, suffixes of files, channels
+    /// The modalities of an image: columns of a table, keys of a list, suffixes of files, channels
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub images: Vec<String>,
-    /// The column, key or suffix of the label map
+    /// The label map: a column, key or suffix
     #[arg(long, value_name = "NAME")]
     pub label: Option<String>,
-    /// Names of the channels, which say how they are normalised: CT, MRI, ... [default: those of the data set]
+    /// The channels' names, which set how they are normalised: CT, MRI, ... [default: from the data
+    /// set]
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub channels: Vec<String>,
-    /// Names of the labels 1, 2, ...; of DICOM the regions that become them [default: those of the data set]
+    /// The names of the labels 1, 2, ...; for DICOM the regions that become them [default: from the
+    /// data set]
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub labels: Vec<String>,
 }
 
 impl SetArgs {
-    /// Refuses each option that was given.
+    /// Returns an error for the first given option.
     pub fn refuse_all(&self, why: &str) -> Outcome {
         let given = [
             ("--layout", self.layout.is_some()),
@@ -63,7 +66,7 @@ impl SetArgs {
     }
 }
 
-/// A layout by its name, or of its table.
+/// Parses a layout from its name or its table.
 fn layout(text: &str) -> Outcome<Named<dyn Layout>> {
     if !text.trim_start().starts_with('{') {
         return Ok(Named::new(&Node::named(text))?);
@@ -76,11 +79,11 @@ fn layout(text: &str) -> Outcome<Named<dyn Layout>> {
     Ok(table.layout)
 }
 
-/// A data set that is planned.
+/// A data set to plan.
 pub(super) enum Set {
-    /// As nnU-Net reads it.
+    /// Read as nnU-Net reads it.
     Raw(NnunetRaw),
-    /// As training reads it.
+    /// Read as training reads it.
     Listed(ListedSet),
 }
 
@@ -98,7 +101,7 @@ impl Set {
         if !raw {
             return Ok(Set::Listed(ListedSet::open(path, &listing)?));
         }
-        SetArgs { layout: None, ..args.clone() }.refuse_all("a raw data set of nnU-Net says it in dataset.json")?;
+        SetArgs { layout: None, ..args.clone() }.refuse_all("a raw data set of nnU-Net has it in dataset.json")?;
         Ok(Set::Raw(NnunetRaw::open(path)?))
     }
 
@@ -126,7 +129,7 @@ impl Set {
         }
     }
 
-    /// Its fingerprint, of all cases, and what its `dataset.json` says or would say.
+    /// Its fingerprint over all cases, and its `dataset.json` as it is or would be.
     ///
     /// # Errors
     /// The first case that cannot be read.
@@ -140,7 +143,7 @@ impl Set {
     /// The recipe of a configuration.
     ///
     /// # Errors
-    /// What of the plans no recipe can say.
+    /// A part of the plans that recipes do not support.
     pub fn recipe(&self, plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
         match self {
             Set::Raw(_) => Ok(training_recipe(plans, dataset, configuration)?),
@@ -149,7 +152,7 @@ impl Set {
     }
 }
 
-/// Why a path is no data set, where its files say what it is instead.
+/// The error for a path that is not a data set, if its files show what it is.
 pub(super) fn foreign(path: &Path) -> Option<Failure> {
     let what = what_it_is(path)?;
     Some(Failure::new(format!("{}: {what}; {TAKES}", path.display())))
@@ -176,7 +179,7 @@ fn what_it_is(path: &Path) -> Option<String> {
     empty.then(|| "this folder is empty".to_owned())
 }
 
-/// The folders in a folder that have a `dataset.json`, by name; not hidden ones, which are somebody's copies.
+/// The folders with a `dataset.json` in a folder, by name; hidden ones are skipped, as they are copies.
 fn data_sets(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let entries = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
@@ -222,7 +225,7 @@ mod tests {
         assert!(reported("raw").is_some_and(|reported| reported.contains("Dataset002_B): give one of them")));
         assert_eq!(reported("raw/Dataset001_A"), None);
         assert_eq!(reported("msd"), None);
-        // Its own fault is reported where it is read.
+        // A fault in its own files is reported where they are read.
         write("raw/Dataset002_B/dataset.json", "{");
         assert_eq!(reported("raw/Dataset002_B"), None);
     }

@@ -29,48 +29,48 @@ use crate::terminal::Lines;
 /// Arguments of `hearth predict`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run; a package (.hearth); a recipe, with --weights; the folder of a trained model
-    /// of nnU-Net v2, or of several of them, as TotalSegmentator's; a MONAI bundle; or the name of a model
-    /// that `hearth models add` stored
+    /// The folder of a run; a package (.hearth); a recipe, with --weights; the folder of a trained
+    /// nnU-Net v2 model, or of several, such as TotalSegmentator's; a MONAI bundle; or the name of a
+    /// model that `hearth models add` stored
     #[arg(value_name = "RUN|MODEL")]
     pub run: PathBuf,
-    /// What else the model is opened with.
+    /// What the model is opened with, in addition to its name.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// The images: files that a reader knows, folders of DICOM slices or trees of them, folders of
-    /// images, or what --data of `train` takes: data sets, a case's folder of modalities, tables,
-    /// lists; quoted patterns ('scans/*/t1.nii.gz'), and lists of paths (.txt). For a model of nnU-Net
-    /// also folders of NAME_0000.nii.gz, NAME_0001.nii.gz
+    /// The images: files in any supported format, folders of images, folders or trees of DICOM slices,
+    /// or what --data of `train` takes (data sets, a case's folder of modalities, tables, lists);
+    /// quoted patterns ('scans/*/t1.nii.gz'), and lists of paths (.txt). For an nnU-Net model also
+    /// folders of NAME_0000.nii.gz, NAME_0001.nii.gz
     #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
-    /// Where the results go, in the folders of a tree: NAME_seg.nii.gz with labels, or a channel for
-    /// each region without labels, of a model of nnU-Net NAME.nii.gz; NAME_pred.nii.gz with an image,
-    /// scores.csv; of a slide the map NAME.npy, NAME_heat.tif, NAME.geojson and NAME_picture.png;
-    /// generated_0000.png, or .nii.gz in 3-D
+    /// The folder for the results; subfolders as in a tree of images. Labels: NAME_seg.nii.gz, with one
+    /// channel per region without labels; for an nnU-Net model NAME.nii.gz; images: NAME_pred.nii.gz;
+    /// scores: scores.csv; slides: NAME.npy, NAME_heat.tif, NAME.geojson and NAME_picture.png;
+    /// generated images: generated_0000.png, or .nii.gz in 3-D
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
-    /// Images to make of random numbers alone, by a run whose task is Generation
+    /// The number of images to generate from random numbers, with a run whose task is Generation
     #[arg(long, value_name = "N", conflicts_with_all = ["images", "tta", "uncertainty"],
         value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// The seed of those random numbers; the same seed makes the same images [default: 0]
+    /// The seed of the random numbers; the same seed gives the same images [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Which network is used, and how.
+    /// The network, and how it runs.
     #[command(flatten)]
     pub opening: OpeningArgs,
-    /// Also write NAME_std.nii.gz: the standard deviation of the foreground's probability over the
-    /// augmented images; of a model of nnU-Net over its folds and mirrored images, in twice the time
+    /// Also write NAME_std.nii.gz: the standard deviation of the foreground probability over the
+    /// augmented images; for an nnU-Net model over its folds and mirrored images, at twice the time
     #[arg(long)]
     pub uncertainty: bool,
-    /// What is written, and in place of what.
+    /// What is written, and what may be replaced.
     #[command(flatten)]
     pub files: FileArgs,
-    /// By how many ranks, each of which takes some of the images.
+    /// The number of ranks, each of which processes some of the images.
     #[command(flatten)]
     pub ranks: RanksArgs,
-    /// Each labelled case of the data set of -i, by the run that did not train on it: RUN is a folder of
-    /// folds, or one of their runs. The second stage of a cascade learns from such labels
+    /// Predict each labelled case of the -i data set with the run that did not train on it: RUN is a
+    /// folder of folds, or one of their runs. The second stage of a cascade learns from such labels
     #[arg(long, conflicts_with_all = ["count", "weights"])]
     pub held_out: bool,
     /// Options for models of nnU-Net.
@@ -79,7 +79,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The best checkpoint of a run on these images, as the command line has it without options.
+    /// The arguments without any option: predicts these images with the best checkpoint of a run.
     pub fn new(run: &Path, images: Vec<PathBuf>, out: &Path, device: &str, tune: Option<&str>) -> Self {
         Self {
             run: run.to_owned(),
@@ -97,13 +97,13 @@ impl Args {
         }
     }
 
-    /// How the model is opened by a rank.
+    /// The options for opening the model on a rank.
     pub fn open_options(&self, ranks: Option<&Ranks>) -> OpenOptions {
         let options = open_options(&self.opening, &self.model, &self.nnunet);
         OpenOptions { local_rank: local_rank(ranks), ..options }
     }
 
-    /// The images as the command's job has them.
+    /// The prediction job of this command.
     pub fn outputs<'a>(&'a self, model: &'a dyn Model, ranks: Option<&'a Ranks>) -> Outcome<Job<'a>> {
         Ok(Job {
             model,
@@ -120,12 +120,12 @@ impl Args {
     }
 }
 
-/// The command: predicts each image. An error in one does not stop the others.
+/// Runs the command: predicts each image. An error with one image does not stop the others.
 pub fn run(args: &Args) -> Outcome {
     shared_cases(args.ranks, |ranks| predict(args, ranks))
 }
 
-/// The same, within another command.
+/// Like [`run`], within another command.
 pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let args = &Args { images: expanded(&args.images)?, ..args.clone() };
     if args.held_out {
@@ -154,7 +154,7 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
             generate(args, trained, count)
         }
         (Kind::Generated, ..) => {
-            Err(Failure::new("this run makes images of random numbers alone: give --count N in place of -i"))
+            Err(Failure::new("this run generates images from random numbers: give --count N in place of -i"))
         }
         (Kind::SlideMap, Some(trained), _) => {
             no_json(args)?;
@@ -173,8 +173,8 @@ fn no_json(args: &Args) -> Outcome {
     Err(Failure::new(format!("{what}: remove it")))
 }
 
-/// Runs a bundle whose config does more than predict an image of each case: files are called, and lie in
-/// folders, as the config says.
+/// Runs a bundle whose config does more than predict one image per case: the config sets the names and
+/// folders of the files.
 fn run_config(args: &Args, model: &dyn Model, ranks: Option<&Ranks>) -> Outcome {
     if ranks.is_some_and(|ranks| ranks.world() > 1) {
         return Err(Failure::new("this MONAI bundle is run by one rank: remove --ranks, or the launcher"));
@@ -204,7 +204,7 @@ fn run_config(args: &Args, model: &dyn Model, ranks: Option<&Ranks>) -> Outcome 
     run_opened(opened, &options, args.files.json)
 }
 
-/// Predicts only these cases, which a run held out.
+/// Predicts only the given cases, which a run held out.
 pub fn predict_held_out_cases(
     args: &Args,
     model: &dyn Model,

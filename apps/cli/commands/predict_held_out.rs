@@ -1,6 +1,6 @@
-//! `hearth predict --held-out`: the labelled cases of a data set, each by the run that did not train on
-//! it. The second stage of a cascade learns from labels like these: those of cases that a run trained on
-//! are better than it will ever see.
+//! `hearth predict --held-out`: predicts the labelled cases of a data set, each with the run that did
+//! not train on it. The second stage of a cascade learns from such labels: those of cases that a run
+//! trained on are better than the labels of new images.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use hearth_models::cases::labelled;
 use hearth_models::model::{Kind, Model};
 use hearth_models::open::open;
 
-/// Predicts fold by fold. A case, or a fold, that fails does not stop the others.
+/// Predicts fold by fold. A failing case or fold does not stop the others.
 pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let folds = prepared(ranks, folds(&args.run))?;
     if args.seed.is_some() {
@@ -48,7 +48,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join("\n"))) }
 }
 
-/// The runs and the cases that each held out; no case is held out twice.
+/// The runs, and the cases that each held out; no case may be held out twice.
 fn folds(given: &Path) -> Outcome<Vec<(PathBuf, BTreeSet<String>)>> {
     let mut all: BTreeMap<String, PathBuf> = BTreeMap::new();
     let mut folds = Vec::new();
@@ -77,7 +77,7 @@ fn opened(args: &Args, ranks: Option<&Ranks>) -> Outcome<Box<dyn Model>> {
     Ok(model)
 }
 
-/// The labelled cases of the images that no run held out; all that were must be there.
+/// The labelled cases that no run held out. All cases that were held out must be among the images.
 fn others(args: &Args, model: &dyn Model, folds: &[(PathBuf, BTreeSet<String>)]) -> Outcome<Vec<String>> {
     let Some(trained) = model.as_run() else { return Ok(Vec::new()) };
     let recipe = &trained.plan.recipe;

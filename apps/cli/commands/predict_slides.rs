@@ -1,4 +1,4 @@
-//! `hearth predict` and `hearth ensemble` of runs that learn patches: maps of whole slides.
+//! `hearth predict` and `hearth ensemble` for runs that learn from patches: maps of whole slides.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use hearth_models::ensemble::Disagreement;
 use hearth_models::run::Trained;
 use hearth_models::slides::{SlideMap, Tiles, grey, npy};
 
-/// Pixels of a picture's slide along its longer side.
+/// The longer side of the slide in a picture, in pixels.
 const PICTURE: usize = 1200;
 
-/// Endings of slides in a folder.
+/// File extensions of slides.
 const ENDINGS: [&str; 6] = ["svs", "tif", "tiff", "ndpi", "mrxs", "scn"];
 
-/// A slide and the files of its results.
+/// A slide, and the files of its results.
 struct Task {
     slide: PathBuf,
     map: PathBuf,
@@ -33,13 +33,13 @@ struct Task {
     detections: PathBuf,
     picture: PathBuf,
     partial: PathBuf,
-    /// Those of `--disagreement`: the map, and a picture of it as a pyramid.
+    /// The files of `--disagreement`: the map, and a picture of it as a pyramid.
     disagreement: Vec<[PathBuf; 2]>,
 }
 
 impl Task {
     fn new(slide: &Path, out: &Path, disagreement: &[Disagreement]) -> Self {
-        // A folder of DICOM may be named by a UID, whose last number is no ending.
+        // A DICOM folder may be named by a UID, whose last number is not an extension.
         let uid = slide.extension().is_some_and(|end| end.to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
         let stem = if uid { slide.file_name() } else { slide.file_stem() };
         let stem = stem.unwrap_or_default().to_string_lossy();
@@ -63,7 +63,7 @@ impl Task {
         own.into_iter().chain(self.disagreement.iter().flatten()).map(PathBuf::as_path)
     }
 
-    /// Whether an earlier call of this command wrote all of it, from this slide with these weights.
+    /// Whether an earlier call of this command wrote all results, from this slide with these weights.
     fn is_done(&self, trained: &Trained, command: &str) -> bool {
         let record = std::fs::read_to_string(self.map.with_extension("npy.hearth.json"));
         let record = record.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
@@ -72,8 +72,8 @@ impl Task {
     }
 }
 
-/// What is known before the first slide is read: the slides that are not done, and the files of
-/// results; those of slides that were begun may be there.
+/// Prepares the work before the first slide is read: returns the files of results, and the slides that
+/// are not done. Files of slides that were started may exist.
 fn prepare(args: &Args, trained: &Trained, command: &'static str) -> Outcome<(Outputs, Vec<Task>)> {
     let given = [("--tta", args.opening.tta.is_some()), ("--uncertainty", args.uncertainty)];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
@@ -81,7 +81,7 @@ fn prepare(args: &Args, trained: &Trained, command: &'static str) -> Outcome<(Ou
         return Err(Failure::new(format!("{option} does not go with maps of slides: remove it")));
     }
     let mut outputs = Outputs::new(command, args.files.overwrite);
-    // A call that was killed while it wrote results left some of them.
+    // A call that was killed while writing may have left some results.
     let mut begun = Outputs::new(command, true);
     let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
     let mut tasks = Vec::new();
@@ -103,8 +103,8 @@ fn prepare(args: &Args, trained: &Trained, command: &'static str) -> Outcome<(Ou
     Ok((outputs, tasks))
 }
 
-/// Predicts each slide. An error in one does not stop the others; what is done is skipped, and what
-/// was begun continues.
+/// Predicts each slide. An error with one slide does not stop the others; finished slides are skipped,
+/// and started ones continue.
 pub fn run(args: &Args, trained: &Trained, command: &'static str, ranks: Option<&Ranks>) -> Outcome {
     let (outputs, tasks) = prepared(ranks, prepare(args, trained, command))?;
     let mut done: Done<()> = Done::default();
@@ -117,8 +117,8 @@ pub fn run(args: &Args, trained: &Trained, command: &'static str, ranks: Option<
     Ok(done.of_all(ranks, &Lines)?.check(ranks, tasks.len(), "slides")?)
 }
 
-/// The slides of a path: itself, or those of a folder. Of DICOM these are its slides, named by the
-/// files of their largest levels, and the folders in it that hold one.
+/// The slides of a path: itself, or those of a folder. For DICOM these are the folder's slides, named
+/// by the files of their largest levels, and the subfolders that hold one.
 fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
     if !given.exists() {
         return Err(Failure::new(format!("{}: no such file or folder", given.display())));
@@ -141,7 +141,7 @@ fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
             found.push(path);
         }
     }
-    // The bytes before a DICOM header may make a file a TIFF as well.
+    // The bytes before a DICOM header can make a file a valid TIFF as well.
     dicom.retain(|path| !found.contains(path));
     found.extend(dicom);
     found.sort_unstable();
@@ -151,8 +151,8 @@ fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The rings that are annotated in a file beside a slide, in pixels of one `reduced` so much; of the
-/// classes that the run learned. A file that cannot be read is told, and costs only the picture.
+/// The annotated rings of the run's classes, from a file next to the slide, in pixels scaled by
+/// `reduced`. An unreadable file is reported; the picture is then drawn without them.
 fn annotated(trained: &Trained, slide: &Path, reduced: f64) -> Option<Vec<Vec<[f64; 2]>>> {
     let file = ["xml", "geojson"].map(|ending| slide.with_extension(ending)).into_iter().find(|file| file.is_file())?;
     let annotations = match Annotations::open(&file) {
@@ -218,22 +218,22 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
     if let Some(ensemble) = &trained.ensemble {
         facts["ensemble"] = json!(ensemble.members());
     }
-    // Last, so that a slide whose record is there is whole.
+    // Written last, so that a slide with a record is complete.
     outputs.make(&task.map, facts, || {
         hearth_files::replace(&task.map, map.npy()).while_doing(|| format!("cannot write {}", task.map.display()))
     })?;
-    // The map holds all that it did.
+    // The map contains everything in the partial file.
     let _ = std::fs::remove_file(&task.partial);
     task.files().for_each(|path| out!("{}", path.display()));
     Ok(())
 }
 
-/// Shows tiles per second and the time left.
+/// Prints tiles per second and the time left.
 struct Pace<'a> {
     name: &'a str,
     start: Instant,
     shown: Option<Instant>,
-    /// Tiles that an earlier call did: they took no time of this one.
+    /// Tiles from an earlier call, which are not part of the rate.
     resumed: usize,
 }
 
@@ -248,7 +248,7 @@ impl<'a> Pace<'a> {
         if self.shown.is_none() && resumed > 0 {
             note!("{}: {resumed} of {total} tiles were done by an earlier call", self.name);
         }
-        // A terminal is redrawn; a log gets a line now and then.
+        // A terminal is updated every second; a log gets a line every 20 seconds.
         let every = Duration::from_secs(if watched() { 1 } else { 20 });
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= every);
         if !due || done == resumed {

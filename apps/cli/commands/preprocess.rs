@@ -1,4 +1,4 @@
-//! `hearth preprocess`.
+//! `hearth preprocess`: applies a recipe's deterministic transforms, and writes the results.
 
 use std::path::{Path, PathBuf};
 
@@ -22,43 +22,43 @@ pub struct Args {
     /// A bundled recipe or a TOML file
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
-    /// The image: NIfTI, a folder of DICOM slices, or anything else that a reader knows
+    /// The image: NIfTI, a folder of DICOM slices, or any other supported format
     #[arg(long, value_name = "FILE", required_unless_present = "data", conflicts_with = "data")]
     pub image: Option<PathBuf>,
-    /// Its label
+    /// The label map of the image
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub label: Option<PathBuf>,
-    /// All labelled cases of a data set, as --data of `train` takes it
+    /// A data set of which all labelled cases are processed, as for `hearth train --data`
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// The folder of the labels that the earlier stage of a cascade predicted
+    /// The folder with the labels that the earlier stage of a cascade predicted
     #[arg(long, value_name = "DIR")]
     pub previous_stage: Option<PathBuf>,
-    /// The output folder, for image.nii.gz and label.nii.gz, of a data set CASE_image.nii.gz and
+    /// The output folder, for image.nii.gz and label.nii.gz; for a data set CASE_image.nii.gz and
     /// CASE_label.nii.gz
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
-    /// Changes one value of the recipe
+    /// Change one value of the recipe, such as training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// Replace results of an earlier `hearth preprocess` that were not changed since
     #[arg(long)]
     pub overwrite: bool,
-    /// By how many ranks, each of which takes some of the cases.
+    /// The number of ranks, each of which processes some of the cases.
     #[command(flatten)]
     pub ranks: RanksArgs,
 }
 
-/// A case, and where its results go.
+/// A case, and the place of its results.
 struct Task {
     sample: Sample,
-    /// What stands before the key in the name of a result.
+    /// The text before the key in the name of a result.
     prefix: String,
-    /// What the record of a result names.
+    /// The input that the record of a result names.
     input: String,
 }
 
-/// Runs the chain of validation, or of prediction where there is no label, and writes the result.
+/// Runs the validation chain, or the prediction chain without a label, and writes the result.
 pub fn run(args: &Args) -> Outcome {
     shared(args.ranks, |ranks| of_rank(args, ranks))
 }
@@ -81,7 +81,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     Ok(done.of_all(ranks, &Lines)?.check(ranks, tasks.len(), "cases")?)
 }
 
-/// The plan, and the cases with their files.
+/// The plan, the outputs, and the cases with their files.
 fn prepare(args: &Args) -> Outcome<(Plan, Outputs, Vec<Task>)> {
     let mut document = bundled::open(&args.recipe)?;
     document.set_option("--device", "training.device", "cpu")?;

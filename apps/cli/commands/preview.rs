@@ -1,4 +1,4 @@
-//! `hearth data preview`: a case after a pipeline, as a contact sheet.
+//! `hearth data preview`: draws a case after a pipeline, as a contact sheet.
 
 use std::path::PathBuf;
 
@@ -25,33 +25,33 @@ pub struct Args {
     /// Its label, drawn as an outline
     #[arg(short, long, value_name = "FILE")]
     pub label: Option<PathBuf>,
-    /// The folder of the labels that the earlier stage of a cascade predicted; without it, what the
-    /// image alone shows is drawn
+    /// The folder with the labels that the earlier stage of a cascade predicted; without it, the steps
+    /// for these labels are skipped
     #[arg(long, value_name = "DIR")]
     pub previous_stage: Option<PathBuf>,
-    /// The sheet, a PNG
+    /// The contact sheet, a PNG file
     #[arg(short = 'o', long = "out", value_name = "FILE", default_value = "preview.png")]
     pub out: PathBuf,
-    /// How many times the random transforms are drawn; of several crops of a draw, the one that
-    /// shows most is drawn
+    /// The number of draws of the random transforms; of several crops in a draw, the one that shows
+    /// most is drawn
     #[arg(short = 'n', long, default_value_t = 11, value_parser = clap::value_parser!(u64).range(1..=400))]
     pub samples: u64,
-    /// All crops of each draw
+    /// Draw all crops of each draw
     #[arg(long, conflicts_with = "steps")]
     pub crops: bool,
-    /// One picture after each step of the chain instead
+    /// Draw one picture after each step of the chain instead
     #[arg(long, conflicts_with = "samples")]
     pub steps: bool,
-    /// The same seed gives the same draws
+    /// The seed; the same seed gives the same draws
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Which channel to draw; colour pictures are drawn in colour
+    /// The channel to draw; colour pictures are drawn in colour
     #[arg(long, default_value_t = 0)]
     pub channel: usize,
-    /// Pictures in a row
+    /// The number of pictures in a row
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=20))]
     pub columns: u64,
-    /// Changes one value of the recipe
+    /// Change one value of the recipe, such as training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
     /// Replace a sheet of an earlier `hearth data preview` that was not changed since
@@ -59,7 +59,7 @@ pub struct Args {
     pub overwrite: bool,
 }
 
-/// Draws the sheet.
+/// Draws the contact sheet.
 pub fn run(args: &Args) -> Outcome {
     if args.out.extension().is_none_or(|e| !e.eq_ignore_ascii_case("png")) {
         return Err(Failure::new(format!(
@@ -85,18 +85,18 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// What a recipe calls what is outlined: the classes behind the background, or all regions.
+/// The recipe's names for the outlined labels: the classes after the background, or all regions.
 fn names(document: &Document, panels: &[Panel]) -> Vec<String> {
     let labels = document.root().get("labels").map_or(&[][..], Node::items);
     let background = usize::from(panels.iter().all(|panel| panel.layers.len() < 2));
     labels.iter().skip(background).filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// The training chain of a recipe, and the case it is tried on.
+/// The training chain of a recipe, and the case that it is applied to.
 struct Chain<'a> {
     args: &'a Args,
     tables: Vec<Node>,
-    /// Key and file of the labels of an earlier stage.
+    /// Key and file of the labels of the earlier stage.
     previous: Option<(String, PathBuf)>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Chain<'a> {
         Ok(Self { args, tables, previous })
     }
 
-    /// The first `count` steps.
+    /// The pipeline of the first `count` steps.
     fn pipeline(&self, count: usize) -> Outcome<Pipeline> {
         let mut keys = vec!["image".to_owned()];
         if self.args.label.is_some() {
@@ -144,9 +144,9 @@ impl<'a> Chain<'a> {
         sample
     }
 
-    /// The deterministic part once, then what the random part makes of it, draw by draw. All are
-    /// drawn with the first one's window, so that a change of intensity shows, and in the first
-    /// one's view, so that a flip shows: see [`View`].
+    /// The panels of the deterministic part, then those of each draw of the random part. All use the
+    /// window of the first panel, so that a change of intensity shows, and its view, so that a flip
+    /// shows: see [`View`].
     fn samples(&self) -> Outcome<Vec<Panel>> {
         let pipeline = self.pipeline(self.tables.len())?;
         let before = pipeline.run_deterministic(self.sample())?;
@@ -171,7 +171,7 @@ impl<'a> Chain<'a> {
             let all = all.map(|(part, sample)| panel(sample, self.args, caption(part), &view, &mut window));
             let mut all = all.collect::<Outcome<Vec<Panel>>>()?;
             if !self.args.crops {
-                // The first of equal ones.
+                // Of equal panels, the first one.
                 let most = (0..all.len()).rev().max_by_key(|part| told(&all[*part])).unwrap_or(0);
                 all = all.into_iter().skip(most).take(1).collect();
             }
@@ -180,14 +180,14 @@ impl<'a> Chain<'a> {
         Ok(panels)
     }
 
-    /// The first sample after each step, each with its own window. Steps that are not random turn
-    /// nobody: each of their images has its own view, and random ones that of the last of them.
+    /// The first sample after each step, each with its own window. Deterministic steps do not flip:
+    /// each of their images has its own view. Random steps use the view of the last deterministic one.
     fn steps(&self) -> Outcome<Vec<Panel>> {
         let mut panels = Vec::new();
         let (mut done, mut view) = (0, None);
         for count in 1..=self.tables.len() {
             let pipeline = self.pipeline(count)?;
-            // A step on keys that are not shown changes nothing here.
+            // A step on keys that are not drawn adds no panel.
             let Some(step) = pipeline.steps().last().filter(|_| pipeline.len() > done) else { continue };
             done = pipeline.len();
             let samples = pipeline.run(self.sample(), DrawKey::new(self.args.seed, 1, 0))?;
@@ -203,8 +203,8 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Key and file of the labels of the earlier stage that a chain continues from. Where they are not given,
-/// its steps for them are left out.
+/// Key and file of the earlier stage's labels for a chain that continues from a cascade. If they are
+/// not given, the steps for them are removed.
 fn previous(args: &Args, tables: &mut Vec<Node>) -> Outcome<Option<(String, PathBuf)>> {
     match (PreviousStage::of(tables), &args.previous_stage) {
         (Some(stage), Some(folder)) => {
@@ -226,14 +226,15 @@ fn previous(args: &Args, tables: &mut Vec<Node>) -> Outcome<Option<(String, Path
     }
 }
 
-/// How much a panel shows: pixels of classes, and then of tissue, neither black nor white.
+/// How much a panel shows: the pixels of classes, then of tissue that is neither black nor white.
 fn told(panel: &Panel) -> (usize, usize) {
     let classes = panel.layers.iter().flat_map(|layer| &layer.classes).filter(|class| **class > 0).count();
     let tissue = panel.pixels.iter().filter(|pixel| (16..240).contains(&pixel[1])).count();
     (classes, tissue)
 }
 
-/// The slice of a sample that shows most of its label, else its middle, in the axes of a view.
+/// Draws the slice of a sample that shows most of its label, else its middle slice, in the axes of a
+/// view.
 fn panel(
     sample: &Sample,
     args: &Args,

@@ -18,7 +18,7 @@ pub struct Args {
 enum Action {
     /// List the bundled recipes
     List,
-    /// Print a recipe, as a start for your own
+    /// Print a recipe, as a starting point for your own
     Show {
         /// The recipe's name
         name: String,

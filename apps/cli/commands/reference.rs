@@ -1,4 +1,4 @@
-//! `hearth reference`: everything that a recipe can name, generated from the code.
+//! `hearth reference`: prints everything that a recipe can name, generated from the code.
 
 use std::fmt::Write;
 
@@ -14,22 +14,22 @@ use crate::terminal::{bold, dim};
 /// Arguments of `hearth reference`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to list: tasks, layouts, readers, caches, samplers, transforms, networks, losses,
+    /// The kind to list: tasks, layouts, readers, caches, samplers, transforms, networks, losses,
     /// metrics, optimizers, schedules, inferers, handlers, ...
     #[arg(value_name = "KIND")]
     pub kind: Option<String>,
-    /// Which one to describe: its parameters, an example, its paper
+    /// The entry to describe: its parameters, an example, its paper
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Print JSON, with the JSON Schema of each table
+    /// Print JSON, including the JSON Schema of each table
     #[arg(long)]
     pub json: bool,
-    /// Print a page of docs/reference
+    /// Print a page of docs/reference in Markdown
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
 }
 
-/// The kinds' names, in the order of a recipe.
+/// The names of the kinds, in the order of a recipe.
 const KINDS: &[(&str, &str)] = &[
     ("tasks", "task"),
     ("layouts", "layout"),
@@ -48,7 +48,7 @@ const KINDS: &[(&str, &str)] = &[
     ("noise-schedulers", "noise scheduler"),
 ];
 
-/// Prints the kinds, the entries of one, or one entry.
+/// Prints the kinds, the entries of a kind, or one entry.
 pub fn run(args: &Args) -> Outcome {
     let Some(kind) = &args.kind else { return kinds(args.json) };
     let (plural, word) = kind_of(kind)?;
@@ -97,7 +97,7 @@ fn kinds(as_json: bool) -> Outcome {
     Ok(())
 }
 
-/// The kind with this name, in the singular or the plural.
+/// Finds the kind with this name, in singular or plural.
 fn kind_of(word: &str) -> Outcome<(&'static str, &'static str)> {
     let lower = word.to_lowercase();
     KINDS.iter().find(|(plural, singular)| *plural == lower || *singular == lower).copied().ok_or_else(|| {
@@ -117,7 +117,7 @@ fn find<'a>(entries: &'a [Described], word: &str, name: &str) -> Outcome<&'a Des
     })
 }
 
-/// A line for each entry; with where it runs, where that differs among them.
+/// Prints a line for each entry, with the devices it runs on if these differ among the entries.
 fn list(entries: &[Described]) {
     let differ = entries.windows(2).any(|pair| pair[0].place != pair[1].place);
     let row = |entry: &Described| {
@@ -131,7 +131,7 @@ fn list(entries: &[Described]) {
     table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
 }
 
-/// The first sentence of a text that may run over lines.
+/// The first sentence of a text that may span several lines.
 fn first_sentence(text: &str) -> String {
     let line = text.split("\n\n").next().unwrap_or("").replace('\n', " ");
     match line.find(". ") {
@@ -177,11 +177,11 @@ fn row(parameter: &Parameter) -> Vec<String> {
     vec![parameter.name.clone(), parameter.kind.clone(), default, parameter.doc.replace('\n', " ")]
 }
 
-/// An example as the lines of a recipe.
+/// An example in the form of recipe lines.
 fn example(entry: &Described) -> String {
     let tag = if entry.kind == "cache" { "kind" } else { "name" };
     let head = match entry.kind {
-        // A reader has no parameters: a loading transform names it.
+        // A reader has no parameters; a loading transform names it.
         "reader" => {
             return format!("[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\"]\nreader = {:?}", entry.name);
         }
@@ -197,7 +197,7 @@ fn example(entry: &Described) -> String {
         "schedule" => "[schedule]",
         "task" => "[task]",
         "layout" => "[data.layout]",
-        // No recipe names one: it is a table of the library.
+        // A recipe cannot name one: it is a table of the library.
         "noise scheduler" => "# NoiseSchedulerConfig",
         _ => "[inferer]",
     };
@@ -219,7 +219,7 @@ fn as_json(entry: &Described) -> Value {
     })
 }
 
-/// A page of `docs/reference`.
+/// Builds a page of `docs/reference`.
 fn page(plural: &str, word: &str, entries: &[Described]) -> String {
     let title = format!("{}{}", plural[..1].to_uppercase(), &plural[1..]);
     let mut page = format!(

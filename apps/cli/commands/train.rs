@@ -26,88 +26,85 @@ pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file; optional with --resume
     #[arg(value_name = "RECIPE", required_unless_present = "resume")]
     pub recipe: Option<String>,
-    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder
-    /// of DICOM
+    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a DICOM
+    /// folder
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// The run's folder; it is created, and must be empty unless --resume is given
+    /// The folder of the run; it is created if it is missing, and must be empty unless --resume is
+    /// given
     #[arg(long, value_name = "RUN")]
     pub out: PathBuf,
-    /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to train on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
-    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto
     #[arg(long, value_name = "HOW")]
     pub tune: Option<String>,
-    /// Epochs to train, in place of the recipe's
+    /// The number of epochs to train, in place of the recipe's
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<String>,
     /// The seed of every random draw, in place of the recipe's
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<String>,
-    /// fp32, bf16, fp16 or auto, in place of the recipe's
+    /// The precision in place of the recipe's: fp32, bf16, fp16 or auto
     #[arg(long)]
     pub precision: Option<String>,
-    /// A plugin: its library, a folder to look for plugins in, or the name of one that is bundled or
-    /// installed; may be given several times
+    /// A plugin: its library, a folder to search for plugins, or the name of a bundled or installed
+    /// one; may be given several times
     #[arg(long = "plugin", value_name = "PATH|NAME")]
     pub plugins: Vec<PathBuf>,
-    /// Run plugins in processes of their own: a crash, an exit or a hang of one disables it, and the run
-    /// goes on. All of them, or those named, as in --isolated=mine,stats
+    /// Run plugins in separate processes, so that a crash, an exit or a hang disables the plugin, and
+    /// the run continues; all plugins, or those named, such as --isolated=mine,stats
     #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub isolated: Option<Vec<String>>,
-    /// The second stage of a cascade: the folder of the labels that the first predicted for the cases it
-    /// did not train on, as `hearth predict --held-out` writes them
+    /// For the second stage of a cascade: the folder with the labels that the first stage predicted for
+    /// cases it did not train on, as written by `hearth predict --held-out`
     #[arg(long, value_name = "DIR")]
     pub previous_stage: Option<PathBuf>,
-    /// Start from these weights: a safetensors file, a checkpoint's folder or a run's folder
+    /// Start from these weights: a safetensors file, the folder of a checkpoint, or the folder of a run
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
-    /// Skip weights of --init whose shape differs from the network's, such as a head for other
-    /// classes
+    /// Skip weights of --init whose shape differs from the network's, such as a head for other classes
     #[arg(long)]
     pub init_skip_mismatched: bool,
-    /// Parameters to freeze, by name; * matches any characters. May be given several times
+    /// Parameters to freeze, by name; * matches any characters; may be given several times
     #[arg(long, value_name = "PATTERN")]
     pub freeze: Vec<String>,
-    /// Changes one value of the recipe, as in optimizer.lr=0.01 or
-    /// transforms.CropForeground.margin=5
+    /// Change one value of the recipe, such as optimizer.lr=0.01 or transforms.CropForeground.margin=5
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
-    /// Train a run for each fold of a cross-validation, RUN/fold0, RUN/fold1, ...: the number of
-    /// folds, or a file that names their cases (an earlier folds.json, or nnU-Net's
-    /// splits_final.json)
+    /// Train a run for each fold of a cross-validation, RUN/fold0, RUN/fold1, ...: the number of folds,
+    /// or a file that lists their cases (an earlier folds.json, or nnU-Net's splits_final.json)
     #[arg(long, value_name = "N|FILE")]
     pub folds: Option<String>,
-    /// Train only this fold, from 0; may be given several times
+    /// Train only this fold, counted from 0; may be given several times
     #[arg(long, value_name = "K")]
     pub fold: Vec<usize>,
-    /// Keep cases with the same value of this column in one fold; `patient` is known of BIDS, BraTS
-    /// and DICOM
+    /// Keep cases with the same value of this column in one fold; BIDS, BraTS and DICOM have the column
+    /// `patient`
     #[arg(long, value_name = "COLUMN")]
     pub group_by: Option<String>,
     /// Give each fold the same share of each value of this column
     #[arg(long, value_name = "COLUMN")]
     pub stratify_by: Option<String>,
-    /// By how many ranks: each has its part of the data, or folds of its own.
+    /// The number of ranks: each has a part of the data, or its own folds.
     #[command(flatten)]
     pub ranks: RanksArgs,
-    /// Of --ranks: after a failure start the ranks again from the newest checkpoint, at most N times
+    /// With --ranks: restart the ranks after a failure from the newest checkpoint, at most N times
     #[arg(long, value_name = "N", default_value_t = 0, requires = "ranks")]
     pub max_restarts: u32,
     /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
     pub resume: bool,
-    /// Resume RUN where it is there, and start it otherwise: one command for a job that may be
-    /// queued again
+    /// Resume RUN if it exists, and start it otherwise: one command for a job that may be queued again
     #[arg(long = "continue", conflicts_with = "resume")]
     pub continues: bool,
-    /// Show the recipe, pipeline, network, cache size, device and plugins, and do nothing
+    /// Print the recipe, pipeline, network, cache size, device and plugins, without training
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Trains, or shows what would be done.
+/// Trains, or prints what would be done.
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
     let restarts = Restarts { most: args.max_restarts, may: &|| args.is_begun() };
@@ -129,7 +126,7 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         return finished(ranks, |ranks| dry_run(&terminal::plan_of_rank(document, ranks)?, &args.data, &args.plugins));
     }
     let first = is_first(ranks.as_ref());
-    // A launcher signals each process; threads have the handler of the first.
+    // A launcher signals each process; ranks that are threads share the first one's handler.
     let listens = first || ranks::is_launched()?;
     if listens {
         interrupt::listen()?;
@@ -156,7 +153,8 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     finish(&mut session)
 }
 
-/// Says where the second stage of a cascade would learn from labels that are better than those of new images.
+/// Warns if the second stage of a cascade would learn from labels that are better than those of new
+/// images.
 pub(super) fn say_of_previous_stage(plan: &Plan, data: &Path) -> Outcome {
     let others = not_held_out(&plan.recipe, data)?;
     if let Some(first) = others.first() {
@@ -170,7 +168,7 @@ pub(super) fn say_of_previous_stage(plan: &Plan, data: &Path) -> Outcome {
     Ok(())
 }
 
-/// Goes on with a run.
+/// Resumes a run.
 pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, ranks: Option<Ranks>) -> Outcome {
     let folder = folders::open_run(out)?;
     check_resume(&plan, data, &folder)?;
@@ -211,17 +209,17 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
 }
 
 impl Args {
-    /// With `--continue` decided.
+    /// The arguments with `--continue` resolved to resume or start.
     fn settled(&self) -> Self {
         Self { resume: self.resume || (self.continues && self.is_begun()), ..self.clone() }
     }
 
-    /// Whether the output folder holds a run, or folds.
+    /// Whether the output folder holds a run, or folds of one.
     fn is_begun(&self) -> bool {
         folders::is_run(&self.out) || folds::are_begun(&self.out)
     }
 
-    /// The recipe with all changes of the command line.
+    /// The recipe, with all changes from the command line.
     fn document(&self) -> Outcome<Document> {
         let mut document = match (&self.recipe, self.resume) {
             (recipe, true) => {
@@ -232,7 +230,7 @@ impl Args {
                 Document::open(&folders::open_run(&self.out)?.recipe())?
             }
             (Some(recipe), false) => bundled::open(recipe)?,
-            // clap demands it.
+            // clap requires a recipe here.
             (None, false) => return Err(Failure::new("give a recipe")),
         };
         self.set_running(&mut document)?;
@@ -261,7 +259,7 @@ impl Args {
         Ok(document)
     }
 
-    /// The options that a resumed run takes.
+    /// Applies the options that a resumed run supports.
     pub(super) fn set_running(&self, document: &mut Document) -> Outcome {
         let options = [
             ("--device", "training.device", &self.device),
@@ -276,9 +274,9 @@ impl Args {
         Ok(())
     }
 
-    /// Fails for an option that a resumed run does not take.
+    /// Fails for an option that a resumed run does not support.
     pub(super) fn check_resume_options(&self) -> Outcome {
-        // The command that started the run, which they are part of.
+        // The options belong to the command that started the run.
         if self.continues {
             return Ok(());
         }
@@ -299,12 +297,12 @@ impl Args {
         Ok(())
     }
 
-    /// The file of `--folds`, if it is not a number.
+    /// The file of `--folds`, unless it is a number.
     pub(super) fn fold_file(&self) -> Option<PathBuf> {
         self.folds.as_ref().filter(|folds| folds.parse::<usize>().is_err()).map(PathBuf::from)
     }
 
-    /// The options that set `[data.folds]`.
+    /// Applies the options that set `[data.folds]`.
     fn set_folds(&self, document: &mut Document) -> Outcome {
         if let Some(count) = self.folds.as_ref().filter(|_| self.fold_file().is_none()) {
             document.set_option("--folds", "data.folds.count", count)?;
@@ -320,16 +318,16 @@ impl Args {
             if self.folds.is_none() && !folds::are_in(document) {
                 return Err(Failure::new(format!("{option} is about folds: add --folds N")));
             }
-            // As TOML, so that no name of a column is taken for a number.
+            // As TOML, so that a column name is not parsed as a number.
             document.set_option(option, key, &toml::Value::String(column.clone()).to_string())?;
         }
         Ok(())
     }
 
-    /// The options that set `[init]`.
+    /// Applies the options that set `[init]`.
     fn set_init(&self, document: &mut Document) -> Outcome {
         if let Some(path) = &self.init {
-            // As TOML, so that no name of a file is taken for a number.
+            // As TOML, so that a file name is not parsed as a number.
             let value = toml::Value::String(folders::check_path("--init", path)?).to_string();
             document.set_option("--init", "init.weights", &value)?;
         }

@@ -2,17 +2,17 @@
 
 use crate::recipe::Tta;
 
-/// Replaces the recipe's.
+/// Test-time augmentation in place of the recipe's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum TtaWord {
-    /// Every combination of flips: eight predictions for a volume, four for a 2-D image
+    /// Every combination of flips: eight predictions per volume, four per 2-D image
     Flips,
-    /// None, regardless of the recipe
+    /// No augmentation, regardless of the recipe
     None,
 }
 
 impl TtaWord {
-    /// The same as in a recipe.
+    /// The recipe's equivalent.
     pub fn tta(self) -> Tta {
         match self {
             TtaWord::Flips => Tta::all_flips(),

@@ -1,4 +1,5 @@
-//! `hearth tune`: kernels of a GPU, chosen ahead of a run, and carried to machines with the same card.
+//! `hearth tune`: chooses GPU kernels before a run, and transfers the choices to machines with the same
+//! GPU.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -19,33 +20,33 @@ pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file
     #[arg(value_name = "RECIPE", required_unless_present_any = ["import", "export"])]
     pub recipe: Option<String>,
-    /// Where the run will compute: cuda:0, vulkan, rocm:0, metal, auto
+    /// The device of the run: cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// The data set, as for `hearth train`: its first cases give the sizes
+    /// The data set, as for `hearth train`; its first cases give the sizes
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Voxels of a crop, as in 96,96,96 [default: the chain's]
+    /// Voxels of a crop, such as 96,96,96 [default: from the recipe's transforms]
     #[arg(long, value_name = "X,Y,Z")]
     pub patch: Option<String>,
-    /// Voxels of a volume that validates [default: that of the first case, or of a batch of windows]
+    /// Voxels of a validation volume [default: those of the first case, or of a batch of windows]
     #[arg(long, value_name = "X,Y,Z")]
     pub volume: Option<String>,
-    /// How thoroughly: quick or full
+    /// How thoroughly to search: quick or full
     #[arg(long, value_name = "HOW", default_value = "full")]
     pub tune: String,
-    /// Write all choices of this machine to a file, for machines with the same card
+    /// Write all choices of this machine to a file, for machines with the same GPU
     #[arg(long, value_name = "FILE")]
     pub export: Option<PathBuf>,
-    /// Add the choices of such a file to those of this machine, before anything else
+    /// First add the choices of such a file to those of this machine
     #[arg(long, value_name = "FILE")]
     pub import: Option<PathBuf>,
-    /// Changes one value of the recipe, as in training.batch_size=4
+    /// Change one value of the recipe, such as training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
 
-/// Chooses, and carries.
+/// Imports, chooses and exports kernels, as requested.
 pub fn run(args: &Args) -> Outcome {
     if let Some(file) = &args.import {
         let found = choices::import(file).while_doing(|| "cannot import choices")?;

@@ -1,5 +1,5 @@
-//! `hearth data verify`: checks whether a data set is fit to train on, and by which recipe, and
-//! lists what to fix.
+//! `hearth data verify`: checks whether a data set is fit to train on, and with which recipe, and lists
+//! what to fix.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,42 +17,43 @@ use crate::run::{self, Fitness, Plan, fitness};
 use crate::table::{self, Lean};
 use crate::terminal::{self, bold, bytes, progress, thousands};
 
-/// The number of findings of a kind that are listed.
+/// The maximum number of findings of a kind that are listed.
 const LISTED: usize = 10;
 
 /// Arguments of `hearth data verify`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A bundled recipe or a TOML file, with which every case goes through the recipe's chain, too;
-    /// and what --data of `train` takes (a folder with a dataset.json, nnU-Net raw, BIDS, BraTS, a
-    /// table, a list in JSON, DICOM, slides), a folder with imagesTr and labelsTr, or of images
+    /// The data set: what --data of `train` takes (a folder with a dataset.json, nnU-Net raw, BIDS,
+    /// BraTS, a table, a list in JSON, DICOM, slides), a folder with imagesTr and labelsTr, or a folder
+    /// of images; a recipe before it, bundled or a TOML file, also checks every case with the recipe's
+    /// chain
     #[arg(value_name = "[RECIPE] PATH", num_args = 1..=2, required = true)]
     pub what: Vec<PathBuf>,
-    /// Changes one value of the recipe
+    /// Change one value of the recipe, such as training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
-    /// The modalities of an image, as data.images of a recipe has them: columns of a table, keys of
-    /// a list, ends of names; all that there are otherwise
+    /// The modalities of an image, as in data.images of a recipe: columns of a table, keys of a list,
+    /// ends of names [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub images: Vec<String>,
-    /// The column, key or end of names of the labels, where that is not the usual one
+    /// The column, key or end of names of the labels, if it is not the usual one
     #[arg(long, value_name = "NAME")]
     pub label: Option<String>,
-    /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
+    /// Accept this fault of DICOM series, such as MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
-    /// A line for each case too
+    /// Print a line for each case, too
     #[arg(long)]
     pub cases: bool,
     /// Print every finding, not only the first ten of a kind
     #[arg(long)]
     pub all: bool,
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Checks the data set; fails where something in it is an error.
+/// Checks the data set; fails if it has an error.
 pub fn run(args: &Args) -> Outcome {
     let (recipe, dir) = match args.what.as_slice() {
         [recipe, dir] => (Some(recipe), dir),
@@ -63,7 +64,7 @@ pub fn run(args: &Args) -> Outcome {
     if plan.is_none() && !args.sets.is_empty() {
         return Err(Failure::new("--set changes a recipe: name one before the data set"));
     }
-    // Regions of slides are read by the recipe's own step, which a plain reader cannot replace.
+    // Regions of slides are read by a step of the recipe, which a plain reader cannot replace.
     let regions = plan.as_ref().is_some_and(|plan| plan.recipe.learns().patches().is_some());
     let found = if regions { None } else { Some(quality::verify(dir, &options(args, plan.as_ref()))?) };
     let fitness = plan.as_ref().map(|plan| fitness(plan, dir)).transpose();
@@ -99,7 +100,7 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// The recipe, on the CPU, with the faults that `--accept` accepts.
+/// The recipe on the CPU, with the faults that `--accept` names.
 fn plan(recipe: &str, args: &Args) -> Outcome<Plan> {
     let mut document = bundled::open(recipe)?;
     for set in &args.sets {
@@ -113,7 +114,7 @@ fn plan(recipe: &str, args: &Args) -> Outcome<Plan> {
     terminal::plan(document)
 }
 
-/// What a plain check of the files needs to know, in part from the recipe.
+/// The options for the plain check of the files, in part from the recipe.
 fn options(args: &Args, plan: Option<&Plan>) -> VerifyOptions {
     let mut options = VerifyOptions::default();
     options.progress = progress();
@@ -132,7 +133,7 @@ fn options(args: &Args, plan: Option<&Plan>) -> VerifyOptions {
     options
 }
 
-/// What keeps the recipe from opening the data set at all.
+/// The finding for a recipe that cannot open the data set.
 fn refusal(error: &RecipeError) -> Finding {
     Finding::new(Severity::Error, Kind::Refused, error.line()).advice("change the data set, or the recipe (--set)")
 }
@@ -150,7 +151,7 @@ fn print(found: &Verification, args: &Args) {
     }
 }
 
-/// What the recipe makes of it.
+/// Prints how the recipe uses the data set.
 fn suits(plan: &Plan, fitness: &Fitness) {
     let Fitness { training, validation, cases, classes, .. } = fitness;
     out!("");
@@ -168,7 +169,7 @@ fn suits(plan: &Plan, fitness: &Fitness) {
             _ => "none".to_owned(),
         }
     };
-    out!("  images behind the chain: {}", shapes(cases.iter().map(|case| case.shape).collect()));
+    out!("  images after the chain: {}", shapes(cases.iter().map(|case| case.shape).collect()));
     let crops: Vec<_> = cases.iter().filter_map(|case| case.crops).collect();
     if let Some((each, _)) = crops.first() {
         out!("  trained on: {each} of {} a case", shapes(crops.iter().map(|(_, shape)| *shape).collect()));
@@ -188,7 +189,7 @@ fn suits(plan: &Plan, fitness: &Fitness) {
     show(&[("learned", Lean::Left), ("cases that train", Lean::Right), ("that validate", Lean::Right)], &rows);
 }
 
-/// Minimum, median and maximum of the images' properties.
+/// Prints the minimum, median and maximum of the images' properties.
 fn images(cases: &[CaseReport]) {
     let images: Vec<_> = cases.iter().filter_map(|case| case.image.as_ref()).collect();
     let axes = images.iter().map(|image| image.shape.len()).max().unwrap_or(0);
@@ -222,7 +223,7 @@ fn show(columns: &[(&str, Lean)], rows: &[Vec<String>]) {
     }
 }
 
-/// The volume of each label.
+/// Prints the volume of each label.
 fn labels(found: &Verification) {
     let mut by_value: BTreeMap<u32, (Vec<usize>, usize)> =
         found.names.keys().filter(|value| **value != 0).map(|value| (*value, (Vec::new(), 0))).collect();
@@ -284,7 +285,7 @@ fn each_case(cases: &[CaseReport]) {
     show(&columns, &rows);
 }
 
-/// The table of what to fix, with the advice once per kind.
+/// Prints the table of what to fix, with each advice once per kind.
 fn to_fix(dir: &Path, findings: &[Finding], all: bool) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut advice: Vec<(&str, &str)> = Vec::new();

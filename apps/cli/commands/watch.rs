@@ -1,4 +1,4 @@
-//! `hearth watch`: a run as it goes on, or the runs of a folder by rank.
+//! `hearth watch`: follows a running training, or ranks the runs of a folder.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -14,27 +14,27 @@ use crate::{note, out};
 /// Arguments of `hearth watch`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run, or one that holds runs, which are shown by rank
+    /// The folder of a run, or a folder of runs, which are shown by rank
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// Serve a page for a browser on this machine, until Ctrl-C, and print its address
+    /// Serve a web page on this machine until Ctrl-C, and print its address
     #[arg(long)]
     pub page: bool,
-    /// The page's port; 0 for any that is free
+    /// The port of the page; 0 for any free port
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "page")]
     pub port: u16,
-    /// Wait for a folder that is not there yet
+    /// Wait for the folder if it does not exist yet
     #[arg(long)]
     pub wait: bool,
-    /// Print lines on a terminal, too: one for each epoch
+    /// Print one line per epoch even on a terminal
     #[arg(long, conflicts_with = "page")]
     pub lines: bool,
-    /// Print how things stand, and end
+    /// Print the current state, and end
     #[arg(long, conflicts_with_all = ["page", "lines"])]
     pub once: bool,
 }
 
-/// Watches until the run ends, or Ctrl-C.
+/// Watches until the run ends or Ctrl-C is pressed.
 pub fn run(args: &Args) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -57,15 +57,15 @@ pub fn run(args: &Args) -> Outcome {
         return ended(hearth_watch::lines(&mut follower, &stop, print)?, false);
     }
     let end = hearth_watch::screen(&mut follower, colours_on_stdout(), &stop)?;
-    // What the screen showed is gone with it.
+    // The summary remains after the screen is cleared.
     if matches!(follower.seen(), Seen::Run(_)) && !matches!(end, End::Bad(_)) {
         hearth_watch::once(&follower, print);
     }
     ended(end, true)
 }
 
-/// The exit code: 0 for a run that came to its end, 1 for one that did not, and 130 where Ctrl-C
-/// ended lines before the run ended.
+/// The exit code: 0 for a run that completed, 1 for one that did not, and 130 if Ctrl-C ended the line
+/// output before the run ended.
 fn ended(end: End, may_leave: bool) -> Outcome {
     match end {
         End::Good(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! What the tests of the command line share: the program, tiny data sets, a recipe that trains in
+//! Shared code of the command line's tests: the program, tiny data sets, a recipe that trains in
 //! seconds.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program, ignoring the environment's settings for colour and plugins.
+/// The program, without the environment's settings for colour and plugins.
 pub fn hearth() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hearth"));
     command.env("NO_COLOR", "1").env_remove("HEARTH_PLUGIN_PATH").env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }
 
-/// Runs to the end.
+/// Runs the program to its end.
 pub fn run<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Output {
     hearth().args(arguments).output().expect("the program starts")
 }
@@ -109,13 +109,12 @@ roi_size = [16, 16, 16]
 overlap = 0.25
 "#;
 
-/// Checks that the bundled plugins are in the program's folder; if not, says how to get them.
+/// Whether the bundled plugins are in the program's folder; if not, prints how to build them.
 pub fn plugins_are_built() -> bool {
     let folder = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().expect("the program lies in a folder");
     let found = ["checkpoint", "validation", "stats", "ensemble"].iter().all(|name| {
         let file = format!("{}hearth_{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-        // The program's search order; on a fresh machine `cargo test` leaves them in the second
-        // place.
+        // The program's search order; on a fresh machine `cargo test` puts them into the second place.
         [folder.join(&file), folder.join("deps").join(&file)].iter().any(|file| file.is_file())
     });
     assert!(
@@ -126,7 +125,7 @@ pub fn plugins_are_built() -> bool {
     found
 }
 
-/// Waits until `done` says so; fails after a minute.
+/// Waits until `done` returns true; fails after a minute.
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {

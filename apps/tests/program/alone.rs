@@ -1,5 +1,5 @@
-//! The program in a folder of its own, without the libraries of its plugins: what it says of itself
-//! and of the machine, and a run.
+//! The program in its own folder, without the libraries of its plugins: its description of itself and
+//! of the machine, and a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use crate::common::{errors, phantom, text};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The program as `PREFIX/bin/hearth`: another name of the same file, which tells it another place.
+/// The program as `PREFIX/bin/hearth`: a link to the same file, which gives the program another
+/// location.
 struct Installed {
     prefix: TempDir,
 }
@@ -27,7 +28,7 @@ impl Installed {
         self.prefix.path().join(name)
     }
 
-    /// A command with nothing of the user's.
+    /// A command without the user's environment.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.path("bin/hearth"));
         command.args(arguments).env("NO_COLOR", "1").env("HOME", self.path("home"));
@@ -44,7 +45,7 @@ impl Installed {
     }
 }
 
-/// The library of a bundled plugin, which the build has left beside the program or in `deps`.
+/// The library of a bundled plugin, which the build leaves next to the program or in `deps`.
 fn library(name: &str) -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().unwrap();
     let file = format!("{}hearth_{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
@@ -63,7 +64,7 @@ fn its_plugins_are_inside_and_yield_to_files() {
     assert!(info.contains("file      none: it is built into this program") && info.contains("keep_last"), "{info}");
     assert!(hearth.says(&["plugin", "check", "validation"]).contains("validation can be loaded"));
 
-    // Where an installation has them.
+    // In the place that an installation uses.
     fs::create_dir_all(hearth.path("lib/hearth/plugins")).unwrap();
     let file = hearth.path("lib/hearth/plugins").join(library("stats").file_name().unwrap());
     fs::copy(library("stats"), &file).unwrap();
@@ -96,7 +97,7 @@ fn a_variable_that_leads_nowhere_is_told() {
     let hearth = Installed::new();
     let output = hearth.command(&["plugin", "list"]).env("HEARTH_PLUGIN_PATH", "/no/such/folder").output().unwrap();
     assert!(output.status.success());
-    let told = "HEARTH_PLUGIN_PATH names /no/such/folder, where no plugin is found: it is not there";
+    let told = "HEARTH_PLUGIN_PATH names /no/such/folder, where no plugin is found: it does not exist";
     assert_eq!(errors(&output).matches(told).count(), 1, "{}", errors(&output));
     let output = hearth.command(&["doctor"]).env("HEARTH_PLUGIN_PATH", "/no/such/folder").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -135,7 +136,7 @@ fn the_doctor_looks_at_everything() {
     assert_eq!(report["ok"], true);
     assert_eq!(report["program"]["version"], env!("CARGO_PKG_VERSION"));
 
-    // What is broken has a command, and the exit code says so.
+    // The report has a command for the broken part, and the exit code shows it.
     let library = hearth.path("bin").join(library("stats").file_name().unwrap());
     fs::write(&library, "no library").unwrap();
     let mut command = hearth.command(&["doctor", "--json"]);

@@ -123,7 +123,7 @@ fn a_task_that_is_not_there_is_told_before_anything_is_fetched() {
 
 #[test]
 fn a_collection_without_what_is_asked_for_is_told() {
-    // Answers with nothing, as the archive does where it has none.
+    // A server that answers with nothing, as the archive does if it has no result.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let from = format!("http://{}", listener.local_addr().expect("an address"));
     let server = std::thread::spawn(move || {
@@ -357,7 +357,7 @@ const DAMAGES: [(&str, Damage, &[&str]); 8] = [
     ("two channels", |data| values(data, "imagesTr", |data| data.repeat_dim(0, 2)), &["2 channels"]),
 ];
 
-/// A dry run ends as the training would: with exit code 1, and what is wrong with the data.
+/// A dry run ends like the training: with exit code 1, and the fault of the data.
 #[test]
 fn a_dry_run_fails_where_the_data_cannot_be_used() {
     for (name, damage, words) in DAMAGES {
@@ -366,7 +366,7 @@ fn a_dry_run_fails_where_the_data_cannot_be_used() {
         damage(&data);
         let out = text(&dir.path().join("run"));
         let train = ["train", &recipe, "--data", &text(&data), "--out", &out, "--device", "cpu"];
-        // The error alone, without what is noted on the way.
+        // Only the error, without the notes before it.
         let error = |more: &[&str]| {
             let output = run(&[&train[..], more].concat());
             let said = errors(&output);
@@ -379,7 +379,7 @@ fn a_dry_run_fails_where_the_data_cannot_be_used() {
     }
 }
 
-/// `--plugin` takes the name of a bundled plugin wherever it takes a path.
+/// `--plugin` accepts the name of a bundled plugin wherever it accepts a path.
 #[test]
 fn a_plugin_is_given_by_its_name() {
     let dir = temporary();
@@ -395,7 +395,7 @@ fn a_plugin_is_given_by_its_name() {
     let without = plugins(&[]);
     assert!(!without.contains(&"nvtx".to_owned()), "{without:?}");
     assert_eq!(plugins(&["--plugin", "nvtx"]), [without.clone(), vec!["nvtx".to_owned()]].concat());
-    // One that the recipe has already is not added a second time.
+    // A plugin that the recipe already lists is not added again.
     assert_eq!(plugins(&["--plugin", "stats"]), without);
     assert_eq!(plugins(&["--plugin", "nvtx", "--isolated=nvtx"]).last().map(String::as_str), Some("nvtx"));
     assert!(succeed(&["plugin", "list", "--plugin", "nvtx"]).contains("nvtx"));

@@ -1,4 +1,4 @@
-//! Brain tumours through the program: layouts, conventions of labels, regions as one label map, the
+//! Brain tumours with the program: layouts, label conventions, regions as one label map, the
 //! challenge's metrics.
 
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{fail, plugins_are_built, succeed, text};
 
-/// A small `demo-brats`.
+/// Changes that make `demo-brats` small.
 const SMALL: [&str; 8] = [
     "--set",
     "network.init_filters=8",
@@ -56,7 +56,7 @@ fn a_tumour_is_written_in_the_numbers_of_its_data_set() {
     for case in ["Brats18_000", "Brats18_001", "Brats18_002"] {
         let map = out.join(format!("{case}_seg.nii.gz"));
         seen.extend(values(&map));
-        // Regions are resolved: the probabilities of what is written are those of its regions.
+        // Regions are resolved: the probabilities of the written labels are those of their regions.
         let maps = hearth_data::read_nifti(out.join(format!("{case}_prob.nii.gz"))).expect("probabilities");
         assert_eq!(maps.channels(), 3);
         let labels = hearth_data::read_nifti(&map).expect("labels").to_vec();
@@ -77,7 +77,7 @@ fn a_tumour_is_written_in_the_numbers_of_its_data_set() {
     }
     assert!(seen.contains(&2) && seen.is_subset(&[0, 1, 2, 4].into()), "{seen:?}");
 
-    // What was written is what was measured.
+    // The written files are those that were measured.
     let labels = dir.path().join("labels");
     std::fs::create_dir(&labels).expect("a folder");
     for case in ["Brats18_000", "Brats18_001", "Brats18_002"] {
@@ -103,7 +103,7 @@ fn a_tumour_is_written_in_the_numbers_of_its_data_set() {
     assert!(whole.iter().sum::<f64>() > 1.0, "it has learned something: {whole:?}");
 }
 
-/// What the recipe makes of each case.
+/// The result of the recipe's transforms for each case.
 fn prepared(data: &Path, out: &Path) -> Vec<Vec<f32>> {
     prepared_with(data, out, &[])
 }
@@ -117,7 +117,7 @@ fn prepared_with(data: &Path, out: &Path, more: &[&str]) -> Vec<Vec<f32>> {
     images.iter().map(|path| hearth_data::read_nifti(path).expect("NIfTI").to_vec()).collect()
 }
 
-/// Contrasts are taken by name, in whichever order and spelling a data set has them.
+/// Contrasts are found by name, in any order and spelling of a data set.
 #[test]
 fn channels_are_taken_by_name() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -165,7 +165,7 @@ fn another_numbering_is_read_and_written() {
     let evaluate = ["evaluate", &run, "--data", &data, "--all", "--device", "cpu", "--csv"];
     fail(&evaluate, 1, &["label 1 is \"necrotic core\"", "--classes brats2023"]);
     let own = ["evaluate", &run, "--data", &text(&list), "--all", "--device", "cpu", "--csv"];
-    // The same heads, and the same figures.
+    // The same heads give the same numbers.
     let rows = |csv: String| -> Vec<String> {
         csv.lines().skip(1).map(|line| line.split_once(',').map_or("", |(_, rest)| rest).to_owned()).collect()
     };
@@ -180,7 +180,7 @@ fn another_numbering_is_read_and_written() {
         maps.iter().map(|map| hearth_data::read_nifti(map).expect("NIfTI").to_vec()).collect::<Vec<_>>()
     };
     let (theirs, ours) = (predict(&second, &["--classes", "brats2023"]), predict(&first, &[]));
-    // Oedema is 1 in the Decathlon and 2 in BraTS, the core the other way round.
+    // Oedema is 1 in the Decathlon and 2 in BraTS, and the core vice versa.
     let swapped = |value: &f32| if *value == 0.0 || *value == 3.0 { *value } else { 3.0 - value };
     let expected: Vec<Vec<f32>> = ours.iter().map(|map| map.iter().map(swapped).collect()).collect();
     assert!(theirs == expected && theirs != ours);
@@ -196,11 +196,12 @@ fn labels_of_another_convention_are_named_before_training() {
         let words = ["train", "demo-brats", "--data", &data, "--out", &out, "--device", "cpu"];
         [&words[..], &SMALL, more].concat().into_iter().map(str::to_owned).collect()
     };
-    // Label 4 is none of 2023's: found as the cache is filled, or before where nothing is cached.
+    // Label 4 does not exist in 2023's convention: reported while the cache is filled, or earlier
+    // without a cache.
     fail(&train(&folders, &["--set", "task.classes=brats2023"]), 1, &["Brats18_", "4", "task.classes"]);
     let bare = ["--set", "task.classes=brats2023", "--set", "data.cache={rate=0.0}"];
     fail(&train(&folders, &bare), 1, &["Brats18_000 has [4]", "BraTS 2018 to 2022 have 1, 2 and 4"]);
-    // The Decathlon has the same numbers as 2023, and says what they are.
+    // The Decathlon has the same numbers as 2023, and names them.
     let words = ["label 1 is \"edema\"", "set task.classes to \"decathlon\""];
     fail(&train(&list, &["--set", "task.classes=brats2023"]), 1, &words);
     assert!(!Path::new(&out).exists(), "nothing is written");

@@ -1,8 +1,8 @@
-//! What a run survives: processes that are killed at random moments, a disk that loses power, fills up
-//! or fails, signals. Each run is gone on with until it is complete, and must then be the same, bit for
-//! bit, as one that nothing happened to.
+//! The robustness of runs: processes that are killed at random moments, disks that lose power, fill up
+//! or fail, signals. Each run is resumed until it is complete, and must then be bit for bit the same as
+//! an undisturbed one.
 //!
-//! `HEARTH_CAMPAIGN=200` does so many rounds of each; the figures are in `docs/reliability.md`.
+//! `HEARTH_CAMPAIGN=200` runs this number of rounds of each; the results are in `docs/reliability.md`.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -15,14 +15,14 @@ use crate::common::{errors, hearth, phantom, plugins_are_built, signal, text, ti
 /// Rounds in a short campaign.
 const SHORT: usize = 4;
 
-/// Epochs of a run: long enough that a process is rarely done before it is killed.
+/// The epochs of a run: enough that a process is rarely done before it is killed.
 const EPOCHS: &str = "12";
 
 fn rounds() -> usize {
     std::env::var("HEARTH_CAMPAIGN").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(SHORT)
 }
 
-/// A recipe, a data set, and what a run makes of them undisturbed.
+/// A recipe, a data set, and the result of an undisturbed run.
 struct Bench {
     dir: tempfile::TempDir,
     recipe: String,
@@ -49,7 +49,7 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// Starts the run, or goes on with it.
+    /// Starts the run, or resumes it.
     fn command(&self, run: &Path) -> Command {
         self.command_of(run, EPOCHS)
     }
@@ -65,7 +65,7 @@ impl Bench {
         drawn(&mut self.state)
     }
 
-    /// Goes on until the run is complete, and compares it with the undisturbed one.
+    /// Resumes until the run is complete, and compares it with the undisturbed one.
     fn completes(&self, run: &Path, what: &str) {
         let output = self.command(run).output().expect("the program starts");
         assert!(output.status.success(), "{what}: {}", errors(&output));
@@ -73,7 +73,7 @@ impl Bench {
     }
 }
 
-/// A number from 0 to 1: the same ones each time (splitmix64).
+/// A number from 0 to 1, the same sequence each time (splitmix64).
 fn drawn(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -96,7 +96,7 @@ fn weights(run: &Path) -> Vec<u8> {
     std::fs::read(run.join("checkpoints").join(newest.0).join("network.safetensors")).expect("weights")
 }
 
-/// Lets a process run for so long, then kills it; `None` where it was done before.
+/// Kills a process after this time; `None` if it was done earlier.
 fn killed(mut child: Child, after: Duration) -> Option<Output> {
     let start = Instant::now();
     while start.elapsed() < after {
@@ -151,13 +151,13 @@ fn preloaded(dir: &Path, name: &str) -> PathBuf {
     library
 }
 
-/// The number of a file or folder on its disk.
+/// The inode number of a file or folder on its disk.
 fn inode(path: &Path) -> u64 {
     std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).expect("it is there"))
 }
 
-/// What is left after a power cut of a folder: entries and contents as they were last flushed. A file
-/// that never was is empty.
+/// The state of a folder after a power cut: entries and contents as last flushed. A file that was never
+/// flushed is empty.
 fn left(shadow: &Path, folder: u64, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     let entries = std::fs::read_to_string(shadow.join(format!("folders/{folder}"))).unwrap_or_default();
@@ -188,7 +188,7 @@ fn power_cuts_lose_no_epoch_whose_checkpoint_was_reported() {
         let mut command = bench.command(&disk.join("run"));
         command.env("LD_PRELOAD", &library).env("HEARTH_DISK", &disk).env("HEARTH_SHADOW", &shadow);
         let _ = killed(command.spawn().expect("the program starts"), after);
-        // Names that were there before the last moment: their folder was flushed since.
+        // The names that existed before the last moment: their folder was flushed since.
         let seen = checkpoints(&disk.join("run"));
         let newest = seen.into_values().max().unwrap_or(0);
         let after_cut = bench.place(&format!("after{round}"));
@@ -197,7 +197,7 @@ fn power_cuts_lose_no_epoch_whose_checkpoint_was_reported() {
         let kept = checkpoints(&run).into_values().max().unwrap_or(0);
         assert!(kept + 1 >= newest, "round {round}: epoch {newest} was there, epoch {kept} is left");
         if !run.join("recipe.toml").is_file() {
-            // Nothing was reported yet: it is started anew.
+            // Nothing was reported yet, so the run starts from the beginning.
             let _ = std::fs::remove_dir_all(&run);
         }
         bench.completes(&run, &format!("power cut {round}"));
@@ -210,7 +210,7 @@ fn a_disk_that_fails_or_is_full_is_told_and_what_it_held_is_gone_on_with() {
     let mut bench = Bench::new(3);
     let library = preloaded(bench.dir.path(), "disk");
     let mut failed = 0;
-    // Input/output error, no space, read-only.
+    // Input/output error, no space, read-only file system.
     for round in 0..rounds().max(3) {
         let code = [5, 28, 30][round % 3];
         let run = bench.place(&format!("failing{round}"));
@@ -231,7 +231,7 @@ fn a_disk_that_fails_or_is_full_is_told_and_what_it_held_is_gone_on_with() {
             );
         }
         if !run.join("recipe.toml").is_file() {
-            // It failed before there was a run.
+            // It failed before the run existed.
             std::fs::remove_dir_all(&run).expect("removed");
         }
         bench.completes(&run, &format!("errno {code} at write {at}"));
@@ -259,7 +259,7 @@ fn signals_end_a_run_with_a_checkpoint() {
     println!("| SIGTERM, SIGHUP, SIGINT | {} | checkpoint, exit code 130, same weights |", rounds().max(3));
 }
 
-/// Nothing that a run does depends on the time of day: not its weights, not which checkpoint is the newest.
+/// A run does not depend on the time of day: neither its weights, nor which checkpoint is the newest.
 #[test]
 fn clocks_that_jump_change_nothing() {
     let mut bench = Bench::new(6);
@@ -283,7 +283,7 @@ fn clocks_that_jump_change_nothing() {
     println!("| clocks that jump, and kills | {} | same weights, no epoch lost |", rounds());
 }
 
-/// Kilobytes in memory, and open files, of a process.
+/// The kilobytes in memory, and the number of open files, of a process.
 fn uses(child: &Child) -> Option<(u64, usize)> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -291,7 +291,7 @@ fn uses(child: &Child) -> Option<(u64, usize)> {
     Some((line.split_whitespace().next()?.parse().ok()?, files))
 }
 
-/// A long run: what it holds at the end is what it held when it was warm.
+/// A long run uses no more memory and files at its end than after its warm-up.
 #[test]
 fn memory_and_open_files_stay_flat() {
     let bench = Bench::new(5);
@@ -332,8 +332,8 @@ fn small_image(number: usize) -> Vec<u8> {
     file
 }
 
-/// Predictions that are killed at random moments: the same command does the rest, and every result is that of
-/// a call that nothing happened to.
+/// Predictions that are killed at random moments: the same command processes the rest, and every result
+/// is that of an undisturbed call.
 #[test]
 fn predictions_that_are_killed_are_gone_on_with() {
     let bench = Bench::new(8);
@@ -348,7 +348,7 @@ fn predictions_that_are_killed_are_gone_on_with() {
         command.arg("-i").arg(&images).arg("-o").arg(out).stdout(Stdio::null()).stderr(Stdio::piped());
         command
     };
-    // All files but records, which name folders.
+    // All files except records, which contain the folders' names.
     let results = |out: &Path| -> BTreeMap<String, Vec<u8>> {
         let files = std::fs::read_dir(out).expect("results").flatten();
         let named = files.map(|file| (file.file_name().to_string_lossy().into_owned(), file.path()));
@@ -380,8 +380,8 @@ fn predictions_that_are_killed_are_gone_on_with() {
     println!("| kill -9 of predictions | {kills} kills of {calls} calls | same results, none in the way |");
 }
 
-/// A folder of images, one in a hundred of which is broken: all others are done, by one process whose memory
-/// stays flat, and the broken ones are listed.
+/// A folder of images, one in a hundred of which is broken: all others are processed, by one process
+/// with constant memory, and the broken ones are listed.
 #[test]
 fn broken_images_of_many_stop_nothing() {
     let bench = Bench::new(7);
@@ -392,7 +392,7 @@ fn broken_images_of_many_stop_nothing() {
     for number in 0..count {
         let mut image = small_image(number);
         if broken(number) {
-            // Cut in the voxels, cut in the header, and no image at all.
+            // Cut in the voxels, cut in the header, and not an image at all.
             match number / 100 % 3 {
                 0 => image.truncate(700),
                 1 => image.truncate(100),

@@ -63,8 +63,8 @@ pub fn train(recipe: &Path, data: &str, out: &str, more: &[&str]) -> Vec<String>
     words
 }
 
-/// What the second stage's transforms make of a case, with the labels of the first in `low-labels` and
-/// without them.
+/// Applies the second stage's transforms to a case, with the labels of the first stage in `low-labels`
+/// and without them.
 fn shown_before_it_is_trained(dir: &Path, second: &Path, alone: &Path) {
     let at = |name: &str| text(&dir.join(name));
     let image = at("Dataset001_Balls/imagesTr/ball_0_0000.nii.gz");
@@ -97,14 +97,14 @@ fn a_cascade_is_planned_trained_and_predicts() {
     let data = dir.path().join("Dataset001_Balls");
     raw(&data);
     let data = text(&data);
-    // So little memory that the planner adds a first stage.
+    // With so little memory, the planner adds a first stage.
     let printed = succeed(&["plan", &data, "-o", &at("plans"), "--memory", "0.003"]);
     assert!(printed.contains("3d_lowres.toml") && printed.contains("3d_cascade_fullres.toml"), "{printed}");
     let recipe = |name: &str| dir.path().join("plans").join(name);
     let cascade = fs::read_to_string(recipe("3d_cascade_fullres.toml")).expect("a recipe");
     assert!(cascade.contains("--held-out") && cascade.contains("the folds of 3d_lowres"), "{cascade}");
 
-    // The first stage, and what each fold says of the cases that it did not train on.
+    // The first stage, and the labels that each fold predicts for the cases it did not train on.
     succeed(&train(&recipe("3d_lowres.toml"), &data, &at("low"), &["--folds", "2"]));
     let held_out = ["predict", &at("low"), "--held-out", "-i", &data, "-o", &at("low-labels"), "--device", "cpu"];
     let printed = succeed(&held_out);
@@ -115,7 +115,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
     assert!(!dir.path().join("low-labels/ball_6_seg.nii.gz").exists(), "a case without a label is held out by none");
     let again = run(&held_out);
     assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{}", errors(&again));
-    // Each by the run that did not train on it.
+    // Each case is predicted by the run that did not train on it.
     let folds: serde_json::Value =
         serde_json::from_slice(&fs::read(dir.path().join("low/folds.json")).expect("folds")).expect("JSON");
     let of_fold = |fold: usize| folds["folds"][fold][0].as_str().expect("a case").to_owned();
@@ -126,7 +126,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
     };
     assert_ne!(weights(&of_fold(0)), weights(&of_fold(1)), "both by the same run");
 
-    // The second stage, of which one fold is enough.
+    // The second stage; one fold is enough.
     let second = recipe("3d_cascade_fullres.toml");
     fail(&train(&second, &data, &at("run"), &[]), 1, &["--previous-stage"]);
     fail(&train(&second, &data, &at("run"), &["--previous-stage", &at("none")]), 1, &["none", "no such folder"]);
@@ -147,11 +147,11 @@ fn a_cascade_is_planned_trained_and_predicts() {
     assert!(errors(&said).contains("6 cases, ball_0 among them, were not made by --held-out"), "{}", errors(&said));
     succeed(&["evaluate", &at("run/fold0"), "--data", &data, "--device", "cpu"]);
 
-    // Images that no run has seen take both stages.
+    // Images that no run has seen go through both stages.
     let images = text(&dir.path().join("Dataset001_Balls/imagesTs"));
     succeed(&["ensemble", &at("low"), "-i", &images, "-o", &at("first"), "--device", "cpu"]);
     let call = ["predict", &at("run/fold0"), "-i", &images, "-o", &at("labels"), "--device", "cpu"];
-    // The folder of the training has no labels of this image.
+    // The folder for the training has no labels of this image.
     fail(&call, 1, &["ball_6", "--previous-stage"]);
     succeed(&[&call[..], &["--previous-stage", &at("first")]].concat());
     let labels = read_nifti_values(dir.path().join("labels/ball_6_seg.nii.gz")).expect("labels");
@@ -159,7 +159,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
     let record = fs::read_to_string(dir.path().join("labels/ball_6_seg.nii.gz.hearth.json")).expect("a record");
     assert!(record.contains("previous_stage") && record.contains("ball_6_seg.nii.gz"), "{record}");
 
-    // The same as a model of nnU-Net, which takes the labels of the run, too.
+    // The same as a model of nnU-Net, which also accepts the labels of the run.
     succeed(&["export", &at("run"), "--to", "nnunet", "-o", &at("model")]);
     let printed = succeed(&[
         "predict",

@@ -1,4 +1,4 @@
-//! Which classes `hearth evaluate` finds taken for which, against the files of labels and predictions.
+//! The confusion matrix of `hearth evaluate`, compared with the files of labels and predictions.
 
 use std::fs;
 use std::path::Path;

@@ -50,13 +50,13 @@ fn pytorch_files_become_safetensors() {
         assert_eq!(keys(&file), keys(&out("state_dict.pt.safetensors")), "{name}");
     }
     assert!(keys(&out("state_dict.pt.safetensors")).contains(&"model.0.conv.unit0.conv.weight".to_owned()));
-    // Without a network the file is converted as it is.
+    // Without a network the file is converted unchanged.
     let (input, output) = (fixture("half.pt"), text(&out("half.safetensors")));
     let said = succeed(&["convert", &input, &output, "--json"]);
     let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(said["tensors"], keys(&out("half.safetensors")).len());
     assert!(said["network"].is_null());
-    // And on: safetensors are renamed too.
+    // Safetensors can be renamed, too.
     let renamed = text(&out("renamed.safetensors"));
     succeed(&["convert", &output, &renamed, "--map", "^model[.]=net."]);
     assert!(keys(Path::new(&renamed)).iter().all(|key| key.starts_with("net.")));
@@ -70,7 +70,7 @@ fn keys_that_do_not_fit_are_told() {
     let told = &["renamed.pt does not fit UNet", "missing: model.0.conv", "--map"];
     fail(&with(&["convert", &renamed, &output], &NETWORK), 1, told);
     assert!(!Path::new(&output).exists());
-    // Three classes have another shape.
+    // With three classes, a shape differs.
     let whole = fixture("state_dict.pt");
     let other = with(&["convert", &whole, &output], &with(&NETWORK, &["--config", "out_channels=3"]));
     fail(&other, 1, &["wrong shape or type: model.2", "in the network"]);
@@ -80,7 +80,7 @@ fn keys_that_do_not_fit_are_told() {
     let partial = text(&dir.path().join("partial.safetensors"));
     let said = succeed(&with(&with(&["convert", &renamed, &partial], &NETWORK), &["--partial"]));
     assert!(said.contains("keep their first weights"), "{said}");
-    // A prefix that every key has is named.
+    // A prefix of every key is reported.
     let prefixed = text(&dir.path().join("prefixed.safetensors"));
     succeed(&["convert", &whole, &prefixed, "--map", "^=wrapped.net."]);
     let again = text(&dir.path().join("again.safetensors"));

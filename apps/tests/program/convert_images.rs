@@ -23,7 +23,7 @@ fn names_and_colours_go_from_file_to_file() {
     let data = phantom(dir.path(), 1);
     let label = text(&first(&data.join("labelsTr")));
     let at = |name: &str| dir.path().join(name);
-    // Without --label: .seg.nrrd is one.
+    // Without --label: a .seg.nrrd is always a label map.
     let slicer = at("lab.seg.nrrd");
     succeed(&["data", "convert", &label, &text(&slicer), "--segment", "1=spleen"]);
     assert_eq!(names(&slicer), [(1, "spleen".to_owned())]);

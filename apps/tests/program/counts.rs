@@ -1,10 +1,10 @@
-//! Counts and lists in the documentation, compared with what they count.
+//! Counts and lists in the documentation, compared with the actual ones.
 
 use std::path::{Path, PathBuf};
 
 use crate::common::succeed;
 
-/// The kinds of the registry as prose has them.
+/// The kinds of the registry, and their names in prose.
 const KINDS: [(&str, &str); 12] = [
     ("transforms", "transform"),
     ("networks", "network"),
@@ -20,7 +20,7 @@ const KINDS: [(&str, &str); 12] = [
     ("tasks", "task"),
 ];
 
-/// Below this a number counts what a sentence speaks of, and not all that there are.
+/// Smaller numbers are not counts of all entries.
 const FEW: usize = 11;
 
 fn root() -> PathBuf {
@@ -77,7 +77,7 @@ fn number(word: &str) -> Option<usize> {
     }
 }
 
-/// Numbers in front of a word, as in `58 networks`; not those of a line with a date, and no lower bounds.
+/// Numbers before a word, as in `58 networks`; except on lines with a date, and lower bounds.
 fn counted(text: &str, wanted: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut before: [&str; 2] = [""; 2];
@@ -145,7 +145,7 @@ fn bundled_plugins_are_as_many_as_the_pages_say() {
     assert!(seen > 0, "no page counts them");
 }
 
-/// The list of the page is what the program prints.
+/// The page lists the recipes that the program prints.
 #[test]
 fn the_page_of_recipes_lists_those_that_are_bundled() {
     let page = std::fs::read_to_string(root().join("docs/recipes.md")).expect("a page");

@@ -18,7 +18,7 @@ fn a_contact_sheet_has_a_picture_of_every_draw() {
         arguments.extend(more);
         (succeed(&arguments), hearth_data::read_image(&out).expect("a picture"))
     };
-    // The tiny recipe cuts two crops per draw: 1 + 3 * 2 pictures, or the more telling ones.
+    // The tiny recipe cuts two crops per draw: 1 + 3 * 2 pictures, or only those that show most.
     let (said, few) = sheet("few.png", &["-n", "3"]);
     assert!(said.contains("4 pictures") && few.shape()[0] == 12 + 4 * 252, "{said}");
     let (said, first) = sheet("a.png", &["-n", "3", "--crops"]);
@@ -150,20 +150,20 @@ fn verify_with_a_recipe_sends_every_case_through_its_chain() {
     assert_eq!((code, json["recipe"]["validation"].as_u64()), (Some(0), Some(1)));
     let class = serde_json::json!({ "name": "spleen", "training": 2, "validation": 1 });
     assert_eq!(json["recipe"]["classes"][0], class);
-    // The labels' voxels of 6 mm hold as much as those of the files.
+    // The labels' voxels of 6 mm have the same volume as those of the files.
     let voxels = json["recipe"]["cases"][0]["voxels"][0].as_f64().expect("a count") * 216.0;
     let spacing = json["cases"][0]["label"]["spacing"].as_array().expect("mm");
     let each: f64 = spacing.iter().filter_map(serde_json::Value::as_f64).product();
     let stored = json["cases"][0]["labels"][0]["voxels"].as_f64().expect("a count") * each;
     assert!((voxels / stored - 1.0).abs() < 0.25, "{voxels} and {stored} mm3");
-    // Every case that a step refuses is named with the step, and the others are still looked at.
+    // Every case that a step refuses is reported with the step, and the others are still checked.
     let (code, json) = verify(&["--set", "transforms.6.spatial_size=[400, 16, 16]"]);
     let findings = json["findings"].as_array().expect("a list");
     let refused: Vec<_> = findings.iter().filter(|one| one["kind"] == "refused").collect();
     assert_eq!((code, refused.len()), (Some(1), 2), "{findings:?}");
     let what = refused[0]["what"].as_str().expect("words");
     assert!(what.contains("RandCropByPosNegLabel") && what.contains("400"), "{what}");
-    // What no case has cannot be learned.
+    // A class that no case has cannot be learned.
     let none = [
         "--set",
         "transforms=[{ name = \"LoadImage\", keys = [\"image\", \"label\"] }, \
@@ -179,7 +179,7 @@ fn verify_with_a_recipe_sends_every_case_through_its_chain() {
     fail(&["data", "verify", &data, "--set", "training.epochs=1"], 1, &["name one before the data set"]);
 }
 
-/// A table of files in place of a data set's list, and one fold of three that validates.
+/// A table of files in place of a data set's list, where one fold of three validates.
 #[test]
 fn a_table_of_cases_trains_fold_by_fold() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -205,12 +205,12 @@ fn a_table_of_cases_trains_fold_by_fold() {
     let output = run(&fold("[2,3]"));
     let said = errors(&output);
     assert!(output.status.success() && said.contains("cases: 2 cases train, 1 validate"), "{said}");
-    // Cases by weight: one whose weight is 0 is never read.
+    // Cases by weight: a case with weight 0 is never read.
     let broken = text(&dir.path().join("broken.nii.gz"));
     std::fs::write(&broken, "no volume").expect("a file");
     let weighted = |weights: [&str; 3]| {
         let mut lines: Vec<String> = rows.lines().zip(weights).map(|(row, w)| format!("{row},{w}")).collect();
-        // The same volume once more, to validate on: a file that is listed twice would be refused.
+        // The same volume again, for validation: a file that is listed twice would be refused.
         let again = lines[2].replacen("spleen_02", "again", 1);
         let (from, to) = (lines[2].split(',').next(), again.split(',').next());
         std::fs::copy(from.expect("an image"), to.expect("an image")).expect("copied");

@@ -1,4 +1,4 @@
-//! Distances to what is not there: `evaluate` on both grids, and `hearth metrics` on the files that
+//! Distances to empty regions: `evaluate` on both grids, and `hearth metrics` on the files that
 //! `predict` writes.
 
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn trained(dir: &Path, changes: &[(&str, &str)], more: &str) -> (String, PathBuf
     (out, data)
 }
 
-/// The same number, or nothing twice. Rows of metrics are f32.
+/// Whether both have the same number, or no value. Rows of metrics are f32.
 fn close(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= 2e-6 * a.abs().max(1.0),
@@ -91,7 +91,7 @@ fn the_files_have_what_was_measured(run_folder: &str, data: &Path, class: &str, 
             (&penalised.into(), &left_out.into())
         );
     }
-    // The default is the penalty, and it is said.
+    // The default is the penalty, and it is reported.
     let words = ["evaluate", run_folder, "--data", &text(data), "--device", "cpu", "--all"];
     for grid in ["network", "original"] {
         let table = succeed(&[&words[..], &["--grid", grid]].concat());
@@ -118,7 +118,7 @@ fn regions_that_are_missed_count_alike_everywhere() {
         ("name = \"DiceCELoss\"\nto_onehot_y = true\nsoftmax = true", "name = \"DiceFocalLoss\"\nsigmoid = true"),
     ];
     let post = "[post]\nprediction = [{ name = \"Activations\", sigmoid = true }, { name = \"AsDiscrete\", threshold = 0.5 }]\n";
-    // No region is a background, so that the only one counts.
+    // Regions have no background, so the only region counts.
     let (run_folder, data) = trained(dir.path(), &changes, &format!("{post}{METRICS}"));
     the_files_have_what_was_measured(&run_folder, &data, "spleen", "background,spleen");
 }

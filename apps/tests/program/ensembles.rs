@@ -100,7 +100,7 @@ fn voxels(path: &Path) -> Vec<f32> {
     read_nifti(path).expect("an image").to_vec()
 }
 
-/// One cross-validation serves for what follows it: training is what takes time.
+/// One cross-validation is shared by all checks, because training takes most of the time.
 #[test]
 fn folds_are_trained_resumed_evaluated_and_merged() {
     let bench = Bench::new();
@@ -144,7 +144,7 @@ fn folds_are_trained_resumed_evaluated_and_merged() {
     differing(&bench, &out);
 }
 
-/// A fold that is gone is trained again, to the same weights; the others are left alone.
+/// A fold that was removed is trained again, to the same weights; the others are unchanged.
 fn resumes(bench: &Bench, out: &Path) {
     let (kept, gone) = (weights(&out.join("fold0")), weights(&out.join("fold2")));
     std::fs::remove_dir_all(out.join("fold2")).expect("removed");
@@ -158,12 +158,12 @@ fn resumes(bench: &Bench, out: &Path) {
     fail(&more(&["--folds", "3"]), 1, &["cannot be given with --resume"]);
     fail(&more(&["--fold", "3"]), 1, &["--fold 3", "from 0 to 2"]);
     fail(&bench.train("cv", &["--folds", "3"]), 1, &["holds the folds", "--resume"]);
-    fail(&bench.train("cv", &["--folds", "3", "--fold", "1"]), 1, &["fold1 is there already"]);
+    fail(&bench.train("cv", &["--folds", "3", "--fold", "1"]), 1, &["fold1 exists already"]);
     fail(&bench.train("cv", &["--folds", "2", "--fold", "1"]), 1, &["3 folds, not 2"]);
     fail(&bench.train("cv", &["--fold", "1", "--set", "optimizer.lr=0.5"]), 1, &["another recipe"]);
 }
 
-/// What the command writes, against what follows from the predictions of each run.
+/// Compares the output of the command with the merged predictions of each run.
 fn merges(bench: &Bench, out: &Path) {
     let images = text(&bench.data.join("test"));
     for fold in 0..3 {
@@ -217,7 +217,8 @@ fn merges(bench: &Bench, out: &Path) {
     assert!(!bench.at("none").exists());
 }
 
-/// `evaluate` measures what `ensemble` writes, whatever the way, and the run's handlers listen.
+/// `evaluate` measures what `ensemble` writes, for every merging method, and the run's handlers are
+/// called.
 fn measures(bench: &Bench, out: &Path) {
     let (images, run) = (text(&bench.data.join("test")), text(out));
     let measured = |more: &[&str]| -> f64 {
@@ -250,7 +251,7 @@ fn measures(bench: &Bench, out: &Path) {
         }
         let (expected, found) = (written(&folder), measured(how));
         assert!((found - expected).abs() < 1e-5, "{name}: {found} instead of {expected}");
-        // A handler of the recipe heard the same.
+        // A handler of the recipe received the same values.
         let rows = std::fs::read_to_string(&log).expect("what a handler wrote");
         let logged = rows.lines().nth(1).and_then(|row| row.split(',').nth(3)).map(str::parse::<f64>);
         assert!(logged.is_some_and(|dice| dice.is_ok_and(|dice| (dice - found).abs() < 1e-6)), "{name}: {rows}");
@@ -262,7 +263,7 @@ fn measures(bench: &Bench, out: &Path) {
     assert!(!out.join("fold0/evaluation/ensemble").exists(), "files of the ensemble are not a run's");
 }
 
-/// The program without the libraries beside it.
+/// The program without the libraries next to it.
 #[test]
 fn runs_are_merged_by_the_plugin_and_by_nothing_else() {
     let bench = Bench::new();
@@ -281,7 +282,7 @@ fn runs_are_merged_by_the_plugin_and_by_nothing_else() {
         command.args(words).args(more).env("HEARTH_PLUGIN_PATH", path).env("XDG_DATA_HOME", &alone);
         command.output().expect("the program starts")
     };
-    // A library of that name which cannot be loaded is not passed by.
+    // A library of that name that cannot be loaded is an error, and not skipped.
     let broken = alone.join("broken");
     std::fs::create_dir(&broken).expect("a folder");
     let file = format!("{}hearth_ensemble{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
@@ -291,10 +292,10 @@ fn runs_are_merged_by_the_plugin_and_by_nothing_else() {
     assert!(!refused.status.success(), "{said}");
     assert!(said.contains("runs are merged by the plugin `ensemble`") && said.contains(&file), "{said}");
     assert!(!bench.at("labels").exists());
-    // The program alone has it.
+    // The program alone is sufficient.
     let output = call(&["--vote"], "");
     assert!(output.status.success(), "{}", errors(&output));
-    // The library of any folder that is searched will do; STAPLE is the program's own.
+    // A library in any searched folder is used; STAPLE is built into the program.
     let beside = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().expect("a folder");
     let folders = format!("{}:{}", beside.join("deps").display(), beside.display());
     let output = call(&["--vote", "--overwrite"], &folders);
@@ -303,7 +304,7 @@ fn runs_are_merged_by_the_plugin_and_by_nothing_else() {
     assert!(output.status.success(), "{}", errors(&output));
 }
 
-/// Folds of a file, and one at a time.
+/// Folds from a file, and one at a time.
 fn reused(bench: &Bench, out: &Path) {
     let file = text(&out.join("folds.json"));
     succeed(&bench.train("again", &["--folds", &file, "--fold", "1"]));
@@ -315,7 +316,7 @@ fn reused(bench: &Bench, out: &Path) {
     assert_eq!(folds(&again.join("folds.json")), folds(&out.join("folds.json")));
 }
 
-/// Runs that do not fit together are named.
+/// Runs that do not fit together are reported.
 fn differing(bench: &Bench, out: &Path) {
     let images = text(&bench.data.join("test"));
     let first = text(&out.join("fold0"));
@@ -363,7 +364,7 @@ fn folds_that_make_no_sense_are_refused_before_training() {
     with(r#"[{"train": ["spheres_00"], "val": ["spheres_00"]}]"#, &["trains on spheres_00"]);
     with("{", &["cannot read the folds"]);
 
-    // Labels without a sphere: both in one fold.
+    // Labels without a sphere, both in one fold.
     for case in ["spheres_03", "spheres_05"] {
         let path = bench.data.join(format!("labelsTr/{case}.nii.gz"));
         let mut label = read_nifti(&path).expect("a label");

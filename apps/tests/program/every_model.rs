@@ -1,5 +1,5 @@
-//! Every family of models takes DICOM and writes the same files: a run, an ensemble, a package, a bundle, a
-//! model of nnU-Net, several of them side by side.
+//! Every family of models reads DICOM and writes the same files: a run, an ensemble, a package, a
+//! bundle, an nnU-Net model, several models side by side.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ fn series(folder: &Path) -> PathBuf {
     ct.files().first().and_then(|file| file.parent()).expect("a folder").to_owned()
 }
 
-/// Models side by side, in folders as TotalSegmentator's.
+/// Models side by side, in folders like TotalSegmentator's.
 fn side_by_side(folder: &Path) -> PathBuf {
     let models = folder.join("models");
     let model = models.join("Dataset001_First/nnUNetTrainer__nnUNetPlans__3d_fullres");
@@ -36,7 +36,7 @@ fn side_by_side(folder: &Path) -> PathBuf {
     models
 }
 
-/// Each family by a word, with the words that predict with it.
+/// Each family by a word, with its arguments for a prediction.
 fn families(folder: &Path) -> BTreeMap<&'static str, Vec<String>> {
     assert!(plugins_are_built());
     let (data, recipe, first) = (phantom(folder, 3), tiny_recipe(folder), text(&folder.join("first")));
@@ -67,7 +67,7 @@ fn families(folder: &Path) -> BTreeMap<&'static str, Vec<String>> {
     ])
 }
 
-/// The one line of JSON of a call.
+/// The single JSON line of a call.
 fn line(printed: &str) -> Value {
     let line = printed.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no JSON in {printed}"));
     serde_json::from_str(line).expect("JSON")
@@ -95,7 +95,7 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
         let file = |kind: &str| PathBuf::from(outputs[kind].as_str().expect("a file"));
         assert!(fs::read(file("picture")).expect("a picture").starts_with(b"\x89PNG"), "{family}");
 
-        // The volumes are those of the labels that were written, and the measures are of the same voxels.
+        // The volumes are those of the written labels, and the measures are of the same voxels.
         let (header, labels) = read_nifti_values(file("labels")).expect("labels");
         let voxel: f64 = header.pixdim[1..4].iter().product();
         let written = labels.iter().filter(|label| **label > 0.0).count() as f64 * voxel / 1000.0;
@@ -114,7 +114,7 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
 
         found.insert(family, labels.clone());
 
-        // Nothing is done twice, and another call says so.
+        // Nothing is computed twice, and another call reports that.
         let again = run(&call);
         assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{family}");
     }

@@ -1,4 +1,4 @@
-//! A run as an ONNX model and as a bundle of MONAI; the bundle gives what `hearth predict` gives.
+//! A run as an ONNX model and as a MONAI bundle, which gives the same result as `hearth predict`.
 
 mod kinds;
 mod twins;
@@ -28,7 +28,7 @@ fn json_of(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
 }
 
-/// What a bundle's configurations say, without what differs from machine to machine.
+/// The content of a bundle's configurations, without what differs between machines.
 fn configurations(bundle: &Path) -> Value {
     json!({
         "inference": json_of(&bundle.join("configs/inference.json")),
@@ -53,7 +53,7 @@ fn a_bundle_says_what_the_recipe_does() {
     let how = crate::clients::how_to_record("hearth-apps");
     assert_eq!(configurations(&bundle), recorded["configurations"], "another bundle is written now. {how}");
     agree(&recorded["said"]);
-    // It is weights that this program reads, too.
+    // The exported weights can be read by this program, too.
     let safe = dir.path().join("back.safetensors");
     let said = succeed(&[
         "convert",
@@ -117,7 +117,7 @@ fn what_a_bundle_cannot_say_is_an_error() {
     assert!(!Path::new(&out).exists());
 }
 
-/// Voxels that are the same, of all, and those of the foreground.
+/// Checks the numbers of equal voxels, of all and of the foreground.
 fn agree(said: &Value) {
     let number = |key: &str| said[key].as_f64().expect("a number");
     assert!(number("same") > 0.9999 && number("foreground") > 20.0, "{said}");
@@ -162,7 +162,7 @@ fn live_monai_runs_the_bundle() {
         "--device",
         "cpu",
     ]);
-    // What `python -m monai.bundle run` calls.
+    // The calls of `python -m monai.bundle run`.
     let code = "import sys; from monai.bundle import run\n\
                 run(config_file='configs/inference.json', bundle_root='.', dataset_dir=sys.argv[1], output_dir=sys.argv[2])";
     let mut command = python.command();
@@ -224,7 +224,7 @@ fn every_family_of_one_network_becomes_an_onnx_model() {
     assert!(of_run == of_package, "a package has another network");
     let (of_bundle, said) = onnx(&bundle, &[]);
     assert_eq!(operators, said);
-    // The weights are the same bytes in both: the longest is that of the lowest level.
+    // The weights have the same bytes in both; the longest tensor is that of the lowest level.
     let entries = fs::read_dir(Path::new(&run).join("checkpoints")).expect("checkpoints").flatten();
     let mut files = entries.map(|entry| entry.path().join("network.safetensors"));
     let model = fs::read(files.find(|path| path.is_file()).expect("a checkpoint")).expect("weights");

@@ -1,4 +1,4 @@
-//! Images from random numbers, through the program: two networks that compete.
+//! Images from random numbers, with two competing networks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn recipe(folder: &Path, name: &str, text_of: &str) -> String {
     text(&path)
 }
 
-/// A segmentation with a discriminator that sees image and map.
+/// A segmentation with a discriminator on image and map.
 const SEGMENTATION: &str = r#"title = "adversarial"
 labels = ["background", "spleen"]
 transforms = [
@@ -147,7 +147,7 @@ fn a_discriminator_beside_a_segmentation_is_trained_resumed_and_left_out_of_pred
     let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap_or_else(|| panic!("{name}: {log}"));
     let [own, judged, judging] = ["reconstruction_loss", "generator_loss", "discriminator_loss"].map(column);
     let number = |row: usize, column: usize| rows[row].get(column).and_then(|text| text.parse::<f64>().ok());
-    // The first epoch is without the discriminator.
+    // The first epoch runs without the discriminator.
     assert!(number(1, own).is_some() && number(1, judged).is_none() && number(1, judging).is_none(), "{log}");
     assert!((2..=4).all(|row| [own, judged, judging].iter().all(|column| number(row, *column).is_some())), "{log}");
 
@@ -193,12 +193,12 @@ fn a_folder_of_pictures_is_a_data_set() {
     let out = text(&dir.path().join("run"));
     let shown = succeed(&["train", &path, "--data", &data, "--out", &out, "--dry-run", "--device", "cpu"]);
     assert!(shown.contains("6 cases train, 0 validate"), "{shown}");
-    // Where labels are wanted, it says what has them.
+    // If labels are needed, the error names a recipe that has them.
     let path = recipe(dir.path(), "segmentation.toml", SEGMENTATION);
     fail(&["train", &path, "--data", &data, "--out", &out, "--device", "cpu"], 1, &["folder of pictures", "table"]);
 }
 
-/// Mean and deviation of the intensities, and the part of an image that is disc.
+/// Mean and deviation of the intensities, and the share of the disc in an image.
 fn looks(files: impl Iterator<Item = PathBuf>) -> [f64; 3] {
     let values: Vec<f64> =
         files.flat_map(|file| read_image(&file).expect("a picture").to_vec()).map(|v| f64::from(v) / 255.0).collect();
@@ -227,7 +227,7 @@ fn discs_are_generated_that_look_like_those_of_the_data() {
     assert!(!run.exists());
     succeed(&train);
 
-    // Both losses are metrics of each epoch, and checkpoints go by epochs.
+    // Both losses are metrics of each epoch, and checkpoints are numbered by epochs.
     let log = fs::read_to_string(run.join("metrics.csv")).expect("a log");
     let head: Vec<&str> = log.lines().next().expect("a head").split(',').collect();
     assert!(head.contains(&"g_loss") && head.contains(&"d_loss"), "{head:?}");
@@ -242,7 +242,7 @@ fn discs_are_generated_that_look_like_those_of_the_data() {
     for (found, expected) in found.iter().zip(expected) {
         assert!((found / expected - 1.0).abs() < 0.25, "generated {found:?}, the data {expected:?}");
     }
-    // An image depends on its seed and number alone.
+    // An image depends only on its seed and number.
     let few = generate(&run, &dir.path().join("few"), &["--count", "3", "--seed", "3"]);
     let others = generate(&run, &dir.path().join("others"), &["--count", "3"]);
     for index in 0..3 {
@@ -252,7 +252,7 @@ fn discs_are_generated_that_look_like_those_of_the_data() {
     }
     assert_ne!(fs::read(&made[0]).expect("a picture"), fs::read(&made[1]).expect("a picture"));
 
-    // Results replace nothing, and what the run cannot do is an error that says what it can.
+    // Results are not replaced, and unsupported requests are errors that name what is supported.
     let (run, out) = (text(&run), text(&out));
     let again = ["predict", &run, "-o", &out, "--count", "1", "--device", "cpu"];
     fail(&again, 1, &["generated_0000.png exists", "--overwrite"]);
@@ -267,7 +267,7 @@ fn a_run_that_was_resumed_has_the_weights_of_one_that_was_not() {
     plugins_are_built();
     let dir = tempfile::tempdir().expect("a folder");
     let table = discs(&dir.path().join("data"), 20);
-    // What is random in the discriminator's dropout comes back, too.
+    // The random state of the discriminator's dropout is restored, too.
     let with_dropout = RECIPE.replace("batch_size = 16", "batch_size = 8").replace("dropout = 0.0", "dropout = 0.25");
     let path = recipe(dir.path(), "discs.toml", &with_dropout);
     let train = |out: &str, epochs: &str, more: &[&str]| {
@@ -312,7 +312,7 @@ fn ranks_train_the_generator_of_one() {
     for (one, two) in one.iter().zip(&two) {
         assert!((one - two).abs() < 1e-4 * (1.0 + one.abs()), "{one} and {two}");
     }
-    // Resumed by one rank, and images from what two trained.
+    // Resumed by one rank, and images from the run of two ranks.
     let run = text(&dir.path().join("two"));
     succeed(&["train", "--resume", "--out", &run, "--data", &text(&table), "--epochs", "4", "--device", "cpu"]);
     assert_eq!(generate(&dir.path().join("two"), &dir.path().join("made"), &["--count", "2"]).len(), 2);

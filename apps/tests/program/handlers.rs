@@ -1,12 +1,12 @@
-//! Handlers and plugins on the trainer and on the evaluator, what they write, and how mistakes in
-//! them are reported.
+//! Handlers and plugins on the trainer and on the evaluator, their files, and the errors for mistakes
+//! in them.
 
 use std::path::{Path, PathBuf};
 
 use crate::common::{TINY, errors, fail, phantom, plugins_are_built, run, succeed, text};
 use serde_json::Value;
 
-/// A recipe of two epochs with more at its end.
+/// A recipe of two epochs with a text added at its end.
 fn recipe(folder: &Path, name: &str, more: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, TINY.replacen("epochs = 6", "epochs = 2", 1) + more).expect("the recipe is written");
@@ -97,7 +97,7 @@ fn handlers_and_plugins_listen_to_the_evaluator() {
     let file = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
     assert!(file.names().iter().any(|name| layers.contains(&format!("6,weights,{name},"))), "names of the state dict");
 
-    // The same handlers listen to `hearth evaluate`, and write to their own folder.
+    // The same handlers run in `hearth evaluate`, and write to their own folder.
     let words = ["evaluate", &text(&out), "--data", &text(&data), "--device", "cpu"];
     succeed(&words);
     assert_eq!(files(&out.join("evaluation/tensorboard")).len(), 1);
@@ -143,7 +143,7 @@ fn a_handler_that_failed_leaves_a_trace() {
             format!("the handler layer_statistics of the {engine} failed once and was not called again; first in ");
         assert!(said.contains(&line), "{said}");
     }
-    // One whose failure ends the run.
+    // A handler whose failure ends the run.
     let stops = "[[handlers]]\nname = \"TensorBoardImage\"\nengine = \"validation\"\ntensors = [\"imge\"]\n";
     let out = dir.path().join("stopped");
     let recipe = recipe(dir.path(), "stops.toml", stops);

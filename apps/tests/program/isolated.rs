@@ -1,4 +1,4 @@
-//! `--isolated`: plugins in processes of their own, in real runs.
+//! `--isolated`: plugins in separate processes, in real runs.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::{errors, fail, hearth, phantom, plugins_are_built, succeed, text, tiny_recipe};
 
-/// A plugin in C whose second epoch ends as its option says.
+/// A plugin in C whose second epoch ends as set by its option.
 const ENDS: &str = r#"
 #include "hearth_plugin.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-//! Lung tumours in DICOM through the program: chests that are made up, trained on by the name of
-//! the tumour, predicted to NIfTI, SEG and RTSTRUCT, alone and as a tree of patients.
+//! Lung tumours in DICOM: generated chests, training by the name of the tumour, prediction to NIfTI,
+//! SEG and RTSTRUCT, for single patients and for a tree of patients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use dicom_object::DefaultDicomObject;
 use hearth_data::dicom::{Regions, Scan, scan};
 use hearth_data::read_nifti;
 
-/// The recipe `lung`, small enough for seconds on a CPU.
+/// Changes that make the recipe `lung` small enough for seconds on a CPU.
 const SMALL: [&str; 9] = [
     "network={ name = \"SegResNet\", in_channels = 1, out_channels = 1, init_filters = 8, blocks_down = [1, 1], blocks_up = [1] }",
     "transforms.Spacing.pixdim=[8.0, 8.0, 8.0]",
@@ -32,7 +32,7 @@ fn train(data: &Path, out: &Path, epochs: u32, more: &[&str]) {
     succeed(&words);
 }
 
-/// What `data verify lung` says of a folder, as JSON.
+/// The result of `data verify lung` for a folder, as JSON.
 fn verified(data: &Path, more: &[&str]) -> serde_json::Value {
     let data = text(data);
     let sets = SMALL.iter().chain(more).flat_map(|set| ["--set", *set]);
@@ -67,7 +67,7 @@ fn scanned(folder: &Path) -> Scan {
     scan(folder).expect("a folder of DICOM")
 }
 
-/// Whether the files of regions hold what the label map holds, on the grid of the series.
+/// Checks that the files of regions contain the label map's voxels, on the grid of the series.
 fn same_voxels(images: &Path, label: &Path, files: &[PathBuf]) {
     let series = scanned(images).series.remove(0);
     let label = read_nifti(label).expect("a label map");
@@ -80,7 +80,7 @@ fn same_voxels(images: &Path, label: &Path, files: &[PathBuf]) {
         let named = regions.list();
         assert_eq!((named.len(), named[0].name.as_str()), (1, "GTV-1"));
     }
-    // They belong to the series that was predicted.
+    // They refer to the predicted series.
     let both = tempfile::tempdir().expect("a folder");
     let copies = series.files().into_iter().chain(files.to_vec());
     for (i, file) in copies.enumerate() {
@@ -115,11 +115,11 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     same_voxels(&data.join(study).join(name), &result("seg.nii.gz"), &[result("seg.dcm"), result("rtstruct.dcm")]);
     let record = fs::read_to_string(result("seg.dcm.hearth.json")).expect("a record");
     assert!(record.contains("\"series\": \"2.25.") && record.contains("GTV-1"), "{record}");
-    // One patient: results are called like what was given.
+    // For one patient, results are named after the input.
     let one = dir.path().join("one");
     predict(&data.join("LUNG1-001"), &one, &["--dicom-seg"]);
     assert_eq!(below(&one), ["LUNG1-001_seg.dcm", "LUNG1-001_seg.nii.gz"]);
-    // The report refers to the segmentation beside it, whose voxels are probabilities.
+    // The report refers to the segmentation next to it, whose voxels are probabilities.
     let reported = dir.path().join("reported");
     let more = ["--dicom-seg", "--seg-type", "fractional", "--dicom-sr", "--surfaces", "stl"];
     predict(&data.join("LUNG1-001"), &reported, &more);
@@ -132,7 +132,7 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     let report = fs::read(reported.join("LUNG1-001_sr.dcm")).expect("a report");
     let seg = uid("LUNG1-001_seg.dcm");
     assert!(report.windows(seg.len()).any(|part| part == seg.as_bytes()), "the report does not refer to {seg}");
-    // Results that are there are not made again, and not replaced, whatever their kind.
+    // Existing results are not computed again, and not replaced, whatever their kind.
     let (given, target) = (text(&data.join("LUNG1-001")), text(&one));
     let again = ["predict", &run, "-i", &given, "-o", &target, "--device", "cpu", "--dicom-seg"];
     let said = errors(&crate::common::run(&again));
@@ -141,14 +141,14 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     fail(&otherwise, 1, &["_seg.nii.gz exists", "--overwrite"]);
     fs::remove_file(one.join("LUNG1-001_seg.nii.gz")).expect("removed");
     fail(&otherwise, 1, &["_seg.dcm exists", "--overwrite"]);
-    // A call that was ended before its last file goes on.
+    // A call that was ended before its last file continues.
     succeed(&[&again[..], &["--overwrite"]].concat());
     fs::remove_file(one.join("LUNG1-001_seg.dcm")).expect("removed");
     succeed(&again);
     assert!(one.join("LUNG1-001_seg.dcm").is_file());
 }
 
-/// A PET beside the CT is no input of a network for CT, unless it is asked for.
+/// A PET next to the CT is not used as input of a network for CT, unless it is requested.
 #[test]
 fn series_of_other_modalities_are_skipped() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -187,7 +187,7 @@ fn series_of_other_modalities_are_skipped() {
     assert!(made.len() == 1 && said.contains("the network is for CT (data.modalities)"), "{said}");
 }
 
-/// A slice of a series is missing: the recipe's chain refuses the case, unless it is accepted.
+/// A missing slice of a series: the recipe's chain refuses the case, unless the fault is accepted.
 #[test]
 fn a_missing_slice_is_found_by_the_recipe_s_chain_and_can_be_accepted() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -272,7 +272,7 @@ fn a_series_of_each_study_is_selected() {
     let most = predict(&dir.path().join("most"), &["--series", "most-slices", "--rtstruct"]);
     assert_eq!(most.len(), 6, "{most:?}");
     assert!(most.contains(&second("0_rtstruct.dcm")), "{most:?}");
-    // The one that suits the network, with the reason.
+    // The series that suits the network, with the reason.
     let words = ["predict", &run, "-i", &given, "-o", &text(&dir.path().join("auto")), "--device", "cpu"];
     let output = crate::common::run(&[&words[..], &["--series", "auto"]].concat());
     let said = errors(&output);
@@ -291,7 +291,7 @@ fn a_real_tumour_is_trained_on_by_another_name_and_predicted_as_dicom() {
     let source = root.join("dicom/sts008");
     // CT, MR and PET: `GTV_Mass_CT` and the like in place of `GTV-1`.
     let aliases = "transforms.1.aliases={ \"GTV-1\" = [\"gtv_mass*\"] }";
-    // Without the alias nothing is called GTV-1, which is said before the training.
+    // Without the alias no region is called GTV-1, which is reported before the training.
     let said = verified(&source, &[])["findings"].to_string();
     assert!(said.contains("GTV-1"), "{said}");
     let found = verified(&source, &[aliases]);
@@ -308,7 +308,8 @@ fn a_real_tumour_is_trained_on_by_another_name_and_predicted_as_dicom() {
     assert_eq!(below(&out), ["CT_rtstruct.dcm", "CT_seg.dcm", "CT_seg.nii.gz"]);
     let result = |end: &str| out.join(format!("CT_{end}"));
     same_voxels(&images, &result("seg.nii.gz"), &[result("seg.dcm"), result("rtstruct.dcm")]);
-    // The whole patient: the network is for CT, so MR and PET are skipped, and one series is named as its folder is.
+    // The whole patient: the network is for CT, so MR and PET are skipped, and a single series is named
+    // after its folder.
     let tree = dir.path().join("tree");
     predict(&source, &tree, &["--dicom-seg"]);
     assert_eq!(below(&tree), ["sts008_seg.dcm", "sts008_seg.nii.gz"]);

@@ -1,4 +1,4 @@
-//! The program as people run it: commands, their files, and what they say of mistakes.
+//! The program as users run it: commands, their files, and the errors for mistakes.
 
 mod alone;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! `hearth memory`: what it predicts is what a run then takes, and what is wrong is refused.
+//! `hearth memory`: the prediction matches what a run takes, and invalid requests are refused.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn peak(found: &Value) -> f64 {
     found["in_use"].as_f64().expect("bytes")
 }
 
-/// The most memory that a run had in use.
+/// The maximum memory that a run had in use.
 #[cfg(target_os = "linux")]
 fn taken(run: &Path) -> f64 {
     let summary: Value =
@@ -22,8 +22,9 @@ fn taken(run: &Path) -> f64 {
     summary["peak_memory"]["in_use"].as_f64().expect("bytes")
 }
 
-/// For a network of classes and one of regions never 10 % less than what a run takes; for slides, whose
-/// tissue is looked for first, a fifth: how many threads decode a tile at a time is chance.
+/// A run never takes 10 % more than predicted, for a network of classes and one of regions. For slides,
+/// whose tissue is searched first, the tolerance is a fifth, because the number of threads that decode
+/// tiles at once varies.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_takes_what_is_predicted() {
@@ -34,8 +35,8 @@ fn a_run_takes_what_is_predicted() {
     let bellies = phantom(dir.path(), 8);
     let slides = dir.path().join("slides");
     succeed(&["data", "phantom", "pathology", "--cases", "6", "--size", "2048", "--out", &text(&slides)]);
-    // What a run has at most, such as a checkpoint that is being written in the largest step, a short one
-    // may not meet.
+    // A short run may not reach the maximum of a run, such as a checkpoint that is written during the
+    // largest step.
     for (recipe, epochs, data, least) in
         [("demo-brats", 2, heads, 0.9), ("demo", 20, bellies, 0.9), ("demo-pathology", 2, slides, 0.8)]
     {
@@ -44,7 +45,7 @@ fn a_run_takes_what_is_predicted() {
         let train = ["train", recipe, "--data", &data, "--out", &text(&run), "--device", "cpu"];
         succeed(&[&train[..], &["--epochs", &epochs, "--set", "training.val_interval=1"]].concat());
         let (said, was) = (peak(&found), taken(&run));
-        // Peaks of threads meet by chance: with few cases a run may take a fifth less.
+        // Peaks of threads coincide at random: with few cases a run may take a fifth less.
         assert!((least..1.2).contains(&(said / was)), "{recipe}: {said} predicted, {was} taken\n{found}");
         let summary: Value =
             serde_json::from_str(&fs::read_to_string(run.join("summary.json")).expect("a summary")).expect("JSON");
@@ -53,7 +54,7 @@ fn a_run_takes_what_is_predicted() {
     }
 }
 
-/// Without data: the recipe's own sizes, which more crops and larger ones exceed in proportion.
+/// Without data: uses the recipe's own sizes; more and larger crops take proportionally more.
 #[test]
 fn sizes_are_followed() {
     let of = |more: &[&str]| predicted(&[&["demo-brats"], more].concat());
@@ -68,7 +69,7 @@ fn sizes_are_followed() {
     let larger = of(&["--patch", "64,32,32"]);
     let ratio = activations(&larger) / activations(&found);
     assert!((1.7..2.3).contains(&ratio), "twice the voxels take {ratio} times as much");
-    // What is said to fit does, and one more does not.
+    // What is reported to fit does fit, and one more does not.
     let limit = 600.0 * f64::from(1 << 20);
     let found = of(&["--limit", "600MiB"]);
     let fits = &found["fits"];
@@ -84,7 +85,7 @@ fn sizes_are_followed() {
     assert!(said.contains("not even a small crop fits"), "{said}");
 }
 
-/// A CPU chooses nothing, and this program carries nothing.
+/// Without a GPU, nothing is chosen and there is nothing to transfer.
 #[cfg(not(any(feature = "vulkan", feature = "cuda", feature = "rocm", feature = "metal")))]
 #[test]
 fn there_is_nothing_to_tune_without_a_card() {
@@ -102,6 +103,6 @@ fn what_is_wrong_is_refused() {
     fail(&["memory", "demo-brats", "--limit=-1GiB"], 1, &["--limit"]);
     fail(&["memory", "demo-brats", "--data", "/nowhere"], 1, &["/nowhere"]);
     fail(&["memory", "no-recipe"], 1, &["no-recipe"]);
-    // A size that the network cannot take.
+    // A size that the network does not support.
     fail(&["memory", "demo-brats", "--patch", "33,32,32"], 1, &["33"]);
 }

@@ -1,4 +1,5 @@
-//! A run within a limit of memory: what does not fit is reported before it is allocated, and nothing is killed.
+//! A run within a memory limit: what does not fit is reported before it is allocated, and no process is
+//! killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,11 @@ use crate::common::{errors, phantom, plugins_are_built, text, tiny_recipe};
 /// Bytes that a run may use: enough for the program and some cases.
 const LIMIT: u64 = 700 << 20;
 
-/// A control group for this test: of version 2 where it counts memory, else of version 1.
+/// A control group for this test: of version 2 if that limits memory, else of version 1.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None` where this user cannot make one.
+    /// `None` if this user cannot create one.
     fn new() -> Option<Self> {
         let name = format!("hearth-test-{}", std::process::id());
         let places = [
@@ -24,7 +25,7 @@ impl Group {
         places.into_iter().find_map(|(place, limit)| {
             let group = Self(Path::new(place).join(&name));
             fs::create_dir(&group.0).ok()?;
-            // Where no groups are mounted, it is a folder without a limit.
+            // If no control groups are mounted, it is a folder without a limit.
             let has_limit = group.0.join(limit).is_file() && fs::write(group.0.join(limit), LIMIT.to_string()).is_ok();
             has_limit.then_some(group)
         })
@@ -37,7 +38,7 @@ impl Drop for Group {
     }
 }
 
-/// Runs the program within the group, or where there is none, within `ulimit -v`.
+/// Runs the program within the group, or without one within `ulimit -v`.
 fn limited(group: Option<&Group>, arguments: &[&str]) -> Output {
     let enter = match group {
         Some(group) => format!("echo $$ > {}", group.0.join("cgroup.procs").display()),
@@ -54,7 +55,7 @@ fn caches_that_do_not_fit_are_told_and_those_that_take_what_fits_train() {
     let dir = tempfile::tempdir().expect("a folder");
     let (data, recipe) = (text(&phantom(dir.path(), 24)), text(&tiny_recipe(dir.path())));
     let group = Group::new();
-    // 47 MiB a case: more for 24 cases than the limit.
+    // 47 MiB per case: 24 cases exceed the limit.
     let spacing = "transforms.Spacing.pixdim=[2.0,2.0,2.0]";
     let out = text(&dir.path().join("run"));
     let train =
@@ -67,7 +68,7 @@ fn caches_that_do_not_fit_are_told_and_those_that_take_what_fits_train() {
         assert!(!Path::new(&out).exists(), "no folder is left behind");
     }
     let Some(group) = group else { return };
-    // As many as fit, of a limit that is given and of one that is found.
+    // The number of cases that fit, for a given limit and for a detected one.
     for cache in ["{rate=\"auto\",limit_gib=0.2,workers=1}", "{rate=\"auto\"}"] {
         let cache = format!("data.cache={cache}");
         let output = limited(Some(&group), &[&train[..], &["--set", &cache, "--set", "data.workers=1"]].concat());

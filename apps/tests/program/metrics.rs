@@ -41,7 +41,7 @@ fn two_cases(dir: &Path) -> (PathBuf, PathBuf) {
     (pred, label)
 }
 
-/// Half of the prediction lies where nobody annotated.
+/// Half of the prediction lies where there is no annotation.
 #[test]
 fn ignored_voxels_count_nowhere() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -62,7 +62,7 @@ fn ignored_voxels_count_nowhere() {
     assert!(!csv.contains("pred,9,"), "{csv}");
     assert!(csv.contains("pred,all,,,,0.66666"), "{csv}");
 
-    // No class at all, and nothing that counts.
+    // A class that does not occur, and a case without counted voxels.
     let nothing = text(&dir.path().join("nothing.nii.gz"));
     boxes(Path::new(&nothing), &[(9.0, [0, 0, 0], [8, 8, 8])]);
     let empty = ["metrics", "-p", &pred, "-l", &nothing, "--ignore", "9"];
@@ -97,7 +97,7 @@ fn folders_are_paired_and_measured_by_class() {
         &[&["metrics", "-p", &pred, "-l", &label, "--labels", "background,one,two", "--json"][..], &metrics].concat(),
     );
     let value = |case: usize, class: &str, metric: &str| found["cases"][case]["classes"][class][metric].clone();
-    // Half of a box of 2^3 voxels is hit; it was moved by 1 mm in one case, by 2 mm in the other.
+    // Half of a box of 2^3 voxels overlaps; it was moved by 1 mm in one case, by 2 mm in the other.
     assert_eq!([value(0, "one", "dice"), value(1, "one", "dice")], [0.5, 0.5]);
     assert_eq!([value(0, "one", "hausdorff"), value(1, "one", "hausdorff")], [1.0, 2.0]);
     assert_eq!(
@@ -182,10 +182,10 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
     fail(&["metrics", "-p", &text(&empty), "-l", &l], 1, &["no file of"]);
 }
 
-/// What `monai.metrics` 1.6.1 says of the same files.
+/// The results of `monai.metrics` 1.6.1 for the same files.
 const MONAI: &str = include_str!("../monai_metrics.json");
 
-/// A label moved by some voxels (around the ends), every seventh voxel of its last class lost: a
+/// A label moved by some voxels (with wrap-around), without every seventh voxel of its last class: a
 /// prediction to measure.
 fn moved(source: &Path, out: &Path, by: [i64; 3]) {
     let label = hearth_data::read_image(source).expect("a label");

@@ -1,5 +1,5 @@
-//! Two hundred typical mistakes, and what the program says of each: the texts are in
-//! `recorded/mistakes.txt`, which `HEARTH_RECORD=1` writes again.
+//! Two hundred typical mistakes, and the program's errors: the texts are in `recorded/mistakes.txt`,
+//! which `HEARTH_RECORD=1` rewrites.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::process::Command;
 
 use crate::common::{TINY, succeed, text};
 
-/// The command of each mistake, in a folder that has a recipe, a data set and damaged ones.
+/// The command of each mistake, run in a folder with a recipe, a data set and damaged ones.
 const MISTAKES: &str = include_str!("../mistakes.txt");
 
-/// Where the texts are.
+/// The file with the recorded texts.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/mistakes.txt");
 
-/// What only somebody who writes Rust understands.
+/// Terms that only Rust programmers understand.
 const INSIDES: [&str; 20] = [
     "untagged",
     "variant of",
@@ -37,10 +37,10 @@ const INSIDES: [&str; 20] = [
     "invalid type",
 ];
 
-/// The most lines of an error.
+/// The maximum number of lines of an error.
 const LINES: usize = 12;
 
-/// What the commands meet.
+/// Creates the files that the commands use.
 fn prepare(dir: &Path) {
     let at = |name: &str| dir.join(name);
     let write = |name: &str, content: &[u8]| std::fs::write(at(name), content).expect("a file");
@@ -97,10 +97,10 @@ fn prepare(dir: &Path) {
     std::fs::create_dir(at("nothing")).expect("a folder");
 }
 
-/// Exit code and standard error, without what differs from machine to machine.
+/// Exit code and standard error, without what differs between machines.
 fn said(dir: &Path, command: &str) -> (i32, String) {
     let program = env!("CARGO_BIN_EXE_hearth");
-    // A shell, for its quotes.
+    // A shell, because of the quotes.
     let mut shell = Command::new("sh");
     shell.args(["-c", &command.replacen("hearth", &format!("exec '{program}'"), 1)]);
     shell.current_dir(dir).env("NO_COLOR", "1").env_remove("HEARTH_PLUGIN_PATH").env_remove("RUST_LOG");

@@ -37,7 +37,7 @@ fn a_network_is_described_at_any_size() {
     let flat = json(&["models", "describe", "UNet", "--config", "spatial_dims=2", "--input", "1x64x48", "--json"]);
     assert_eq!(flat["input"], serde_json::json!([1, 1, 64, 48, 1]));
     let recipe = json(&["models", "describe", "--recipe", "spleen", "--json"]);
-    // A window of its sliding-window inference.
+    // A window of the recipe's sliding-window inference.
     assert_eq!(recipe["input"], serde_json::json!([1, 1, 160, 160, 160]));
     assert_eq!(recipe["config"]["name"], "UNet");
 }

@@ -1,4 +1,4 @@
-//! A plugin from nothing into a run: `hearth plugin new`, `dev`, options by `--set`.
+//! A plugin from its creation to a run: `hearth plugin new`, `dev`, options by `--set`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 
 use crate::common::{errors, fail, hearth, phantom, succeed, text, tiny_recipe};
 
-/// Cargo without a network, into a folder that stays: what plugins are built from is compiled once.
+/// Cargo offline, with a folder that stays, so that the dependencies of plugins are compiled once.
 fn offline(command: &mut Command) -> &mut Command {
     let target = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().unwrap().with_file_name("scaffold");
     command.env("CARGO_TARGET_DIR", target).env("CARGO_NET_OFFLINE", "true").env_remove("RUSTFLAGS")
 }
 
-/// A new plugin, whose Cargo looks nothing up.
+/// A new plugin whose Cargo does not use the network.
 fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
     let dir = folder.join(name);
     let said = succeed(&[&["plugin", "new", name, "--out", &text(&dir)], more].concat());
@@ -37,7 +37,7 @@ fn a_fresh_plugin_shows_something_in_a_run() {
     assert!(said.contains("\nrun-diary: epoch 2 of 2 is done"), "{said}");
     assert!(folder.path().join("run1/summary.json").is_file());
 
-    // Its options, without the recipe's list.
+    // The plugin's options, set without an entry in the recipe.
     let library = said.split_whitespace().find(|word| word.contains("librun_diary")).unwrap().to_owned();
     let out = text(&folder.path().join("set"));
     let words =
@@ -66,7 +66,7 @@ fn a_change_is_built_and_run_again() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Cargo's and the program's notes come by one pipe, in order.
+    // The output of Cargo and of the program comes through one pipe, in order.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let mut seen = Vec::new();
     let mut until = |word: &str| {

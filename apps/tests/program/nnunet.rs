@@ -11,7 +11,7 @@ fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet").join(path)
 }
 
-/// How many labels differ from those that nnU-Net wrote.
+/// The number of labels that differ from those that nnU-Net wrote.
 fn differing(path: &Path, expected: &str) -> usize {
     let [found, expected] = [path.to_owned(), golden(expected)].map(|path| read_nifti_values(path).expect("labels").1);
     assert_eq!(found.len(), expected.len());
@@ -28,7 +28,7 @@ fn labels_are_written_skipped_and_replaced() {
     fs::copy(&image, input.join("s01_0000.nii.gz")).expect("a copy");
     fs::write(input.join("bad_0000.nii.gz"), b"not a volume").expect("written");
     let words = ["predict", &text(&model), "-i", &text(&input), "-o", &text(&out), "--device", "cpu"];
-    // A broken case is reported, the other one is done.
+    // A broken case is reported, and the other one is predicted.
     let said = fail(&words, 1, &["bad_0000.nii.gz", "1 of 2 images failed"]);
     assert!(said.contains("nnU-Net Dataset905_Organs, 3d_fullres (1 fold)"), "{said}");
     let labels = out.join("s01.nii.gz");
@@ -39,14 +39,15 @@ fn labels_are_written_skipped_and_replaced() {
     fs::remove_file(input.join("bad_0000.nii.gz")).expect("a file");
     let again = run(&words);
     assert!(again.status.success() && errors(&again).contains("s01: done by an earlier call"), "{}", errors(&again));
-    // Another step is another result.
+    // Another step size gives another result.
     let other = [&words[..], &["--step-size", "0.9"]].concat();
     fail(&other, 1, &["s01.nii.gz exists", "--overwrite"]);
     let printed = succeed(&[&other[..], &["--overwrite", "--probabilities", "--no-mirroring"]].concat());
     assert!(printed.contains("s01.npz") && printed.contains("s01.nii.gz"), "{printed}");
     let found = fs::metadata(out.join("s01.npz")).expect("probabilities").len();
     assert!(found > 1000, "{found} bytes");
-    // What nnU-Net's ensembles read beside them; it is there once, whatever else is predicted.
+    // The file that nnU-Net's ensembles read next to the results; there is only one, whatever else is
+    // predicted.
     for name in ["s01.pkl", "plans.json", "dataset.json"] {
         assert!(out.join(name).is_file(), "no {name}");
     }
@@ -70,9 +71,9 @@ fn a_cascade_in_two_calls_and_two_models_as_one() {
     call(&cascade, &high, &["--previous-stage", &low]);
     assert!(differing(&dir.path().join("high/c01.nii.gz"), "cascade/expected/c01.nii.gz") <= 5);
     call(&lowres, &two, &["--with", &lowres]);
-    // The mean of two of the same; softmax may tie what was not.
+    // The mean of two equal models; softmax may produce ties.
     assert!(differing(&dir.path().join("two/c01.nii.gz"), "cascade/lowres/expected/c01.nii.gz") <= 200);
-    // The same by the command that merges runs.
+    // The same with the command that merges runs.
     let merged = text(&dir.path().join("merged"));
     succeed(&["ensemble", &lowres, &lowres, "-i", &input, "-o", &merged, "--device", "cpu"]);
     assert!(differing(&dir.path().join("merged/c01.nii.gz"), "cascade/lowres/expected/c01.nii.gz") <= 200);
@@ -112,12 +113,12 @@ fn uncertainty_is_the_deviation_of_what_decides() {
     let [one, two] = [&first, &second].map(|out| foreground(&Path::new(out).join("c01.npz")));
     let (_, std) = read_nifti_values(Path::new(&both).join("c01_std.nii.gz")).expect("a map");
     assert_eq!(std.len(), one.len());
-    // The deviation of a sample of two.
+    // The standard deviation of a sample of two.
     let worst = std.iter().zip(one.iter().zip(&two)).map(|(std, (a, b))| (std - (a - b).abs() / 2_f32.sqrt()).abs());
     assert!(worst.fold(0.0, f32::max) < 1e-4);
     assert!(std.iter().any(|std| *std > 0.01), "the models differ somewhere");
 
-    // Mirrored images of one network differ, too.
+    // The results for mirrored images of one network differ, too.
     let model = text(&golden("mr_resenc_masked_2ch/model"));
     let (input, out) = (text(&golden("mr_resenc_masked_2ch/input")), text(&dir.path().join("mirrored")));
     let printed = succeed(&["predict", &model, "-i", &input, "-o", &out, "--device", "cpu", "--uncertainty", "--json"]);
@@ -153,7 +154,7 @@ fn statistics_of(out: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(out.join("s01_0000_statistics.json")).expect("a file")).expect("JSON")
 }
 
-/// Two models side by side: the second has other names and takes precedence.
+/// Two models side by side: the second has other names, and takes precedence.
 #[test]
 fn models_side_by_side_become_one_label_map() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -182,7 +183,8 @@ fn models_side_by_side_become_one_label_map() {
     let labels = read_nifti_values(all.join("s01_0000_seg.nii.gz")).expect("labels").1;
     assert_eq!(labels.len(), 22 * 24 * 20);
     let count = |label: f32| labels.iter().filter(|found| **found == label).count();
-    // Where the second model sees background, the first one's label stays; both are the same network.
+    // Where the second model predicts background, the first one's label remains; both are the same
+    // network.
     assert!((1..=12).all(|label| count(label as f32) == 0), "the second model has the first one's labels");
     let statistics = statistics_of(&all);
     assert_eq!(statistics.as_object().map(|all| all.len()), Some(24));
@@ -190,10 +192,10 @@ fn models_side_by_side_become_one_label_map() {
     assert!((known - count(17.0) as f64 * 27.0).abs() < 1e-6 * known.max(1.0), "{statistics}");
     assert!(statistics["organ_4"]["intensity"] == 0.0 && statistics["organ_4"]["volume"] == 0.0, "{statistics}");
 
-    // Another measure of the same image is another result, and not skipped.
+    // Another measure of the same image is another result, and is not skipped.
     let words = ["predict", &text(&models), "-i", &image, "-o", &text(&all), "--device", "cpu", "--statistics"];
     fail(&words, 1, &["s01_0000", "--overwrite"]);
-    // Its voxels are all over a small image, so that the border may cut it.
+    // Its voxels fill a small image, so the border may cut it.
     call(&all, &["--overwrite"]);
     let statistics = statistics_of(&all);
     assert_eq!(statistics["part_4"]["volume"], 0.0, "{statistics}");
@@ -206,7 +208,7 @@ fn models_side_by_side_become_one_label_map() {
     fail(&[&words[..], &["--roi-subset", "organ_44"]].concat(), 1, &["--roi-subset", "organ_44", "organ_4"]);
     fail(&[&words[..], &["--probabilities"]].concat(), 1, &["--probabilities", "folder of models"]);
     let one = text(&golden("organs_legacy_nomirror/model"));
-    // One model is measured, too: by the labels, wherever they lie.
+    // A single model is measured, too: by the labels, in any place.
     succeed(&["predict", &one, "-i", &image, "-o", &out, "--device", "cpu", "--statistics"]);
     let measured = fs::read(dir.path().join("none/s01_statistics.json")).expect("a file");
     let measured: serde_json::Value = serde_json::from_slice(&measured).expect("JSON");
@@ -216,7 +218,7 @@ fn models_side_by_side_become_one_label_map() {
     fail(&[&words[..], &["--task", "totl"]].concat(), 1, &["--task", "total"]);
 }
 
-/// Recipes for what nnU-Net has planned and preprocessed.
+/// Recipes for data that nnU-Net has planned and preprocessed.
 #[test]
 fn a_preprocessed_data_set_gets_its_recipes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -300,7 +302,7 @@ fn models_are_stored_and_predict_by_name() {
     let bomb = dir.path().join("bomb.zip");
     zip(&bomb, &[("zeros", &vec![0; 1 << 27])]);
     let (done, _, said) = call(&["models", "add", &text(&bomb)]);
-    assert!(!done && said.contains("unpacks to"), "{said}");
+    assert!(!done && said.contains("the content of"), "{said}");
     let (done, _, said) = call(&["models", "add", &input]);
     assert!(!done && said.contains("is no model"), "{said}");
 

@@ -1,5 +1,5 @@
-//! Folders and files as people have them: the present folder, the root, names that are no text,
-//! results that are in the way, series with gaps, runs that vanish.
+//! Folders and files as users have them: the current folder, the root, names that are not UTF-8, files
+//! in the way of results, series with gaps, runs that disappear.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,7 +12,7 @@ fn temporary() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
-/// Arguments of text and of paths.
+/// Arguments from texts and paths.
 fn words(words: &[&dyn AsRef<OsStr>]) -> Vec<OsString> {
     words.iter().map(|word| word.as_ref().to_owned()).collect()
 }
@@ -45,7 +45,7 @@ fn first(folder: &Path) -> PathBuf {
     folder.join(names(folder).swap_remove(0))
 }
 
-/// Runs in a folder.
+/// Runs the program in a folder.
 fn there(folder: &Path, arguments: &[&str]) -> String {
     let output = hearth().current_dir(folder).args(arguments).output().expect("the program starts");
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
@@ -68,7 +68,7 @@ fn results_of_the_present_folder_have_its_name() {
         there(&series.join(place), &["predict", &run, "-i", given, "-o", &text(&out), "--device", "cpu"]);
         assert_eq!(names(&out), ["scan 7_seg.nii.gz", "scan 7_seg.nii.gz.hearth.json"], "{given}");
     }
-    // The root holds no image; that is an error of it, and no file without a name.
+    // The root contains no image; this is an error, and no file without a name is written.
     let out = dir.path().join("root");
     fail(&["predict", &run, "-i", "/", "-o", &text(&out), "--device", "cpu"], 1, &["/"]);
     assert!(!out.exists() || names(&out).is_empty());
@@ -92,7 +92,7 @@ fn a_gap_in_a_series_is_accepted_as_the_error_says() {
     succeed(&["data", "inspect", &series, "--accept", "MissingSlices"]);
     let nifti = text(&dir.path().join("gap.nii.gz"));
     succeed(&["data", "convert", &series, &nifti, "--accept", "MissingSlices"]);
-    // By a recipe.
+    // With a recipe.
     let recipe = TINY.replacen(
         "keys = [\"image\", \"label\"] }",
         "keys = [\"image\", \"label\"], accept = [\"MissingSlices\"] }",
@@ -139,7 +139,7 @@ fn paths_that_are_no_text_work_or_are_refused_at_once() {
     let before = names(dir.path());
     let recipe = text(&tiny_recipe(dir.path()));
 
-    // Where a path would become text, it is refused, and nothing is written.
+    // A path that must become text is refused, and nothing is written.
     let at = odd.join("run");
     let data_text = text(&data);
     let train = words(&[&"train", &recipe, &"--data", &data_text, &"--device", &"cpu", &"--epochs", &"1"]);
@@ -150,7 +150,7 @@ fn paths_that_are_no_text_work_or_are_refused_at_once() {
     assert!(!at.exists() && !other.exists());
     assert_eq!(names(dir.path()), before);
 
-    // Data, images and results may lie anywhere.
+    // Data, images and results may be anywhere.
     let moved = odd.join("data");
     fs::rename(&data, &moved).expect("moved");
     let moved_run = odd.join("run");
@@ -164,7 +164,7 @@ fn paths_that_are_no_text_work_or_are_refused_at_once() {
     let found: serde_json::Value = serde_json::from_str(&succeed(&evaluate)).expect("JSON");
     assert_eq!(found["cases"].as_array().map(Vec::len), Some(3));
 
-    // Two names that look alike as text are two results.
+    // Two names that look the same as text have two results.
     let image = first(&moved.join("imagesTr"));
     let twins = [odd.join(OsStr::from_bytes(b"a\xfe.nii.gz")), odd.join(OsStr::from_bytes(b"a\xff.nii.gz"))];
     for twin in &twins {
@@ -208,7 +208,7 @@ fn records_and_links_of_others_are_not_replaced() {
     std::os::unix::fs::symlink(&nowhere, out.join("image.nii.gz")).expect("a link");
     fail(&[&preprocess[..], &["--overwrite"]].concat(), 1, &["exists and would be overwritten"]);
     assert_eq!(fs::read_link(out.join("image.nii.gz")).expect("a link"), nowhere);
-    // Neither by what writes without `--overwrite`.
+    // Nor by commands that write without `--overwrite`.
     let link = dir.path().join("link.nii");
     std::os::unix::fs::symlink(&nowhere, &link).expect("a link");
     fail(&["data", "convert", &image, &text(&link)], 1, &["exists already"]);
@@ -242,7 +242,7 @@ fn a_run_whose_folder_vanishes_fails() {
     assert!(!said.contains("panicked") && !said.contains("epoch 400/400"), "it ends at once: {said}");
 }
 
-/// A disk with so many bytes on it: a file size limit stands for it, which fails a write alike.
+/// A full disk, simulated by a file size limit, which also makes writes fail.
 #[cfg(target_os = "linux")]
 fn with_little_room(blocks: u32, arguments: &[&str]) -> std::process::Output {
     let program = env!("CARGO_BIN_EXE_hearth");

@@ -1,4 +1,4 @@
-//! Models as one file, recipes with weights, what `-i` takes, lines of JSON, through the program.
+//! Models as one file, recipes with weights, inputs of `-i`, JSON lines.
 
 use std::fs;
 use std::io::Write;
@@ -22,7 +22,7 @@ fn trained(dir: &Path) -> (PathBuf, PathBuf) {
     (out, data.join("imagesTr"))
 }
 
-/// Files of a folder with these ends, by name.
+/// The files in a folder with this end, by name.
 fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> = entries.filter(|path| text(path).ends_with(end)).collect();
@@ -30,7 +30,7 @@ fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Whether two folders have the same results, byte by byte: header, description and all.
+/// Checks that two folders have the same results, byte by byte, including headers and descriptions.
 fn same_results(one: &Path, other: &Path) {
     let (a, b) = (files(one, ".nii.gz"), files(other, ".nii.gz"));
     assert!(!a.is_empty() && a.len() == b.len(), "{a:?} {b:?}");
@@ -98,7 +98,8 @@ fn a_package_predicts_what_its_run_does() {
     same_results(&dir.path().join("by-run"), &dir.path().join("by-name"));
     call(&["models", "remove", "spleen"]);
 
-    // A recipe and weights, without a run. The description names another origin; the voxels are the same.
+    // A recipe and weights, without a run. The description names another origin; the voxels are the
+    // same.
     let best = fs::read_dir(run_folder.join("checkpoints")).expect("checkpoints").flatten().map(|entry| entry.path());
     let record = files(&dir.path().join("by-run"), ".nii.gz.hearth.json").remove(0);
     let record: Value = serde_json::from_slice(&fs::read(record).expect("a record")).expect("JSON");
@@ -121,13 +122,13 @@ fn a_package_predicts_what_its_run_does() {
     call(&["spleen", "--weights", &weights], &["do not fit the recipe"]);
     call(&[&recipe, "--weights", &weights, "--checkpoint", "best"], &["--checkpoint"]);
 
-    // Damage is reported before anything is read.
+    // Damage is reported before anything else is read.
     fs::write(at("cut.hearth"), &before[..before.len() / 2]).expect("written");
     call(&[&at("cut.hearth")], &["cut.hearth is damaged or cut off"]);
     fs::write(at("text.hearth"), "no zip").expect("written");
     call(&[&at("text.hearth")], &["is no model package"]);
     for (words, said) in [
-        (vec!["export", &run_text, &at("x.zip")], "for which program"),
+        (vec!["export", &run_text, &at("x.zip")], "output format is unknown"),
         (vec!["export", &run_text, &at("x.zip"), "--to", "hearth"], "ends with .hearth"),
         (vec!["export", &run_text, &at("x.hearth"), "--about", "nothing"], "KEY=VALUE"),
         (vec!["export", &run_text, &at("x.hearth"), "--codes", &at("LICENCE")], "LICENCE"),
@@ -190,7 +191,7 @@ fn a_model_of_nnunet_is_a_package_too() {
     let model = golden("organs_legacy_nomirror/model");
     succeed(&["export", &text(&model), &at("organs.hearth"), "--about", "licence=CC0"]);
     let image = text(&golden("organs_legacy_nomirror/input/s01_0000.nii.gz"));
-    // One file, by both doors.
+    // One file, through both commands.
     let one = ["predict", &text(&model), "-i", &image, "-o", &at("folder"), "--device", "cpu"];
     let told = lines(&succeed(&[&one[..], &["--json"]].concat()));
     assert!(told[0]["outputs"]["labels"].is_string() && told[0]["case"] == "s01", "{told:?}");
@@ -217,7 +218,7 @@ fn ensembles_and_bundles_are_packages_too() {
     let at = |name: &str| text(&dir.path().join(name));
     succeed(&["export", &text(&first), &at("one.hearth")]);
     succeed(&["export", &text(&first), &at("bundle"), "--to", "bundle"]);
-    // `a` of a scheme of its own, in place of what the words of the name say.
+    // `a` gets a code of another scheme, in place of the one found by its name.
     let label = lines(&succeed(&["predict", &at("one.hearth"), "-i", &text(&images), "-o", &at("x"), "--json"]))[0]
         ["volumes_ml"]
         .as_object()
@@ -244,7 +245,7 @@ fn ensembles_and_bundles_are_packages_too() {
     fail(&["export", &text(&first), &at("m.hearth"), "--vote"], 1, &["merge runs", "--with"]);
     fail(&["export", &text(&first), &at("m"), "--to", "bundle", "--with", &at("one.hearth")], 1, &["--to hearth"]);
 
-    // By name from a store, as by their paths; what is measured is what is written.
+    // By name from a store, and by path; the measured values are those of the written files.
     let store = |words: &[&str]| {
         let done = crate::common::hearth().env("HEARTH_MODELS", at("store")).args(words).output().expect("it starts");
         assert!(done.status.success(), "{}", errors(&done));

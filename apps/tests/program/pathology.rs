@@ -1,5 +1,5 @@
-//! Patches of whole-slide images from the command line: generated slides, training, maps that
-//! continue, FROC, and what is refused.
+//! Patches of whole-slide images on the command line: generated slides, training, maps that continue,
+//! FROC, and errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn slides_are_trained_on_mapped_and_measured() {
     found.sort();
     assert_eq!(found, names);
     let said = succeed(&["data", "verify", "demo-pathology", &text(&data), "--set", "data.layout.regions=4"]);
-    for word in [" train, ", "images behind the chain: ", "tumor", "0 errors"] {
+    for word in [" train, ", "images after the chain: ", "tumor", "0 errors"] {
         assert!(said.contains(word), "no {word:?} in\n{said}");
     }
     train(&data, &out, "training.seed=0");
@@ -80,13 +80,13 @@ fn slides_are_trained_on_mapped_and_measured() {
         assert_eq!(json(&maps.join(format!("{name}.geojson")))["type"], "FeatureCollection");
         assert_eq!(&fs::read(maps.join(format!("{name}_picture.png"))).expect("a picture")[1..4], b"PNG");
     }
-    // The same in one go.
+    // The same without an interruption.
     let whole = dir.path().join("whole");
     let slide = data.join("normal_01.tif");
     succeed(&["predict", &text(&out), "--device", "cpu", "-i", &text(&slide), "-o", &text(&whole)]);
     let bytes = |folder: &Path| fs::read(folder.join("normal_01.npy")).expect("a map");
     assert_eq!(bytes(&whole), bytes(&maps));
-    // And again: nothing is left to do.
+    // Again: nothing is left to do.
     let again = run(&words);
     assert!(
         again.status.success() && errors(&again).matches("done by an earlier call").count() == 4,
@@ -94,14 +94,14 @@ fn slides_are_trained_on_mapped_and_measured() {
         errors(&again)
     );
 
-    // Maps of another training are others, though run, checkpoint and slides have the same names.
+    // Maps of another training differ, even if run, checkpoint and slides have the same names.
     fs::remove_dir_all(&out).expect("removed");
     train(&data, &out, "training.seed=1");
     let other = run(&words);
     assert!(errors(&other).contains("written by an earlier `hearth`"), "{}", errors(&other));
 
     let froc = dir.path().join("froc");
-    // Tumours of so small slides count as isolated cells.
+    // Tumours on such small slides count as isolated cells.
     let words = ["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "-o", &text(&froc)];
     let printed = succeed(&[&words[..], &["--itc-diameter", "0"]].concat());
     assert!(printed.contains("FROC score") && printed.contains("slides    4"), "{printed}");
@@ -113,13 +113,13 @@ fn slides_are_trained_on_mapped_and_measured() {
             .starts_with("false_positives_per_slide,sensitivity\n")
     );
     assert!(froc.join("froc.png").is_file());
-    // Measured on the run's slides that validate, patch by patch.
+    // Measured on the run's validation slides, patch by patch.
     let measured = succeed(&["evaluate", &text(&out), "--device", "cpu", "--data", &text(&data), "--json"]);
     let measured: Value = serde_json::from_str(&measured).expect("JSON");
     assert!((0.0..=1.0).contains(&measured["metrics"]["accuracy"]["value"].as_f64().unwrap_or(-1.0)), "{measured}");
 }
 
-/// A map of an ensemble against what follows from the maps of its runs.
+/// Compares the map of an ensemble with the merged maps of its runs.
 #[test]
 fn maps_of_several_runs_are_merged() {
     assert!(plugins_are_built());
@@ -195,11 +195,11 @@ fn maps_of_several_runs_are_merged() {
     assert_eq!(&fs::read(merged.join("tumor_00_picture.png")).expect("a picture")[1..4], b"PNG");
     let facts = json(&merged.join("tumor_00.npy.hearth.json"));
     assert_eq!((facts["command"].as_str(), facts["ensemble"].as_array().map(Vec::len)), (Some("ensemble"), Some(3)));
-    // Maps of disagreement are no probabilities of other slides.
+    // Maps of disagreement are not probabilities of other slides.
     let froc = ["metrics", "froc", "--maps", &text(&merged), "--truth", &text(&data), "--itc-diameter", "0"];
     assert!(succeed(&froc).contains("slides    1"));
 
-    // What is done is skipped; another way, other weights and `predict` make other maps.
+    // Finished maps are skipped; another method, other weights and `predict` give other maps.
     let again = merge("even", &["--mean=probabilities"]);
     assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{}", errors(&again));
     for other in [&["--vote"][..], &["--mean=probabilities", "--weights", "1,2,3"], &["--disagreement", "variance"]] {
@@ -215,7 +215,7 @@ fn maps_of_several_runs_are_merged() {
     refuses(&data, &runs, &slide, dir.path());
 }
 
-/// A killed call continues, to the same map.
+/// A killed call continues, and gives the same map.
 fn resumes(runs: &[String; 3], slide: &str, dir: &Path) {
     let (out, [one, two, three]) = (dir.join("killed"), runs);
     let words = ["ensemble", one, two, three, "--device", "cpu", "-i", slide, "-o", &text(&out)];
@@ -237,7 +237,7 @@ fn resumes(runs: &[String; 3], slide: &str, dir: &Path) {
     }
 }
 
-/// What does not go together is said before a slide is read.
+/// Conflicting options are reported before a slide is read.
 fn refuses(data: &Path, runs: &[String; 3], slide: &str, dir: &Path) {
     let none = text(&dir.join("none"));
     let refused = |second: &str, more: &[&str], said: &[&str]| {
@@ -255,7 +255,7 @@ fn refuses(data: &Path, runs: &[String; 3], slide: &str, dir: &Path) {
     refused(&coarse, &[], &["differ in their patches", "stride = 16", "stride = 64", &runs[0], &coarse]);
 }
 
-/// Maps of a known answer: a detection in each tumour, and one beside.
+/// Maps with a known result: a detection in each tumour, and one outside.
 #[test]
 fn froc_of_made_up_maps_is_what_it_must_be() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -298,7 +298,7 @@ fn froc_of_made_up_maps_is_what_it_must_be() {
     assert!(printed.contains("tumours   2") && printed.contains("slides    2"), "{printed}");
     assert!(printed.contains("0.25 false positives per slide  0.5000"), "{printed}");
     assert!(printed.contains("1    false positives per slide  1.0000"), "{printed}");
-    // The same tumours as a mask of one level, of four pixels for one of the map.
+    // The same tumours as a mask with one level, with four pixels per pixel of the map.
     let masks = at("masks");
     fs::create_dir_all(&masks).expect("made");
     let inside = |x: u32, y: u32| (40..160).contains(&y) && ((40..160).contains(&x) || (480..600).contains(&x));
@@ -409,7 +409,7 @@ fn real_slides_train_and_are_mapped() {
     succeed(&["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "--itc-diameter", "0"]);
 }
 
-/// Sizes that do not belong together would train on the labels of other tissue.
+/// Sizes that do not match would train with the labels of other tissue.
 #[test]
 fn sizes_that_do_not_belong_together_are_refused() {
     let dir = tempfile::tempdir().expect("a temporary folder");

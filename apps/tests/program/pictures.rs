@@ -1,4 +1,4 @@
-//! Pictures: the same for any order of storage, and one for each kind of prediction.
+//! Pictures: the same for any storage order, and one for each kind of prediction.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn body([r, a, s]: [usize; 3]) -> (f32, f32) {
     ((r * 100 + a * 10 + s) as f32, f32::from(class))
 }
 
-/// The phantom, its axes running as a code says; written and read again.
+/// The phantom with its axes in the orientation of a code; written and read again.
 fn stored(folder: &Path, code: &str) -> [Image; 2] {
     let axes: Vec<(usize, bool)> = code
         .chars()
@@ -79,7 +79,7 @@ fn any_order_of_storage_gives_the_same_picture() {
     for code in ["LPS", "PIR", "ASL", "SRA", "IPL"] {
         assert!(draw(code) == expected, "{code} is drawn in another way than RAS");
     }
-    // The same in coordinates that grow to the left and to the back.
+    // The same in coordinates that increase to the left and to the back.
     let [mut image, mut label] = stored(dir.path(), "LPS");
     for map in [&mut image, &mut label] {
         map.meta.space = Space::Lps;
@@ -89,7 +89,7 @@ fn any_order_of_storage_gives_the_same_picture() {
     assert!(pixels(&labels(&subject, &names(), &label, Some(&label))) == expected, "LPS coordinates");
 }
 
-/// A volume of its values alone.
+/// A volume with only its values.
 fn volume<'a>(image: &Image, view: &View, values: &'a [f32]) -> Volume<'a> {
     Volume { grid: view.grid(image), channels: vec![values], layers: Vec::new(), window: (0.0, 1300.0) }
 }
@@ -120,7 +120,7 @@ fn oblique_volumes_have_the_closest_letters_and_odd_affines_none() {
     let values: Vec<f32> = (0..24).map(|value| value as f32).collect();
     let image = |affine: Affine| Image::from_values(values.clone(), [1, 2, 3, 4], affine, &Default::default());
     let (sin, cos) = 35_f64.to_radians().sin_cos();
-    // Turned by 35 degrees around the long axis, the first axis towards the left.
+    // Rotated by 35 degrees around the long axis, with the first axis towards the left.
     let oblique = image([[-cos, -sin, 0.0, 9.0], [-sin, cos, 0.0, 3.0], [0.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 1.0]]);
     let grid = View::of(&oblique).grid(&oblique);
     assert_eq!(grid.letters(Plane::Axial).map(String::from_iter).as_deref(), Some("RLAP"));
@@ -165,7 +165,7 @@ fn a_flat_picture_is_drawn_as_it_is_stored() {
     let panels = Subject { title: "", image: &picture, window: Some((0.0, 255.0)) }.planes(Vec::new());
     assert_eq!((panels.len(), panels[0].letters, &*panels[0].caption), (1, None, ""));
     assert_eq!((panels[0].width, panels[0].height), (5, 4));
-    // The first axis goes to the right, and three channels are colours.
+    // The first axis points to the right, and three channels are colours.
     assert_eq!((panels[0].pixels[0], panels[0].pixels[1]), ([0, 20, 40], [4, 24, 44]));
 }
 
@@ -181,7 +181,7 @@ fn classes_regions_and_differences_are_to_be_seen() {
         assert!(alone.count(of_class(class)) > 200, "class {class}");
     }
     assert_eq!(both.count(of_class(3)), 0);
-    // Regions of the same outline, and nothing at all.
+    // Regions with the same outline, and empty ones.
     let map = |values: Vec<f32>, channels: usize| {
         let [x, y, z] = label.shape();
         Image::from_values(values, [channels, x, y, z], label.affine, &Default::default())
@@ -191,7 +191,7 @@ fn classes_regions_and_differences_are_to_be_seen() {
     assert!((1..=2).all(|region| nested.count(of_class(region)) > 200));
     let nothing = regions(&subject, &names(), &map(vec![0.0; 2 * organ.len()], 2), None);
     assert!((1..=2).all(|region| nothing.count(of_class(region)) == 0));
-    // A difference where sizes agree; another size has none.
+    // A difference if sizes match; with another size there is none.
     let shifted = map(image.to_vec().iter().map(|value| value + 40.0).collect(), 1);
     let small = Image::from_values(vec![5.0; 60], [1, 5, 4, 3], label.affine, &Default::default());
     let width = |output: &Image, truth: Option<&Image>| reconstruction(&subject, output, truth).width();
@@ -199,8 +199,8 @@ fn classes_regions_and_differences_are_to_be_seen() {
     assert!(other < same && same < known, "{other} {same} {known}");
 }
 
-/// Three voxels are missed in one axial slice and one elsewhere: it is the worst, in any order of
-/// storage; a picture has a row more for it.
+/// Three voxels are missed in one axial slice and one elsewhere: that slice is the worst, in any
+/// storage order, and the picture has an additional row for it.
 #[test]
 fn the_worst_slices_are_drawn_where_the_truth_is_known() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -265,7 +265,7 @@ fn picture(path: &Path) -> Image {
     read_image(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// How many pixels of a file have a colour.
+/// The number of pixels of a file with a colour.
 fn count(image: &Image, colour: Rgb) -> usize {
     let (values, size) = (image.to_vec(), image.shape().iter().product::<usize>());
     (0..size).filter(|i| (0..3).all(|channel| values[channel * size + i] == f32::from(colour[channel]))).count()
@@ -301,12 +301,12 @@ fn predictions_of_classes_have_a_picture() {
     succeed(&predict(&images[0], &without));
     let unknown = picture(&without.join(&name));
     assert!(known.to_vec() != unknown.to_vec(), "a data set's label is drawn");
-    // It is claimed like every result: nothing of anybody else is replaced.
+    // The picture is claimed like every result: files of others are not replaced.
     fs::remove_file(without.join(format!("{stem}_seg.nii.gz"))).expect("removed");
     fs::write(without.join(&name), "mine").expect("written");
     fail(&[predict(&images[0], &without), vec!["--overwrite".to_owned()]].concat(), 1, &[&name, "was changed"]);
     assert_eq!(fs::read(without.join(&name)).expect("a file"), b"mine");
-    // A label that cannot be drawn leaves the prediction its picture.
+    // If the label cannot be drawn, the prediction still gets its picture.
     let label = data.join("labelsTr").join(images[0].file_name().expect("a name"));
     fs::write(&label, "no volume").expect("written");
     let third = dir.path().join("third");
@@ -343,7 +343,7 @@ fn cubes(folder: &Path) -> PathBuf {
     path
 }
 
-/// Trains a task on the cubes for an epoch and predicts them; the pictures.
+/// Trains a task on the cubes for an epoch, predicts them, and returns the pictures.
 fn predicted(task: &str, label: bool, network: &str, loss: &str) -> Vec<Image> {
     plugins_are_built();
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
-//! `hearth plan` of one data set in each layout that training reads: the same plans, and recipes that
-//! train on it as it lies.
+//! `hearth plan` for one data set in each layout that training reads: the same plans, and recipes that
+//! train on the data set unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::common::{fail, succeed, text};
 /// The name of the data set in each layout.
 const NAME: &str = "Dataset001_Balls";
 
-/// Its cases.
+/// The number of its cases.
 const CASES: usize = 6;
 
 fn read(path: &Path) -> Value {
@@ -27,7 +27,7 @@ fn label(case: usize) -> String {
     format!("{NAME}/labelsTr/ball_{case}.nii.gz")
 }
 
-/// The same files in other layouts: how each is called, where it is, and what its files do not say.
+/// The same files in other layouts: name, path, and the options for what the files do not specify.
 fn copies(dir: &Path) -> Vec<(&'static str, PathBuf, Vec<&'static str>)> {
     let write = |path: &str, text: String| {
         let path = dir.join(path);
@@ -45,7 +45,7 @@ fn copies(dir: &Path) -> Vec<(&'static str, PathBuf, Vec<&'static str>)> {
     let decathlon =
         json!({"name": NAME, "modality": {"0": "MRI"}, "labels": labels, "numTraining": CASES, "training": listed("")});
     write("msd/dataset.json", decathlon.to_string());
-    // A list of the Decathlon names no files outside of its folder.
+    // A Decathlon list cannot name files outside of its folder.
     for path in pairs().flat_map(|(image, label)| [image, label]) {
         let to = dir.join("msd").join(&path);
         fs::create_dir_all(to.parent().expect("a folder")).expect("made");
@@ -96,12 +96,12 @@ fn the_plans_of_a_data_set_are_those_of_its_files_and_not_of_its_layout() {
         for key in ["labels", "transforms", "network", "loss"] {
             assert_eq!(raw[key], table[key], "{layout}: {key}");
         }
-        // Training reads it as it lies.
+        // Training reads the data set unchanged.
         succeed(&train(&recipe, &text(&data), &text(&at(&format!("run-{layout}"))), &["--folds", "2", "--fold", "0"]));
     }
 }
 
-/// Regions of structure sets become a label map; a pattern takes those of several names.
+/// Regions of structure sets become a label map; a pattern matches those of several names.
 #[test]
 fn structure_sets_are_planned_and_trained() {
     let dir = tempfile::tempdir().expect("a folder");

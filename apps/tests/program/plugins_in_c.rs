@@ -1,4 +1,5 @@
-//! Plugins in C, C++ and Python in real runs: handlers, what they keep and attach, components in recipes.
+//! Plugins in C, C++ and Python in real runs: handlers, their state and attachments, components in
+//! recipes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use crate::common::{TINY, errors, fail, hearth, phantom, succeed, text, tiny_recipe};
 
-/// Writes the header that the program has, and builds a source.
+/// Writes the program's header, and builds a source.
 fn compile(folder: &Path, name: &str, source: &str) -> String {
     fs::write(folder.join("hearth_plugin.h"), succeed(&["plugin", "header"])).unwrap();
     let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("lib{name}.so")));
@@ -19,7 +20,7 @@ fn compile(folder: &Path, name: &str, source: &str) -> String {
     text(&library)
 }
 
-/// A plugin of a template in a run of two epochs, by `plugin dev`, which makes it.
+/// Runs a plugin created from a template for two epochs, with `plugin dev`.
 fn shows_a_line(template: &str) {
     let folder = tempfile::tempdir().unwrap();
     let dir = text(&folder.path().join("diary"));
@@ -33,7 +34,7 @@ fn shows_a_line(template: &str) {
     let said = errors(&output);
     assert!(output.status.success(), "{said}");
     assert!(!said.contains("epoch 1 of 2") && said.contains("\nrun-diary: epoch 2 of 2 is done, mean_dice "), "{said}");
-    // The plugin's state is part of the checkpoint, and of a run that goes on.
+    // The plugin's state is part of the checkpoint, and of a resumed run.
     let library = text(&folder.path().join("diary/librun_diary.so"));
     let run = folder.path().join("run1");
     let handlers: Vec<PathBuf> = newest(&run).join("handlers").read_dir().unwrap().map(|e| e.unwrap().path()).collect();
@@ -83,7 +84,7 @@ fn values_survive_and_attachments_are_in_the_folder() {
     let said = errors(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("keeper: 2 epochs are counted"), "{said}");
-    // A convolution of three axes: [out, in, x, y, z].
+    // A convolution with three axes: [out, in, x, y, z].
     assert!(said.contains("has 5 axes") && said.contains("keeper: weights."), "{said}");
     let attached = run.join("attachments/keeper");
     assert_eq!(fs::read_to_string(attached.join("counts/last.txt")).unwrap(), "keeper: 2 epochs are counted");
@@ -131,7 +132,7 @@ higher_is_better = false
     let measured = fs::read_to_string(folder.path().join("run/metrics.csv")).unwrap();
     assert!(measured.lines().next().unwrap().contains("off"), "{measured}");
 
-    // Later commands find it where plugins are installed.
+    // Later commands find it in the folder of installed plugins.
     let images = folder.path().join("data/imagesTr");
     let image = text(
         &images
@@ -180,7 +181,7 @@ higher_is_better = false
         "--plugin",
         &library,
     ];
-    fail(&train, 1, &["parts.Broken makes an image of", "the same grid"]);
+    fail(&train, 1, &["parts.Broken returned an image of", "the same grid"]);
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn a_reader_of_a_plugin() {
     fs::write(&numbers, "none").unwrap();
     let read = hearth().env("HEARTH_PLUGIN_PATH", &library).args(preview).output().unwrap();
     let said = errors(&read);
-    assert!(said.contains("numbers.txt") && said.contains("parts.Text says: the file holds no number"), "{said}");
+    assert!(said.contains("numbers.txt") && said.contains("parts.Text: the file holds no number"), "{said}");
 }
 
 #[test]
@@ -224,10 +225,10 @@ fn a_plugin_is_installed_once_it_was_agreed_to() {
     let list = hearth().env("XDG_DATA_HOME", &home).args(["plugin", "list"]).output().unwrap();
     assert!(String::from_utf8_lossy(&list.stdout).contains("keeper 0.1.0"));
 
-    // A file that anyone may change is not loaded.
+    // A file that other users may change is not loaded.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     let check = hearth().args(["plugin", "check", &text(&file)]).output().unwrap();
     let said = errors(&check);
-    assert!(!check.status.success() && said.contains("everybody on this machine may change"), "{said}");
-    assert!(said.contains(&format!("mend it: chmod o-w {}", file.display())), "{said}");
+    assert!(!check.status.success() && said.contains("everyone on this machine can change"), "{said}");
+    assert!(said.contains(&format!("fix it: chmod o-w {}", file.display())), "{said}");
 }

@@ -34,7 +34,7 @@ fn trained_for(dir: &Path, epochs: u32) -> (PathBuf, PathBuf) {
 fn volumes(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("a file").path()).collect();
-    // Each result has a record of where it came from.
+    // Each result has a record of its origin.
     files.retain(|path| text(path).ends_with(".nii.gz"));
     files.sort();
     files
@@ -80,7 +80,7 @@ fn labels_lie_on_the_grid_of_their_image() {
         let values = after.to_vec();
         assert!(values.iter().all(|value| *value == 0.0 || *value == 1.0), "{name:?} holds classes");
     }
-    // The second time the results exist: they are made again where that is asked for, and only
+    // The second time the results exist: they are computed again if that is requested, and only
     // unchanged ones are replaced.
     let one = text(&images[0]);
     let again = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &one];
@@ -105,7 +105,7 @@ fn nothing_of_somebody_else_is_replaced() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let (run_folder, data) = trained(dir.path());
     let image_path = volumes(&data.join("imagesTr"))[0].clone();
-    // Patient B's own files have the old and the present name of patient A's result.
+    // Patient B's own files have the earlier and the current name of patient A's result.
     let other = dir.path().join("patB");
     std::fs::create_dir_all(&other).expect("a folder");
     let theirs = [other.join(image_path.file_name().expect("a name")), result(&other, &image_path)];
@@ -119,12 +119,12 @@ fn nothing_of_somebody_else_is_replaced() {
         );
     }
     theirs.iter().for_each(|path| assert_eq!(std::fs::read(path).expect("a file"), b"patient B"));
-    // Nor is an image whose result is written to the same folder.
+    // Nor an image in the folder where its result is written.
     let folder = image_path.parent().expect("a folder");
     let before = std::fs::read(&image_path).expect("an image");
     succeed(&["predict", &text(&run_folder), "--device", "cpu", "-o", &text(folder), "-i", &text(&image_path)]);
     assert_eq!(std::fs::read(&image_path).expect("an image"), before);
-    // The same names from two folders.
+    // Equal names from two folders.
     let copy = dir.path().join("copy").join(image_path.file_name().expect("a name"));
     std::fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
     std::fs::copy(&image_path, &copy).expect("a copy");
@@ -151,8 +151,8 @@ fn a_folder_of_images_is_done_image_by_image() {
     assert!(record["input_blake3"].is_string() && record["checkpoint"].is_string(), "{record}");
 }
 
-/// Of a folder with damaged files all others are done, the damaged ones are listed with their reasons,
-/// and a second call does what is left.
+/// In a folder with damaged files, all others are predicted, the damaged ones are listed with their
+/// reasons, and a second call processes the rest.
 #[test]
 fn damaged_images_are_listed_and_the_others_done() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -170,7 +170,7 @@ fn damaged_images_are_listed_and_the_others_done() {
     let list = std::fs::read_to_string(out.join("failed.csv")).expect("a list");
     assert_eq!(list.lines().count(), 3, "{list}");
     assert!(victims.iter().all(|path| list.contains(&text(path).rsplit('/').next().expect("a name")[..9])), "{list}");
-    // Nothing is predicted twice; what was damaged is done once it is mended.
+    // Nothing is predicted twice; damaged files are predicted after they are repaired.
     let done = std::fs::metadata(result(&out, &images[1])).expect("a result").modified().expect("a time");
     victims.iter().zip(&whole).for_each(|(path, bytes)| std::fs::write(path, bytes).expect("mended"));
     let again = run(&arguments);
@@ -181,7 +181,7 @@ fn damaged_images_are_listed_and_the_others_done() {
     assert!(!out.join("failed.csv").exists() && !out.join("failed.csv.hearth.json").exists());
 }
 
-/// What is there after Ctrl-C is whole and stays; a second call does the rest.
+/// Results before Ctrl-C are complete and kept; a second call processes the rest.
 #[cfg(unix)]
 #[test]
 fn ctrl_c_leaves_what_is_done() {
@@ -199,7 +199,7 @@ fn ctrl_c_leaves_what_is_done() {
     signal(&child, "INT");
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(130), "{}", errors(&ended));
-    assert!(errors(&ended).contains("the same command, without --overwrite, does the rest"), "{}", errors(&ended));
+    assert!(errors(&ended).contains("the same command, without --overwrite, processes the rest"), "{}", errors(&ended));
     let done = volumes(&out);
     assert!((3..120).contains(&done.len()), "{} results", done.len());
     done.iter().for_each(|path| drop(image(path)));
@@ -211,12 +211,12 @@ fn ctrl_c_leaves_what_is_done() {
     let again = run(&arguments);
     assert!(again.status.success(), "{}", errors(&again));
     assert_eq!(volumes(&out).len(), 120);
-    // The last one may have been written without its record.
+    // The last result may have been written without its record.
     let same = before.iter().zip(times()).filter(|(before, now)| **before == *now).count();
     assert!(same + 1 >= done.len(), "{same} of {}", done.len());
 }
 
-/// A result says itself where it comes from.
+/// A result contains its origin.
 #[test]
 fn results_name_what_made_them() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -234,7 +234,7 @@ fn results_name_what_made_them() {
     assert_eq!(description, format!("hearth {version} tiny {checkpoint} {}", &weights[..12]));
 }
 
-/// Results that lie beside their images are not taken for images by the next call.
+/// Results next to their images are not used as images by the next call.
 #[test]
 fn results_among_the_images_are_no_images() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -283,7 +283,7 @@ fn what_is_written_is_what_was_measured() {
     assert_eq!(said["grid"], "original");
 }
 
-/// One region by a sigmoid: no background, no argmax.
+/// One region with a sigmoid: no background, no argmax.
 #[test]
 fn regions_are_decided_by_the_chain_of_post_processing_alone() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -364,7 +364,7 @@ fn post_processing_cleans_what_is_predicted() {
     let out = dir.path().join("run");
     let arguments = ["train", &text(&recipe), "--data", &text(&data), "--out", &text(&out), "--epochs", "1"];
     succeed(&[&arguments[..], &["--device", "cpu"]].concat());
-    // As a data set, so that the pieces of the labels can be counted.
+    // As a data set, so that the parts of the labels can be counted.
     let labels = dir.path().join("predicted/labels");
     for image in volumes(&data.join("imagesTr")) {
         let copy = dir.path().join("predicted/images").join(image.file_name().expect("a name"));
@@ -420,7 +420,7 @@ fn the_resolved_recipe_means_the_same_as_the_one_given() {
     let recipe = tiny_recipe(dir.path());
     let show = |recipe: &str| {
         let out = text(&dir.path().join("never"));
-        // Without data the dry run fails, after it has shown the recipe.
+        // Without data the dry run fails, after printing the recipe.
         let shown = run(&["train", recipe, "--data", &text(dir.path()), "--out", &out, "--dry-run"]);
         assert_eq!(shown.status.code(), Some(1), "{}", errors(&shown));
         String::from_utf8_lossy(&shown.stdout).into_owned()

@@ -1,4 +1,4 @@
-//! `hearth profile` and `hearth report`: what they write, and what they refuse.
+//! `hearth profile` and `hearth report`: their output, and their errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
 }
 
-/// The complete events of a trace, how often each.
+/// The number of complete events of a trace, by name.
 fn trace(path: &Path) -> BTreeMap<String, usize> {
     let file = fs::File::open(path).expect("a trace");
     let trace: Value = serde_json::from_reader(GzDecoder::new(file)).expect("JSON");
@@ -31,7 +31,7 @@ fn trace(path: &Path) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The tiny recipe without a cache, behind a step that takes long.
+/// The tiny recipe without a cache, with a slow step.
 fn slow(folder: &Path) -> String {
     let path = folder.join("slow.toml");
     let smooth = "    { name = \"GaussianSmooth\", keys = [\"image\"], sigma = 3.0 },\n    { name = \"Orientation\"";
@@ -69,7 +69,7 @@ fn a_profile_finds_what_is_computed_again_and_a_schedule_ends() {
     for (name, count) in [("backward", 4), ("optimizer", 4), ("metric mean_dice", 1), ("transform GaussianSmooth", 5)] {
         assert_eq!(counts.get(name), Some(&count), "{name}: {counts:?}");
     }
-    // The machine is read when recording begins and when it ends, at least.
+    // The machine is sampled at least when recording starts and when it ends.
     assert!(counts["curve process in memory"] >= 2 && counts["curve memory in use"] >= 2, "{counts:?}");
     let summary = json(&out.join("summary.json"));
     let rows: Vec<&str> =
@@ -80,7 +80,7 @@ fn a_profile_finds_what_is_computed_again_and_a_schedule_ends() {
     // Volumes of 48 voxels a side are large blocks.
     assert!(summary["memory"]["peak"].as_u64() > Some(100_000), "{}", summary["memory"]);
 
-    // What --apply wrote is a recipe, with its reasons, and a ladder.
+    // `--apply` wrote a recipe with its reasons, and a ladder.
     let faster = fs::read_to_string(out.join("faster.toml")).expect("a recipe");
     assert!(faster.starts_with("# Made by `hearth profile --apply`"), "{faster}");
     let faster = text(&out.join("faster.toml"));
@@ -91,7 +91,7 @@ fn a_profile_finds_what_is_computed_again_and_a_schedule_ends() {
     let left: Vec<_> = fs::read_dir(&out).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".tmp")), "trials are removed: {left:?}");
 
-    // Iterations by the schedule, and no further.
+    // The number of iterations in the schedule, and no more.
     let out = dir.path().join("steps");
     succeed(&[&["profile", &recipe, "--out", &text(&out), "--schedule", "1,1,3"], &own[..]].concat());
     let counts = trace(&out.join("trace.json.gz"));
@@ -112,14 +112,14 @@ fn a_profile_finds_what_is_computed_again_and_a_schedule_ends() {
     fail(&[&["profile", &recipe, "--out", &text(&out)], &own[..]].concat(), 1, &["steps"]);
 }
 
-/// What changes the predictions is tried with --check alone, and what is learned is compared.
+/// Changes that affect the predictions are only tried with --check, and the learning is compared.
 #[test]
 fn what_changes_the_course_is_compared() {
     assert!(plugins_are_built());
     let dir = tempfile::tempdir().expect("a folder");
     let data = text(&phantom(dir.path(), 5));
     let recipe = text(&crate::common::tiny_recipe(dir.path()));
-    // Windows that overlap much: most of an epoch is its validation.
+    // Windows with a large overlap: most of an epoch is its validation.
     let own = ["--data", &data, "--device", "cpu", "--apply", "--set", "inferer.overlap=0.8"];
     let profile = |out: &str, more: &[&str]| {
         let out = text(&dir.path().join(out));
@@ -158,7 +158,7 @@ fn a_run_with_a_profiler_has_a_report() {
     succeed(&["report", &text(&run), "-o", &text(&page)]);
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("mean dice") && html.contains("<svg") && !html.contains("src=\"http"), "{}", html.len());
-    // Volumes to look through, of the run's own data.
+    // Volumes for the viewer, from the run's own data.
     let volumes = dir.path().join("volumes.html");
     succeed(&["report", &text(&run), "--viewer", "spleen_02", "-o", &text(&volumes)]);
     let html = fs::read_to_string(&volumes).expect("a page");
@@ -173,7 +173,7 @@ fn a_run_with_a_profiler_has_a_report() {
     fail(&["report", &data, "-o", &text(&dir.path().join("none.html"))], 1, &["data"]);
 }
 
-/// The table of a recipe, layer by layer, and what is wrong with one.
+/// The table of a recipe, layer by layer, and errors in it.
 #[test]
 fn a_recipe_records_its_training_layer_by_layer() {
     assert!(plugins_are_built());
@@ -190,7 +190,7 @@ fn a_recipe_records_its_training_layer_by_layer() {
     let summary = json(&folder.join("summary.json"));
     let rows = summary["layers"].as_array().expect("layers");
     let paths: Vec<&str> = rows.iter().map(|row| row["path"].as_str().expect("a path")).collect();
-    // They are named as the parameters of the state dict are.
+    // They are named like the parameters of the state dict.
     let weights = fs::read_dir(run.join("checkpoints")).expect("checkpoints").flatten().next().expect("one").path();
     let weights = fs::read(weights.join("network.safetensors")).expect("weights");
     let length = u64::from_le_bytes(weights[..8].try_into().expect("a length")) as usize;

@@ -1,5 +1,5 @@
-//! One training on several ranks: as threads, under Open MPI and under MPICH. They take the steps of
-//! one rank, share the validation, end together, and go on with another number of ranks.
+//! One training on several ranks: as threads, with Open MPI and with MPICH. They take the steps of one
+//! rank, share the validation, end together, and continue with another number of ranks.
 
 // Signals and launchers.
 
@@ -13,7 +13,7 @@ use crate::common::{TINY, errors, hearth, phantom, plugins_are_built, text, wait
 use crate::launchers::{By, launchers, path};
 use serde_json::Value;
 
-/// The tiny recipe without what depends on the other cases of a batch.
+/// The tiny recipe without steps that depend on the other cases of a batch.
 fn recipe(folder: &Path) -> PathBuf {
     let file = folder.join("ranks.toml");
     let own = TINY.replace("norm = \"batch\"", "norm = \"instance\"").replace("dropout = 0.1\n", "");
@@ -60,7 +60,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
 }
 
-/// Dice of each epoch.
+/// The Dice of each epoch.
 fn log(run: &Path) -> Vec<f64> {
     epochs(run).iter().map(|entry| entry["metrics"]["mean_dice"].as_f64().expect("a number")).collect()
 }
@@ -107,7 +107,8 @@ fn ranks_take_the_steps_of_one_and_measure_the_same() {
                 assert!((own - first).abs() < 1e-6, "{by:?}, {ranks} ranks, epoch {epoch}: {own}, one has {first}");
             }
             for (epoch, (own, first)) in log(&job.out()).iter().zip(&alone).enumerate() {
-                // A voxel whose classes are about as likely may fall on either side: 3e-6 of this Dice.
+                // A voxel with classes of nearly equal probability may change its class: 3e-6 of this
+                // Dice.
                 assert!((own - first).abs() < 1e-5, "{by:?}, {ranks} ranks, epoch {epoch}: {own}, one has {first}");
             }
             let (own, first) = (weights(&job.out()), weights(&one.out()));
@@ -124,8 +125,8 @@ fn ranks_take_the_steps_of_one_and_measure_the_same() {
     }
 }
 
-/// Cases that are drawn by weight are those of one rank, too; each rank keeps to cores of its own, if
-/// there are enough of them.
+/// Cases that are drawn by weight are those of one rank; each rank keeps to its own cores, if there are
+/// enough.
 #[test]
 fn ranks_share_draws_by_weight_and_keep_to_their_cores() {
     assert!(plugins_are_built());
@@ -165,7 +166,7 @@ fn ranks_share_draws_by_weight_and_keep_to_their_cores() {
     }
 }
 
-/// The cores that a process may use, once it has come so far as to say so.
+/// The cores that a process may use, once it has pinned itself.
 fn cores_of(process: u32) -> Option<BTreeSet<usize>> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"))?.trim().parse::<usize>().ok()?;
@@ -175,7 +176,7 @@ fn cores_of(process: u32) -> Option<BTreeSet<usize>> {
         Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
     };
     let cores = list.split(',').filter_map(range).flatten().collect();
-    // It pins itself before it has threads.
+    // It pins itself before it has several threads.
     (threads > 1).then_some(cores)
 }
 
@@ -186,7 +187,8 @@ fn a_run_goes_on_with_another_number_of_ranks() {
     phantom(dir.path(), 8);
     for by in launchers() {
         let name = format!("run-{by:?}").replace(['(', ')', '"'], "");
-        // Three cases train: four ranks are too many for a partition, which is said before anything is written.
+        // Three cases train: four ranks are too many for a partition, which is reported before anything
+        // is written.
         let first = Job { folder: dir.path(), by, ranks: 4, out: &name };
         let output = first.train(&["--epochs", "2"]);
         let said = errors(&output);
@@ -230,7 +232,7 @@ fn what_ranks_cannot_do_is_said_at_once() {
     }
 }
 
-/// The process of a rank of a run, by the variables of its launcher.
+/// The process of a rank of a run, found by the variables of its launcher.
 fn process(out: &Path, rank: usize) -> Option<u32> {
     let wanted = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}"));
     let has = |process: &Path, file: &str, is: &dyn Fn(&str) -> bool| {
@@ -250,8 +252,8 @@ fn signal(process: u32, name: &str) {
     assert!(sent.success());
 }
 
-/// A rank is killed, or stopped, in the middle of a run: the others end and say which one it was, and
-/// the run goes on from its last checkpoint.
+/// A rank is killed, or stopped, in the middle of a run: the others end and report which one it was,
+/// and the run continues from its last checkpoint.
 #[test]
 fn a_rank_that_is_gone_is_named_and_the_run_resumes() {
     assert!(plugins_are_built());
@@ -286,7 +288,7 @@ fn a_rank_that_is_gone_is_named_and_the_run_resumes() {
                 assert!(begin.elapsed() < Duration::from_secs(60), "{by:?} {name} {rank}: the others go on");
                 std::thread::sleep(Duration::from_millis(50));
             };
-            // A stopped process is not ended by its launcher's polite request.
+            // A stopped process does not respond to its launcher's request to end.
             let _ = Command::new("kill").args(["-KILL", &gone.to_string()]).stderr(Stdio::null()).status();
             let said = fs::read_to_string(dir.path().join("errors")).expect("text");
             assert!(!ended.success(), "{said}");
@@ -302,8 +304,8 @@ fn a_rank_that_is_gone_is_named_and_the_run_resumes() {
     }
 }
 
-/// A rank is killed, and the ranks are started again by themselves; a run that is there continues by
-/// the command that started it.
+/// A rank is killed, and the ranks are restarted automatically; an existing run continues with the
+/// command that started it.
 #[test]
 fn ranks_are_started_again_and_continue() {
     assert!(plugins_are_built());
@@ -316,7 +318,7 @@ fn ranks_are_started_again_and_continue() {
         let words = [&file[..], "--epochs", "300", "--set", "training.val_interval=50", "--max-restarts", "2"];
         if by == By::Threads {
             let said = errors(&job.command(&words).output().expect("the program starts"));
-            assert!(said.contains("--max-restarts starts processes of mpirun again"), "{said}");
+            assert!(said.contains("--max-restarts needs mpirun"), "{said}");
             continue;
         }
         let errors = fs::File::create(dir.path().join("errors")).expect("a file");
@@ -331,17 +333,17 @@ fn ranks_are_started_again_and_continue() {
         let lines = fs::read_to_string(job.out().join("log.jsonl")).expect("a log");
         let epochs = lines.lines().filter(|line| line.contains("\"event\":\"epoch\"")).count();
         assert_eq!((json(&job.out().join("summary.json"))["epochs"].as_u64(), epochs), (Some(300), 300));
-        // The same command, once more: all epochs are there.
+        // The same command again: all epochs are complete.
         let more = ["--continue", "--epochs", "302", "--set", "training.val_interval=50", "--seed", "0"];
         let output = job.command(&[&[&file[..]], &more[..]].concat()).output().expect("the program starts");
         assert!(output.status.success(), "{}", crate::common::errors(&output));
         assert_eq!(json(&job.out().join("summary.json"))["epochs"].as_u64(), Some(302));
     }
-    // Where there is nothing to continue, it starts.
+    // Without a run to continue, it starts one.
     let job = Job { folder: dir.path(), by: By::Threads, ranks: 1, out: "new" };
     job.succeed(&["--continue", "--epochs", "1"]);
     assert!(job.out().join("summary.json").is_file());
-    // What cannot be repaired is not tried again.
+    // Errors that a restart cannot fix are not retried.
     for by in launchers().into_iter().filter(|by| *by != By::Threads) {
         let job = Job { folder: dir.path(), by, ranks: 2, out: "never" };
         let output = job.train(&["--max-restarts", "3", "--set", "optimizer.lr=-1"]);
@@ -350,7 +352,7 @@ fn ranks_are_started_again_and_continue() {
     }
 }
 
-/// Gradients go over cards that a library imitates: the run is that of ranks without cards.
+/// Gradients are reduced over GPUs that a library simulates: the run is that of ranks without GPUs.
 #[test]
 fn gradients_travel_over_imitated_cards() {
     assert!(plugins_are_built());
@@ -381,12 +383,12 @@ fn gradients_travel_over_imitated_cards() {
         let (found, log) = run(&cards, &["distributed.cards=on"]);
         assert!(log.contains("ncclCommInitRank") && log.contains("ncclCommDestroy"), "{by:?}: {log}");
         assert!(found == expected, "{by:?}: added in the order of ranks, to the bit");
-        // Each gradient by itself, as soon as it is there.
+        // Each gradient separately, as soon as it is complete.
         let (alone, overlap) = ("distributed.bucket_mib=0", "distributed.overlap=on");
         let (found, log) = run(&name("overlap"), &["distributed.cards=on", alone, overlap]);
         assert!(log.contains("ncclCommInitRank") && found == expected, "{by:?}: while the backward pass goes on");
     }
-    // Demanded where there is none.
+    // Required, but there is none.
     let job = Job { folder: dir.path(), by: By::Threads, ranks: 2, out: "none" };
     let mut command = job.command(&[&file, "--epochs", "1", "--set", "distributed.cards=on"]);
     let output = command.env("HEARTH_NCCL", dir.path().join("missing.so")).output().expect("the program starts");

@@ -1,5 +1,5 @@
-//! The bundled recipes on real volumes. These tests are ignored unless asked for; they read the
-//! folder `HEARTH_REAL_DATA`.
+//! The bundled recipes on real volumes. These tests are ignored by default; they read the folder
+//! `HEARTH_REAL_DATA`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn real_data() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from)
 }
 
-/// The mean Dice that `hearth evaluate --json` gives.
+/// The mean Dice from `hearth evaluate --json`.
 fn mean_dice(run: &Path, data: &Path, more: &[&str]) -> f64 {
     let mut words = vec!["evaluate".to_owned(), text(run), "--data".into(), text(data), "--json".into()];
     words.extend(more.iter().map(|word| (*word).to_owned()));
@@ -65,8 +65,8 @@ fn hippocampus_reaches_its_dice_and_holds_it_on_other_cases() {
     let dice = mean_dice(&out, &source, &[]);
     assert!(dice >= 0.78, "mean Dice {dice}");
 
-    // Two cases used neither for training nor for choosing the checkpoint: the first two, in a run
-    // without them.
+    // Two cases that are used neither for training nor for choosing the checkpoint: the first two, in a
+    // run without them.
     let (rest, unseen) = (dir.path().join("rest"), dir.path().join("unseen"));
     decathlon(&rest, list["labels"].clone(), &pairs[2..]);
     decathlon(&unseen, list["labels"].clone(), &pairs[..2]);
@@ -115,12 +115,12 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let (truth, predicted) = (values(&truth), values(&predicted));
     let both = truth.iter().zip(&predicted).filter(|(t, p)| **t == 1.0 && **p == 1.0).count() as f64;
     let each = truth.iter().chain(&predicted).filter(|v| **v == 1.0).count() as f64;
-    // 240 steps on four patches of one case: seeds 0 to 2 come to 0.95, 0.93 and 0.87. After half as
-    // many, to anything from 0 to 0.6.
+    // 240 steps on four patches of one case: seeds 0 to 2 reach 0.95, 0.93 and 0.87. After half as
+    // many, anything from 0 to 0.6.
     assert!(2.0 * both / each >= 0.8, "Dice {}", 2.0 * both / each);
 }
 
-/// CT, MR and PET of a patient with a structure set each, as DICOM files: no list, no conversion.
+/// CT, MR and PET of a patient with a structure set each, as DICOM files, without a list or conversion.
 #[test]
 #[ignore = "reads HEARTH_REAL_DATA and trains for half a minute"]
 fn a_folder_of_dicom_trains_and_predicts_onto_the_scanner_s_grid() {
@@ -140,11 +140,11 @@ fn a_folder_of_dicom_trains_and_predicts_onto_the_scanner_s_grid() {
     fs::write(&recipe, format!("{}{steps}\n{}", &TINY[..from], &TINY[to..])).expect("written");
     let (recipe, data, out) = (text(&recipe), text(&source), dir.path().join("run"));
     succeed(&["train", &recipe, "--data", &data, "--out", &text(&out), "--epochs", "40", "--device", "cpu"]);
-    // All three, two of which it trained on: far from done, and far from chance, which is about
-    // 0.01.
+    // All three, two of which it was trained on: far from converged, and far from chance, which is
+    // about 0.01.
     let dice = mean_dice(&out, &source, &["--all", "--checkpoint", "latest"]);
     assert!(dice >= 0.1, "mean Dice {dice}");
-    // On the scanners' grids, against structure sets drawn on them.
+    // On the scanners' grids, compared with structure sets drawn on them.
     let original = mean_dice(&out, &source, &["--all", "--checkpoint", "latest", "--grid", "original"]);
     assert!((original - dice).abs() < 0.1, "mean Dice {original} on the images' grids, {dice} on the network's");
     let labels = dir.path().join("labels");

@@ -95,7 +95,7 @@ fn all_kinds_are_known() {
     assert_eq!(hearth_registry::kinds(), known);
 }
 
-/// Where things run stands in text, JSON and pages, and only where it is a question.
+/// The devices of entries are in text, JSON and pages, but only where they differ.
 #[test]
 fn it_is_said_where_things_run() {
     assert!(succeed(&["reference", "networks", "UNet"]).contains("runs on any device"));
@@ -109,20 +109,20 @@ fn it_is_said_where_things_run() {
     assert_eq!(json("schedules", "StepLR"), serde_json::Value::Null);
 }
 
-/// The entry's type has an example in Rust that asserts something: for those whose reference is
-/// the type's documentation.
+/// The entry's type has an example in Rust with an assertion, for entries whose reference is the type's
+/// documentation.
 #[test]
 fn every_entry_has_an_example_in_rust() {
     let kinds = ["transform", "loss", "metric", "optimizer", "inferer", "schedule"];
     let lacks = |entry: &hearth_registry::Described| {
         let doc = entry.schema.get("description").and_then(|doc| doc.as_str()).unwrap_or_default();
-        // The table of `Range` in a recipe is another type than the transform.
+        // The table of `Range` in a recipe is not the type of the transform.
         entry.name != "Range" && !(doc.contains("```\n") && doc.contains("assert"))
     };
     let all = hearth_registry::described();
     let lacking = all.iter().filter(|entry| kinds.contains(&entry.kind) && lacks(entry));
     let mut lacking: Vec<String> = lacking.map(|entry| format!("{} {}", entry.kind, entry.name)).collect();
-    // Of handlers the registry knows the options: the handler has its example in the same file.
+    // For handlers, the registry has the options; the handler has its example in the same file.
     for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../handlers/src")).expect("a folder") {
         let path = file.expect("a file").path();
         let Ok(text) = std::fs::read_to_string(&path) else { continue };

@@ -1,4 +1,4 @@
-//! Killed or interrupted, then resumed: the run ends as if it had not stopped.
+//! Killed or interrupted, then resumed: the run ends as if it had not been stopped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};

@@ -1,4 +1,4 @@
-//! `hearth serve`, through the program: a model of nnU-Net, a run, DICOM.
+//! `hearth serve`: an nnU-Net model, a run, DICOM.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Starts the program, and reads where it listens.
+    /// Starts the program, and reads its address.
     fn start(words: &[&str]) -> Self {
         let mut command = hearth();
         command.arg("serve").args(words).args(["--port", "0", "--device", "cpu"]);
@@ -32,7 +32,7 @@ impl Serving {
         Self { child, address }
     }
 
-    /// Status and body of the answer.
+    /// Sends a request; returns status and body of the answer.
     fn send(&self, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
         let mut stream = TcpStream::connect(&self.address).expect("a connection");
         let (host, length) = (&self.address, body.len());
@@ -60,7 +60,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -94,7 +94,7 @@ fn a_model_of_nnunet_is_asked_again_and_again() {
     let (status, said) = server.json("GET", "/info/", b"");
     assert_eq!((status, said["models"]["organs"]["labels"]["organ_11"].is_u64()), (200, true), "{said}");
 
-    // What the reader says of bad images.
+    // The reader's errors for invalid images.
     let (status, said) = server.json("POST", "/predict?name=ct.nii.gz", b"not a volume");
     assert_eq!((status, said["detail"].as_str().is_some_and(|why| why.contains("ct.nii.gz"))), (422, true), "{said}");
     let (status, said) = server.json("POST", "/predict", b"PK\x03\x04");

@@ -1,4 +1,4 @@
-//! Commands whose cases several ranks share: what they write and print is what one rank does.
+//! Commands whose cases several ranks share: they write and print the same as one rank.
 
 // Launchers.
 
@@ -10,7 +10,7 @@ use std::process::Output;
 use crate::common::{errors, hearth, phantom, plugins_are_built, text, tiny_recipe};
 use crate::launchers::{By, launchers, path};
 
-/// Runs a command in `folder`, by so many ranks.
+/// Runs a command in `folder` on `ranks` ranks.
 fn run(folder: &Path, by: By, ranks: usize, words: &[&str]) -> Output {
     let mut command = hearth();
     command.current_dir(folder).env("PATH", path(folder, by)).env("RAYON_NUM_THREADS", "1").args(words);
@@ -29,7 +29,7 @@ fn succeed(folder: &Path, by: By, ranks: usize, words: &[&str]) -> Vec<String> {
     lines
 }
 
-/// The files of a folder with their content; records name the command's folder.
+/// The files of a folder with their content; records contain the command's folder.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let list = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let results = list.filter(|path| !text(path).ends_with(".hearth.json"));
@@ -73,14 +73,14 @@ fn cases_are_shared() {
         let expected = files(&folder.join("out"));
         fs::remove_dir_all(folder.join("out")).expect("removed");
         assert!(!alone.is_empty() && !expected.is_empty());
-        // More ranks than cases, too: some have nothing to do.
+        // Also with more ranks than cases, so that some have nothing to do.
         for (by, ranks) in launchers().into_iter().flat_map(|by| [(by, 3), (by, 8)]) {
             let printed = succeed(folder, by, ranks, &[&words(command)[..], &["out"]].concat());
             assert_eq!(printed, alone, "{by:?}, {ranks} ranks of {command}");
             let found = files(&folder.join("out"));
             assert!(found.keys().eq(expected.keys()), "{by:?}, {ranks} ranks of {command}: {:?}", found.keys());
             for (name, bytes) in &found {
-                // A report names its own folder nowhere.
+                // A report does not contain its own folder.
                 assert!(bytes == &expected[name], "{by:?}, {ranks} ranks of {command}: {} differs", name.display());
             }
             fs::remove_dir_all(folder.join("out")).expect("removed");
@@ -110,7 +110,7 @@ fn folds_are_shared_and_resumed() {
         named.sort();
         assert_eq!(printed, named, "{by:?}");
         assert!(fs::read(folder.join("shared/cross_validation.csv")).expect("a table") == table, "{by:?}");
-        // One fold is lost; it alone is trained again.
+        // One fold is removed; only this fold is trained again.
         fs::remove_dir_all(folder.join("shared/fold1")).expect("removed");
         fs::remove_file(folder.join("shared/cross_validation.csv")).expect("removed");
         let resume = ["train", "--data", "data", "--out", "shared", "--device", "cpu", "--resume"];
@@ -138,9 +138,9 @@ fn a_case_that_fails_is_named_once_and_the_others_are_done() {
         assert_eq!(output.status.code(), Some(1), "{by:?}: {said}");
         assert_eq!(said.matches("1 of 4 images failed").count(), 1, "{by:?}: {said}");
         assert!(said.contains("spleen_01.nii.gz: damaged gzip"), "{by:?}: {said}");
-        // With the list of what failed.
+        // With the list of failures.
         assert_eq!(files(&folder.join("out")).len(), 4, "{by:?}");
-        // What is there is not made again, and not replaced by what is predicted in another way.
+        // Existing results are not computed again, and not replaced by predictions with other options.
         let said = errors(&run(folder, by, 2, &words));
         assert_eq!(said.matches("done by an earlier call").count(), 3, "{said}");
         assert_eq!(said.matches("1 of 1 images failed").count(), 1, "{said}");

@@ -1,5 +1,4 @@
-//! What a recipe can learn, through the program: classes, numbers, images, regions; images from
-//! several files.
+//! All tasks of recipes: classes, numbers, images, regions; images from several files.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +6,7 @@ use std::path::Path;
 use crate::common::{fail, plugins_are_built, succeed, text};
 use hearth_data::{Image, NiftiOptions, read_nifti, write_nifti};
 
-/// Values in [0, 1) that differ from case to case, and are the same in every run of the test.
+/// Values in [0, 1) that differ between cases, and are the same in every run of the test.
 struct Draw(u64);
 
 impl Draw {
@@ -25,8 +24,8 @@ fn write(path: &Path, size: [usize; 3], value: impl FnMut(usize) -> f32) {
     write_nifti(path, &image, NiftiOptions::default()).expect("written");
 }
 
-/// Volumes of noise with a cube whose brightness differs: a table with class names, class numbers,
-/// two findings and the brightness.
+/// Volumes of noise with a cube of varying brightness: a table with class names, class numbers, two
+/// findings and the brightness.
 fn bright_cubes(folder: &Path, cases: usize) -> std::path::PathBuf {
     let mut draw = Draw(7);
     let mut table = "image,kind,number,bright,left,level\n".to_owned();
@@ -101,13 +100,13 @@ fn classes_by_name_by_number_and_several_at_once() {
     let run = train(dir.path(), &by_name, &table);
     assert!(measured(&run, &table, "accuracy") >= 0.99 && measured(&run, &table, "roc_auc") >= 0.99);
 
-    // Class numbers instead of names make the same run.
+    // Class numbers instead of names give the same run.
     let by_number = recipe(dir.path(), "numbers.toml", &[&exclusive("number"), &network(2), loss]);
     let other = train(dir.path(), &by_number, &table);
     let losses = |run: &Path| fs::read_to_string(run.join("metrics.csv")).expect("a log");
     assert_eq!(losses(&run), losses(&other));
 
-    // A table of scores that names the winner, and never replaces another file.
+    // A table of scores that names the predicted class, and never replaces another file.
     let out = dir.path().join("out");
     let arguments = ["predict", &text(&run), "-i", &text(&table), "-o", &text(&out), "--device", "cpu"];
     succeed(&arguments);
@@ -134,7 +133,7 @@ fn classes_by_name_by_number_and_several_at_once() {
     let run = train(dir.path(), &several, &table);
     assert!(measured(&run, &table, "accuracy") >= 0.87, "{}", measured(&run, &table, "accuracy"));
 
-    // What cannot be learned is reported before the training.
+    // Data that cannot be learned are reported before the training.
     let out = text(&dir.path().join("refused"));
     let refuse = |from: &str, to: &str, words: &[&str]| {
         let changed = fs::read_to_string(&by_name).expect("a recipe").replacen(from, to, 1);
@@ -212,7 +211,7 @@ fn images_from_images_and_from_themselves() {
     let off = pairs.map(|(a, b)| (a - b).abs()).sum::<f32>() / 2048.0;
     assert!(off < 0.15, "{off}");
 
-    // From themselves: the label is a copy, made before the noise.
+    // Labels from the images themselves: the label is a copy, made before the noise.
     let rest = rest
         .replace("keys = [\"image\", \"label\"]", "keys = [\"image\"]")
         .replace("images = [\"noisy\"]", "images = [\"clean\"]")
@@ -226,7 +225,7 @@ fn images_from_images_and_from_themselves() {
     assert!(measured(&run, &list, "mae") < 0.2);
 }
 
-/// Heads of four files; the tumour is visible only in the second contrast.
+/// Heads in four files; the tumour is visible only in the second contrast.
 fn heads(folder: &Path, cases: usize, scheme: [&str; 5], end: &str) {
     let mut draw = Draw(11);
     for case in 0..cases {
@@ -282,7 +281,7 @@ val_interval = 5
     };
     let all = recipe(dir.path(), "all.toml", &[&text_of(4, "")]);
     let run = train(dir.path(), &all, &old);
-    // Both naming schemes are the same data, and yield the same predictions.
+    // Both naming schemes contain the same data, and yield the same predictions.
     let dice = measured(&run, &old, "mean_dice");
     assert!(dice > 0.4, "{dice}");
     let predict = |data: &Path, out: &str| {
@@ -294,7 +293,7 @@ val_interval = 5
     assert_eq!(of_all, predict(&new, "b"));
     assert_eq!(of_all, predict(&new.join("BraTS-5"), "c"));
 
-    // One contrast is enough if it shows the tumour, and no other is.
+    // One contrast is sufficient if it shows the tumour; the others are not.
     let one = recipe(dir.path(), "one.toml", &[&text_of(1, "images = [\"T1w\"]")]);
     let run_of_one = train(dir.path(), &one, &new);
     assert!(measured(&run_of_one, &old, "mean_dice") > 0.4);
@@ -345,7 +344,7 @@ fn labels_that_a_recipe_maps_are_checked_once_they_are_mapped() {
     succeed(&train(&mapping, "run"));
     let dice = measured(&dir.path().join("run"), &data, "mean_dice");
     assert!((0.0..=1.0).contains(&dice), "{dice}");
-    // One that maps to a class there is not is still refused.
+    // A mapping to a class that does not exist is still refused.
     let beyond = mapped.replace("target_labels = [1]", "target_labels = [2]");
     let beyond = recipe(dir.path(), "beyond.toml", &[&beyond]);
     fail(&train(&beyond, "beyond"), 1, &["2"]);

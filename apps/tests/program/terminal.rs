@@ -1,8 +1,8 @@
-//! What a person sees on a terminal: bars that are gone when they are done, lines that stay whole.
+//! The output on a terminal: bars that disappear when they are done, lines that stay complete.
 
 use crate::common::{phantom, plugins_are_built, text, tiny_recipe};
 
-/// What is on a screen after these bytes: lines, with what was drawn over them gone.
+/// The lines on a screen after these bytes, without text that was overwritten.
 fn screen(bytes: &[u8]) -> Vec<String> {
     let mut lines: Vec<Vec<char>> = vec![Vec::new()];
     let (mut row, mut column) = (0_usize, 0_usize);
@@ -81,7 +81,7 @@ fn no_bar_is_left_between_the_lines_of_a_log() {
     let train = ["train", &recipe, "--data", &data, "--out", &out, "--epochs", "3", "--device", "cpu", "-v"];
     let (raw, lines) = watched(&train);
     let shown = lines.join("\n");
-    // Bars were there, of training and of validation, and lines of the log between them.
+    // There were bars of training and of validation, and lines of the log between them.
     assert!(raw.contains("epoch 1/3 [") && raw.contains("validation "), "{raw}");
     assert!(shown.contains("INFO"), "{shown}");
     let is_bar = |line: &String| line.contains("/3 [") || line.contains('\u{2588}') || line.contains('\u{2591}');

@@ -1,5 +1,5 @@
-//! Recipes that no machine has the memory for: each is refused at once, with what it takes, what there
-//! is and the key to change.
+//! Recipes that need more memory than any machine has: each is refused at once, with the required and
+//! the available memory and the key to change.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::common::{TINY, fail, phantom, succeed, text, tiny_recipe};
 /// Reading three small cases included.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// `--set`, and what the error says.
+/// `--set`, and parts of the error.
 const ABSURD: &[(&str, &[&str])] = &[
     ("network.channels=[1000000000,2]", &["weights take", "GiB", "but this process may use", "lower `channels`"]),
     ("network.channels=[1000000000000000000,2]", &["weights take", "EiB", "lower `channels`"]),
@@ -34,7 +34,7 @@ const ABSURD: &[(&str, &[&str])] = &[
     ("training.batch_size=10000000", &["20000000 crops", "lower `training.batch_size`"]),
 ];
 
-/// As in a recipe that someone wrote.
+/// A changed recipe file.
 fn changed(dir: &Path, from: &str, to: &str) -> String {
     assert!(TINY.contains(from), "{from:?}");
     let recipe = dir.join("changed.toml");
@@ -85,7 +85,8 @@ fn a_key_that_cannot_fit_is_pointed_at() {
     );
 }
 
-/// What a network's layers make of a crop is counted, too: a crop itself would fit a hundred times.
+/// The results of a network's layers for a crop are counted, too; the crop alone would fit a hundred
+/// times.
 #[test]
 fn the_results_of_layers_are_counted() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -122,7 +123,7 @@ fn networks_that_cannot_fit_are_refused_by_describe_and_convert() {
     }
 }
 
-/// What no check foresees ends with a message, and not with a core file.
+/// An allocation that no check predicts ends with a message, and not with a core file.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_allocation_that_fails_is_told() {
@@ -131,7 +132,7 @@ fn an_allocation_that_fails_is_told() {
     let recipe = text(&tiny_recipe(dir.path()));
     let out = text(&dir.path().join("run"));
     let program = env!("CARGO_BIN_EXE_hearth");
-    // Enough for the program, and for nothing large.
+    // Enough for the program, but not for anything large.
     let command = format!(
         "ulimit -v 700000; exec {program} train {recipe} --data {data} --out {out} --device cpu \
          --set 'transforms.Spacing.pixdim=[0.1,0.1,0.1]'"

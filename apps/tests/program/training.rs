@@ -112,7 +112,7 @@ fn named_metrics_are_measured_recorded_and_decide() {
     let best = summary["best_metric"].as_f64().unwrap_or(f64::INFINITY);
     assert!((best - least).abs() < 1e-9 || (best.is_infinite() && least.is_infinite()), "{best} {least}");
 
-    // On the same volumes, the same voxels of 6 mm.
+    // On the same volumes, with the same voxels of 6 mm.
     let found = json(&bench.evaluate(&out, &["--json", "--checkpoint", "latest"]));
     for name in ["dice", "hd95", "recall"] {
         let last = *of(name).last().expect("three epochs");
@@ -126,7 +126,7 @@ fn named_metrics_are_measured_recorded_and_decide() {
     for words in ["hd95: HausdorffDistanceMetric, the key metric, lower is better", "dice: DiceMetric", "spleen"] {
         assert!(people.contains(words), "{people}");
     }
-    // The resolved recipe names the key metric, and resuming uses it.
+    // The resolved recipe contains the key metric, and resuming uses it.
     assert!(read(&out.join("recipe.toml")).contains("key = \"hd95\""));
     succeed(&["train", "--data", &bench.data, "--out", &text(&out), "--device", "cpu", "--resume", "--epochs", "4"]);
     assert_eq!(read(&out.join("metrics.csv")).lines().count(), 5);
@@ -180,7 +180,7 @@ fn a_head_for_other_classes_is_left_out_only_where_that_is_asked_for() {
     let kept = before.iter().filter(|(name, bytes)| name.starts_with("model.0.") && after[*name] == **bytes).count();
     assert!(kept > 3, "{kept}");
 
-    // What cannot be a start.
+    // Invalid starts.
     let at = |name: &str| text(&bench.at(name));
     let base = ["train", &recipe, "--data", &bench.data, "--out", &out, "--dry-run"];
     let bad = |more: &[&str], words: &[&str]| fail(&[&base[..], more].concat(), 1, words);
@@ -238,7 +238,7 @@ fn heads_are_trained_with_the_loss_that_looks_at_them() {
 fn steps_of_several_batches_clips_and_groups_come_from_the_recipe() {
     let bench = Bench::new(4);
     let recipe = bench.recipe("tiny.toml", &[("norm = \"batch\"", "norm = \"instance\"")], "");
-    // Three cases of two crops: one step for all, or a batch of all.
+    // Three cases with two crops each: one step for all, or a batch of all.
     let one = bench
         .train(&recipe, "large", &["--epochs", "2", "--set", "training.batch_size=3", "--set", "network.dropout=0.0"])
         .1;
@@ -314,8 +314,7 @@ fn a_learning_rate_is_found_and_nothing_else_is_left() {
 #[test]
 fn predictions_are_augmented_where_that_is_asked_for() {
     let bench = Bench::new(3);
-    // With the background, so that every voxel whose class an augmentation changes, changes the
-    // figure.
+    // With the background, so that every voxel whose class an augmentation changes, changes the result.
     let background = "\n[metric]\ninclude_background = true\n";
     let recipe = bench.recipe("tiny.toml", &[], background);
     // Untrained weights predict either class anywhere.
@@ -348,7 +347,7 @@ fn predictions_are_augmented_where_that_is_asked_for() {
     let values = std.to_vec();
     assert!(values.iter().all(|v| (0.0..=0.6).contains(v)) && values.iter().any(|v| *v > 0.0));
 
-    // From the recipe, with random transforms; the flag switches it off.
+    // From the recipe, with random transforms; the option disables it.
     let tta =
         "\n[tta]\nnum_examples = 3\ntransforms = [{ name = \"RandRotate90\", prob = 0.7, spatial_axes = [0, 1] }]\n";
     let recipe = bench.recipe("random.toml", &[], &(background.to_owned() + tta));

@@ -1,5 +1,4 @@
-//! `hearth watch` beside a run that trains: lines, a page, a folder of runs, and folders that are
-//! none.
+//! `hearth watch` during a training: lines, a page, a folder of runs, and folders without runs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,7 +25,7 @@ fn start(arguments: &[&str]) -> Running {
     Running(command.spawn().expect("the program starts"))
 }
 
-/// A training that nobody listens to, however long it is.
+/// A training of any length, whose output is not read.
 fn train_on(arguments: &[&str]) -> Running {
     let mut command = hearth();
     command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
@@ -63,7 +62,7 @@ fn a_run_is_told_from_its_reserved_folder_to_its_end() {
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with("waiting for "), "{said}");
     let epochs: Vec<&&str> = lines.iter().filter(|line| complete(line)).collect();
-    // Those before the first look are not told.
+    // Epochs before the first check are not reported.
     assert!(!epochs.is_empty() && epochs.last().is_some_and(|line| line.starts_with("epoch 6 of 6")), "{said}");
     assert!(lines.last().is_some_and(|line| line.contains("completed in epoch 6: best mean dice")), "{said}");
     assert_eq!(ended(training).2, Some(0));
@@ -76,7 +75,7 @@ fn a_run_is_told_from_its_reserved_folder_to_its_end() {
     );
     assert_eq!((epoch["key_metric"].as_str(), epoch["better"].as_str()), (Some("mean_dice"), Some("higher")));
 
-    // Once more, when it is over: its end, at once.
+    // After the end, watching again reports the end at once.
     let said = succeed(&["watch", &out]);
     assert!(said.lines().last().is_some_and(|line| line.contains("completed in epoch 6")), "{said}");
 
@@ -100,7 +99,7 @@ fn a_run_that_is_killed_interrupted_or_removed_is_told_apart() {
     begun("killed");
     let said = succeed(&["watch", &at("killed"), "--once"]);
     assert!(said.contains("is running: process ") && said.lines().any(complete), "{said}");
-    // Ctrl-C leaves the run alone.
+    // Ctrl-C does not affect the run.
     let watching = start(&["watch", &at("killed"), "--lines"]);
     std::thread::sleep(Duration::from_millis(700));
     signal(&watching.0, "INT");
@@ -131,7 +130,7 @@ fn a_run_that_is_killed_interrupted_or_removed_is_told_apart() {
     begun("removed");
     let watching = start(&["watch", &at("removed")]);
     std::thread::sleep(Duration::from_millis(700));
-    // At once, as the run goes on writing.
+    // In one step, as the run continues to write.
     fs::rename(runs.join("removed"), dir.path().join("elsewhere")).expect("moved");
     let (_, errors, code) = ended(watching);
     assert!(code == Some(1) && errors.contains("removed was removed while it was watched"), "{errors}");
@@ -157,7 +156,7 @@ fn folders_that_are_no_run_say_what_to_give() {
     assert!(said.contains("run ended without a summary in epoch 1"), "{said}");
 }
 
-/// A request as it is written here, and its answer.
+/// Sends a request verbatim, and returns the answer.
 fn ask(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
@@ -216,7 +215,7 @@ fn a_page_is_for_who_has_its_address() {
     assert!(ask(port, &format!("GET /{token}/ HTTP/1.0\r\n\r\n")).contains(" 403 "), "no host");
     assert!(!ask(port, "nonsense\r\n\r\n").contains("mean dice"));
 
-    // It changes with the run, and says nothing while nothing changes.
+    // The page changes with the run, and is not sent again while nothing changes.
     let version = |page: &str| {
         page.split("data-version=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("one").to_owned()
     };
@@ -236,7 +235,7 @@ fn a_page_is_for_who_has_its_address() {
     assert_eq!(watching.0.wait().expect("a status").code(), Some(0));
 }
 
-/// The address of the page of a run that trains, and both processes.
+/// The address of the page of a running training, and both processes.
 fn served(dir: &Path) -> (String, Running, Running) {
     let (data, recipe) = (text(&phantom(dir, 5)), text(&tiny_recipe(dir)));
     let out = text(&dir.join("run"));
@@ -256,17 +255,17 @@ fn live_chromium_takes_over_what_is_new() {
     let dir = tempfile::tempdir().expect("a folder");
     let (address, _training, _watching) = served(dir.path());
     let profile = format!("--user-data-dir={}", text(&dir.path().join("browser")));
-    // The browser's clock runs ahead while it waits for nothing: it asks a hundred times.
+    // The browser's virtual time advances while it is idle: it sends a hundred requests.
     let flags = ["--headless", "--no-sandbox", "--disable-gpu", &profile, "--virtual-time-budget=100000", "--dump-dom"];
     let output = Command::new(chromium).args(flags).arg(&address).stdin(Stdio::null()).output().expect("it starts");
     let page = String::from_utf8_lossy(&output.stdout);
     let version = page.split("data-version=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<u64>().ok());
     assert!(version > Some(0), "the page stays as it was: {version:?}\n{}", String::from_utf8_lossy(&output.stderr));
-    // The script has worked on what it took over, too: tables can be sorted, and nothing is lost.
+    // The script also works on the updated content: tables can be sorted, and nothing is lost.
     assert!(page.contains("<button type=\"button\">") && page.contains("id=\"lost\" hidden"), "{page}");
 }
 
-/// A terminal, which `script` makes.
+/// A terminal, created by `script`.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_terminal_shows_a_view_and_is_restored() {
@@ -284,7 +283,7 @@ fn a_terminal_shows_a_view_and_is_restored() {
     let mut script = Running(script.spawn().expect("script starts"));
     let shown = || String::from_utf8_lossy(&fs::read(&typescript).unwrap_or_default()).into_owned();
     wait_until("the view", || shown().contains("Ctrl-C leaves"));
-    // Into the alternate screen.
+    // It switches to the alternate screen.
     assert!(shown().contains("\u{1b}[?1049h"), "{}", shown());
     script.0.stdin.as_mut().expect("a pipe").write_all(b"\x03").expect("typed");
     let status = script.0.wait().expect("a status");
@@ -293,7 +292,7 @@ fn a_terminal_shows_a_view_and_is_restored() {
     for words in ["learning rate", "mean dice", "time of an epoch", "left"] {
         assert!(shown.contains(words), "no {words:?} in {shown}");
     }
-    // What stays on the terminal is how things stand.
+    // The current state remains on the terminal.
     let after = shown.rsplit("\u{1b}[?1049l").next().unwrap_or_default();
     assert!(after.contains("is running: process"), "{after}");
 }

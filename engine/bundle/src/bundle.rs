@@ -15,12 +15,12 @@ pub struct Bundle {
     metadata: Option<Metadata>,
 }
 
-/// A config of a bundle.
+/// A config file of a bundle.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
-    /// Its name without the ending: `inference`.
+    /// The name without the extension: `inference`.
     pub name: String,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
@@ -33,10 +33,10 @@ impl Bundle {
                 .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_config(&entry.path()))))
     }
 
-    /// Opens a folder.
+    /// Opens the folder of a bundle.
     ///
     /// # Errors
-    /// A folder without `configs`; metadata that cannot be read.
+    /// A folder without `configs`, or metadata that cannot be read.
     pub fn open(folder: &Path) -> Result<Self, Fault> {
         let name = folder.display().to_string();
         let fail = |what: String| Fault::new(FaultKind::File, what).in_file(&name);
@@ -63,17 +63,17 @@ impl Bundle {
         &self.root
     }
 
-    /// Its configs, by name.
+    /// The configs, by name.
     pub fn configs(&self) -> &[ConfigFile] {
         &self.configs
     }
 
-    /// What it says about itself.
+    /// The metadata, if the bundle has them.
     pub fn metadata(&self) -> Option<&Metadata> {
         self.metadata.as_ref()
     }
 
-    /// The first of the files that hold the licence, and its text.
+    /// The path and text of the first licence file.
     pub fn licence(&self) -> Option<(PathBuf, String)> {
         let files = ["LICENSE", "LICENSE.txt", "LICENSE.md", "docs/data_license.txt"].map(|name| self.root.join(name));
         files.into_iter().find_map(|path| {
@@ -82,10 +82,10 @@ impl Bundle {
         })
     }
 
-    /// The config that is run where none is named.
+    /// The config of this name.
     ///
     /// # Errors
-    /// Where there is none of this name.
+    /// An unknown name.
     pub fn config(&self, name: &str) -> Result<&ConfigFile, Fault> {
         self.configs.iter().find(|config| config.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.configs.iter().map(|config| config.name.as_str()).collect();
@@ -94,24 +94,25 @@ impl Bundle {
         })
     }
 
-    /// Files by name (`inference`), or by path from the working directory or from the bundle.
+    /// Finds a config by name (`inference`), or by a path relative to the working directory or the
+    /// bundle.
     ///
     /// # Errors
-    /// One that is not there.
+    /// A missing file.
     pub fn find(&self, written: &str) -> Result<PathBuf, Fault> {
         if let Ok(config) = self.config(written) {
             return Ok(config.path.clone());
         }
         let places = [PathBuf::from(written), self.root.join(written), self.root.join("configs").join(written)];
         let found = places.into_iter().find(|path| path.is_file());
-        found.ok_or_else(|| Fault::new(FaultKind::File, "is not there").in_file(written))
+        found.ok_or_else(|| Fault::new(FaultKind::File, "is missing").in_file(written))
     }
 
-    /// The merged config of these files, with the bundle's metadata. `bundle_root` is the folder,
-    /// unless it is a relative path, which counts from there anyway.
+    /// Loads and merges these files, with the bundle's metadata. `bundle_root` is set to the
+    /// folder, unless the config has a relative path, which is resolved against the folder anyway.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// Same as [`Config::load`].
     pub fn load(&self, files: &[PathBuf]) -> Result<Config, Fault> {
         let mut config = Config::load(files, &self.root)?;
         if let Some(metadata) = &self.metadata {
@@ -125,7 +126,7 @@ impl Bundle {
         Ok(config)
     }
 
-    /// The weights that `large_files.yml` says are fetched by the user.
+    /// Path and URL of each weight file that `large_files.yml` lists for the user to download.
     pub fn large_files(&self) -> Vec<(String, String)> {
         let files = ["large_files.yml", "large_files.yaml", "large_files.json"].map(|name| self.root.join(name));
         let Some(tree) = files.into_iter().find_map(|path| tree::read(&path).ok()) else { return Vec::new() };

@@ -9,24 +9,24 @@ use crate::id::{self, SEP};
 use crate::syntax::literal;
 use crate::tree;
 
-/// A config: its items by id, and what was noted on the way.
+/// A config: its items by id, and notes from loading it.
 #[derive(Clone, Debug)]
 pub struct Config {
     root: Value,
-    /// Ids that a file set, in order; the last that is a prefix of an id says which file has it.
+    /// Ids that a file set, in order. The last one that is a prefix of an id names the id's file.
     origins: Vec<(String, String)>,
     notes: Vec<String>,
-    /// Where files that macros name are looked for.
+    /// The folder against which file names in macros are resolved.
     folder: PathBuf,
 }
 
 impl Config {
-    /// Merges files in order: keys of later files are ids, and one with `+` merges into what is there.
-    /// Files of macros count from `folder`.
+    /// Merges files in order. Keys of later files are ids, and a key with `+` merges into the
+    /// existing item. File names in macros are relative to `folder`.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no dictionary; an id whose parent is missing; `+` on values
-    /// that do not merge.
+    /// A file that cannot be read or is not a dictionary; an id whose parent is missing; `+` on
+    /// values that cannot be merged.
     pub fn load(files: &[PathBuf], folder: &Path) -> Result<Self, Fault> {
         let mut config = Config::empty(folder);
         for file in files {
@@ -37,10 +37,10 @@ impl Config {
         Ok(config)
     }
 
-    /// A config of one text; the ending of the name says how it is written.
+    /// Parses a config from a string; the extension of `name` gives the format.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// Same as [`load`](Self::load).
     pub fn parse(name: &str, text: &str) -> Result<Self, Fault> {
         let mut config = Config::empty(Path::new("."));
         config.add(name, tree::parse(name, text)?)?;
@@ -54,7 +54,7 @@ impl Config {
 
     fn add(&mut self, name: &str, tree: tree::Tree) -> Result<(), Fault> {
         for key in tree.twice {
-            self.notes.push(format!("{name}: the key {key:?} stands twice; the last one counts"));
+            self.notes.push(format!("{name}: the key {key:?} is duplicated; the last value is used"));
         }
         let Value::Object(table) = tree.root else {
             return Err(Fault::new(FaultKind::Overlay, "is no dictionary of items").in_file(name));
@@ -82,10 +82,10 @@ impl Config {
         Ok(())
     }
 
-    /// Sets an item, whose parent must be there.
+    /// Sets an item whose parent exists.
     ///
     /// # Errors
-    /// A missing parent, or a position that a list does not have.
+    /// A missing parent, or an index beyond the end of a list.
     pub fn set(&mut self, key: &str, value: Value) -> Result<(), Fault> {
         let id = id::normal(key);
         if id.is_empty() {
@@ -120,7 +120,7 @@ impl Config {
     fn merge(&mut self, key: &str, value: Value, file: &str) -> Result<(), Fault> {
         let id = id::normal(key);
         let Some(place) = id::find_mut(&mut self.root, &id) else {
-            self.notes.push(format!("{file}: +{id} merges into nothing: the item is set"));
+            self.notes.push(format!("{file}: +{id} has no item to merge into: the item is set"));
             return self.set(&id, value);
         };
         match (place, value) {
@@ -134,11 +134,11 @@ impl Config {
         Ok(())
     }
 
-    /// Sets an item as the command line does: the value is a Python literal where it is one, else a
-    /// text. `None` leaves the item as it was.
+    /// Sets an item as the command line does: the value is parsed as a Python literal, or else
+    /// taken as a string. `None` leaves the item unchanged.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Same as [`set`](Self::set).
     pub fn set_from_text(&mut self, key: &str, text: &str) -> Result<(), Fault> {
         let value = literal(text);
         if value.is_null() {
@@ -149,24 +149,24 @@ impl Config {
         Ok(())
     }
 
-    /// Sets the metadata of the config's folder, as the item `_meta_`.
+    /// Sets the metadata of the bundle as the item `_meta_`.
     pub fn set_metadata(&mut self, metadata: Value) {
         if let Some(table) = self.root.as_object_mut() {
             table.insert("_meta_".to_owned(), metadata);
         }
     }
 
-    /// The item of an id, as it is written.
+    /// The unresolved item of an id.
     pub fn item(&self, key: &str) -> Option<&Value> {
         id::find(&self.root, &id::normal(key))
     }
 
-    /// Whether there is such an item.
+    /// Whether the config has this item.
     pub fn has(&self, key: &str) -> bool {
         self.item(key).is_some()
     }
 
-    /// The whole.
+    /// The root of the config.
     pub fn root(&self) -> &Value {
         &self.root
     }
@@ -176,26 +176,26 @@ impl Config {
         self.root.as_object().into_iter().flat_map(|table| table.keys().map(String::as_str))
     }
 
-    /// What was noted: keys that stand twice, merges into nothing.
+    /// Notes from loading: duplicate keys, and merges into missing items.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The file that has an item.
+    /// The file that holds an item.
     pub fn file_of(&self, id: &str) -> &str {
         let has = |set: &str| id == set || id.strip_prefix(set).is_some_and(|rest| rest.starts_with(SEP));
         self.origins.iter().rev().find(|(set, _)| has(set)).map_or("", |(_, file)| file)
     }
 
-    /// Macros, relative ids and the older separator, once, from the top down.
+    /// Expands macros, relative ids and the older separator once, top down.
     ///
     /// # Errors
-    /// A macro that names nothing; a relative id beyond the root.
+    /// A macro that refers to a missing item, or a relative id beyond the root.
     pub(crate) fn expand(&mut self) -> Result<(), Fault> {
         self.expand_item("", &mut 0)
     }
 
-    /// Expands an item. `copied` counts the values that macros copied so far.
+    /// Expands an item. `copied` counts the values that macros have copied so far.
     fn expand_item(&mut self, at: &str, copied: &mut usize) -> Result<(), Fault> {
         let parts: Vec<String> = match id::find(&self.root, at) {
             Some(Value::Object(table)) => table.keys().cloned().collect(),
@@ -204,7 +204,7 @@ impl Config {
                 let text = text.clone();
                 let expanded = self.expand_text(&text, at).and_then(|value| {
                     let above = at.split(SEP).count();
-                    // Without a macro it is the text as it was.
+                    // A string without a macro stays as it was.
                     match value.is_string() || within_limits(&value, above, copied) {
                         true => Ok(value),
                         false => {
@@ -225,8 +225,8 @@ impl Config {
             }
             _ => return Ok(()),
         };
-        // A key with the separator in it is no part of an id, nor is an empty one: at the root it
-        // would name the root itself.
+        // A key that contains the separator cannot be part of an id, nor can an empty key: at the
+        // root it would refer to the root itself.
         let plain = |part: &String| !part.is_empty() && !part.contains(SEP);
         parts.iter().filter(|part| plain(part)).try_for_each(|part| self.expand_item(&id::join(at, part), copied))
     }
@@ -250,13 +250,13 @@ impl Config {
     }
 }
 
-/// Values that macros may copy: a config is small, one that doubles itself is not.
+/// The largest number of values that macros may copy. It stops a config whose macros double its size.
 const MOST_COPIED: usize = 1_000_000;
 
-/// Levels of lists and dictionaries.
+/// The largest nesting depth of lists and dictionaries.
 const DEEPEST: usize = 200;
 
-/// Whether a value may be copied to where it has so many levels above it.
+/// Whether a value may be copied to a place below `above` levels.
 fn within_limits(value: &Value, above: usize, copied: &mut usize) -> bool {
     *copied += 1;
     let inner = |value: &Value, copied: &mut usize| within_limits(value, above + 1, copied);
@@ -269,7 +269,7 @@ fn within_limits(value: &Value, above: usize, copied: &mut usize) -> bool {
         }
 }
 
-/// A file and an id in it, of which either may be missing: `file.json::id`.
+/// Splits `file.json::id` into file and id, either of which may be missing.
 fn split_file(named: &str) -> (&str, &str) {
     let lower = named.to_ascii_lowercase();
     let end = [".json", ".yaml", ".yml"].iter().filter_map(|ending| Some(lower.rfind(ending)? + ending.len())).max();

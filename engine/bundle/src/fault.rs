@@ -1,35 +1,35 @@
-//! [`Fault`]: what is wrong with a config, and where.
+//! [`Fault`]: an error in a config, with its place.
 
 use std::fmt;
 
 use crate::value::Value;
 
-/// What sort of thing is wrong or missing.
+/// The kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FaultKind {
     /// A file that cannot be read as JSON or YAML, or a config that breaks the rules.
     Config,
-    /// An id of a config that is laid over another, which has the item around it.
+    /// An id in an overlay config whose parent item is missing.
     Overlay,
-    /// An expression that is outside of what is evaluated.
+    /// An expression that uses unsupported syntax or functions.
     Outside,
-    /// An expression that fails as Python's would: a wrong type, an index that is not there.
+    /// An expression that fails as in Python: a wrong type, an index out of range.
     Value,
-    /// A file or folder that is not there.
+    /// A missing file or folder.
     File,
-    /// A class or function that is not known, or an option of it.
+    /// A class, function or option that is not known.
     Component,
     /// A device that this program or machine does not have.
     Device,
-    /// A lambda that the tensor it is called on may or may not allow: an index beyond an axis, shapes
-    /// that do not fit. Only the tensor of a case decides.
+    /// A lambda that may fail depending on the tensor: an index beyond an axis, or shapes that do
+    /// not fit. Only the tensor of a case decides.
     Tensor,
-    /// A consequence of another fault: the value that it is about could not be evaluated.
+    /// A consequence of another fault: a value that this one needs could not be evaluated.
     Unresolved,
 }
 
 impl FaultKind {
-    /// A word for lists.
+    /// A short word for lists.
     pub fn word(self) -> &'static str {
         match self {
             FaultKind::Config | FaultKind::Overlay => "config",
@@ -42,34 +42,34 @@ impl FaultKind {
     }
 }
 
-/// What is wrong with a config: file, id, the text there, and what.
+/// An error in a config: file, id, text and description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What sort.
+    /// The kind of error.
     pub kind: FaultKind,
-    /// The file that has it, where one is known.
+    /// The file that holds the item, if known.
     pub file: String,
     /// The id of the item; empty for a whole file.
     pub id: String,
-    /// The text of the item, where it is one.
+    /// The text of the item, if it is a text.
     pub text: String,
     /// What is wrong, and what to do.
     pub what: String,
 }
 
 impl Fault {
-    /// A fault of no place yet.
+    /// Creates a fault without a place.
     pub fn new(kind: FaultKind, what: impl Into<String>) -> Self {
         Fault { kind, file: String::new(), id: String::new(), text: String::new(), what: what.into() }
     }
 
-    /// A fault in an item.
+    /// Creates a fault at an item.
     pub fn at(kind: FaultKind, id: impl Into<String>, what: impl Into<String>) -> Self {
         Fault { id: id.into(), ..Fault::new(kind, what) }
     }
 
-    /// The same about a value, which makes it a consequence ([`FaultKind::Unresolved`]) where that value
-    /// could not be evaluated.
+    /// The same fault about `value`. If that value could not be evaluated, the fault is a
+    /// consequence ([`FaultKind::Unresolved`]).
     #[must_use]
     pub fn about(mut self, value: &Value) -> Self {
         if value.has_unknown() {
@@ -78,7 +78,7 @@ impl Fault {
         self
     }
 
-    /// The same in this file.
+    /// Sets the file of the fault, unless it has one.
     #[must_use]
     pub fn in_file(mut self, file: &str) -> Self {
         if self.file.is_empty() {
@@ -87,7 +87,7 @@ impl Fault {
         self
     }
 
-    /// The same at an item, unless one inside of it is named already.
+    /// Sets the item of the fault, unless it names an inner one.
     #[must_use]
     pub(crate) fn placed(mut self, id: &str, text: &str) -> Self {
         if self.id.is_empty() {

@@ -1,8 +1,8 @@
-//! Ids: the keys and positions that lead to an item, joined by `::`.
+//! Ids: the keys and indices that lead to an item, joined by `::`.
 
 use serde_json::Value;
 
-/// What joins the parts of an id.
+/// The separator of the parts of an id.
 pub const SEP: &str = "::";
 
 /// The id with the older separator `#` replaced.
@@ -15,12 +15,12 @@ pub fn join(id: &str, part: &str) -> String {
     if id.is_empty() { part.to_owned() } else { format!("{id}{SEP}{part}") }
 }
 
-/// The parts of an id.
+/// Splits an id into its parts.
 pub fn parts(id: &str) -> Vec<&str> {
     if id.is_empty() { Vec::new() } else { id.split(SEP).collect() }
 }
 
-/// The item of an id.
+/// Finds the item of an id.
 pub fn find<'a>(root: &'a Value, id: &str) -> Option<&'a Value> {
     parts(id).into_iter().try_fold(root, |item, part| match item {
         Value::Object(table) => table.get(part),
@@ -29,7 +29,7 @@ pub fn find<'a>(root: &'a Value, id: &str) -> Option<&'a Value> {
     })
 }
 
-/// The same, to be changed.
+/// Finds the item of an id, mutably.
 pub fn find_mut<'a>(root: &'a mut Value, id: &str) -> Option<&'a mut Value> {
     parts(id).into_iter().try_fold(root, |item, part| match item {
         Value::Object(table) => table.get_mut(part),
@@ -41,14 +41,14 @@ pub fn find_mut<'a>(root: &'a mut Value, id: &str) -> Option<&'a mut Value> {
     })
 }
 
-/// A position of a list as Python takes it.
+/// Parses an index of a list, with Python's rules.
 pub fn index(part: &str, len: usize) -> Option<usize> {
     let at: i64 = part.parse().ok()?;
     usize::try_from(if at < 0 { at + len as i64 } else { at }).ok()
 }
 
-/// A text that begins like a relative id, `@::x` or `%::x`, made absolute everywhere in it. `id` is
-/// that of the item which has the text.
+/// Replaces relative ids such as `@::x` and `%::x` anywhere in a text by absolute ones. `id` is the
+/// id of the item with this text.
 pub fn absolute(text: &str, id: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

@@ -1,10 +1,10 @@
-//! MONAI bundles without Python: configs are read, merged, overridden and resolved as MONAI does it,
-//! and their `$` expressions are evaluated by an interpreter of a subset of Python's grammar. Nothing
-//! is ever executed; what is outside of the subset is named with file, id, text and the part outside.
+//! MONAI bundles without Python. Configs are read, merged, overridden and resolved as in MONAI, and
+//! their `$` expressions are evaluated by an interpreter of a subset of Python's grammar. No code
+//! is executed; unsupported syntax is reported with file, id, text and the unsupported part.
 //!
-//! What a config describes stays a description here: a [`Component`] has a `_target_` and arguments,
-//! and a [`Resolver`] lists what a run does with them as [`Effect`]s. Who builds networks, transforms
-//! and evaluators from that is another crate's matter; no tensor is known here.
+//! A config is only described: a [`Component`] has a `_target_` and arguments, and a [`Resolver`]
+//! lists the [`Effect`]s of a run. Other crates build networks, transforms and evaluators from
+//! them; this crate has no tensors.
 //!
 //! ```
 //! use hearth_bundle::{Config, Resolver, Value};

@@ -1,32 +1,32 @@
-//! [`Metadata`]: what a bundle says about itself.
+//! [`Metadata`]: facts about a bundle.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// `configs/metadata.json`, as far as it is shown and used. Its numbers are now and then wrong; a
-/// config decides.
+/// The fields of `configs/metadata.json` that are shown and used. Its numbers are sometimes wrong;
+/// a config takes precedence.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// The name of the bundle.
     pub name: Option<String>,
-    /// Its version.
+    /// The version of the bundle.
     pub version: Option<String>,
-    /// What it is for.
+    /// The task of the model.
     pub task: Option<String>,
-    /// What it is, in a sentence.
+    /// A description in one sentence.
     pub description: Option<String>,
-    /// Who made it.
+    /// The authors.
     pub authors: Option<String>,
-    /// The MONAI that it was made for.
+    /// The version of MONAI for which it was made.
     pub monai_version: Option<String>,
-    /// Other packages that it asks for, with versions.
+    /// Other required packages, with versions.
     pub packages: BTreeMap<String, String>,
-    /// For what it may be used.
+    /// The intended use.
     pub intended_use: Option<String>,
-    /// Inputs of the network.
+    /// The inputs of the network.
     pub inputs: Vec<Port>,
-    /// Its outputs.
+    /// The outputs of the network.
     pub outputs: Vec<Port>,
     /// The whole file.
     pub whole: Value,
@@ -35,26 +35,26 @@ pub struct Metadata {
 /// An input or an output of a network.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
-    /// Its name: `image`, `pred`.
+    /// The name: `image`, `pred`.
     pub name: String,
-    /// `image`, `probabilities`, ...
+    /// The type: `image`, `probabilities`, ...
     pub kind: Option<String>,
-    /// `hounsfield`, `segmentation`, ...
+    /// The format: `hounsfield`, `segmentation`, ...
     pub format: Option<String>,
-    /// `CT`, `MR`, ...
+    /// The modality: `CT`, `MR`, ...
     pub modality: Option<String>,
-    /// Channels.
+    /// The number of channels.
     pub num_channels: Option<u64>,
-    /// Voxels of each axis: numbers, or texts such as `16*n`.
+    /// The size of each axis in voxels: numbers, or texts such as `16*n`.
     pub spatial_shape: Vec<String>,
     /// The type of the values.
     pub dtype: Option<String>,
-    /// What its channels, or the values of its argmax, are called.
+    /// The names of its channels, or of the values of its argmax.
     pub channels: BTreeMap<u64, String>,
 }
 
 impl Metadata {
-    /// Of the values of a file.
+    /// Extracts the metadata from the values of a file.
     pub fn new(whole: Value) -> Self {
         let text = |key: &str| text_of(whole.get(key));
         let packages = ["required_packages_version", "optional_packages_version"].map(|key| whole.get(key));
@@ -79,7 +79,7 @@ impl Metadata {
         }
     }
 
-    /// The names of the classes, of the first output that has them.
+    /// The class names of the first output that has them.
     pub fn labels(&self) -> BTreeMap<u64, String> {
         self.outputs
             .iter()

@@ -1,4 +1,4 @@
-//! [`Resolver`]: items become values, lazily and in MONAI's order.
+//! [`Resolver`]: resolves items to values, lazily and in MONAI's order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -14,17 +14,17 @@ use crate::id;
 use crate::syntax::{Statement, parse};
 use crate::value::{Component, Value};
 
-/// How many references may lead from one to the next.
+/// The longest chain of references.
 const DEEPEST: usize = 200;
 
 /// Keys of a component that are not passed to it.
 const OWN_KEYS: [&str; 5] = ["_target_", "_requires_", "_disabled_", "_desc_", "_mode_"];
 
-/// What only prints, and need not be evaluated.
+/// Functions that only print and need not be evaluated.
 const PRINTED: [&str; 5] =
     ["output_transform", "iteration_print_logger", "epoch_print_logger", "name", "global_epoch_transform"];
 
-/// Resolves the items of a config. Each is resolved once; what nobody asks for is never touched.
+/// Resolves the items of a config. Each item is resolved once; unused items are never evaluated.
 #[derive(Debug)]
 pub struct Resolver {
     config: Config,
@@ -32,7 +32,7 @@ pub struct Resolver {
     world: World,
     known: RefCell<HashMap<String, Value>>,
     doing: RefCell<Vec<String>>,
-    /// How many items each known value has within each other, and those being resolved have so far.
+    /// The nesting depth of each known value, and the depth so far of those being resolved.
     heights: RefCell<HashMap<String, usize>>,
     rising: RefCell<Vec<usize>>,
     gathers: Cell<bool>,
@@ -42,11 +42,11 @@ pub struct Resolver {
 type Resolved<T = Value> = Result<T, Fault>;
 
 impl Resolver {
-    /// Expands macros and relative ids, and gathers imports. Files that expressions name count from
-    /// `folder`.
+    /// Expands macros and relative ids, and collects imports. File names in expressions are
+    /// relative to `folder`.
     ///
     /// # Errors
-    /// A macro that names nothing; a relative id beyond the root.
+    /// A macro that refers to a missing item, or a relative id beyond the root.
     pub fn new(mut config: Config, folder: PathBuf) -> Resolved<Self> {
         config.expand()?;
         let mut modules = BTreeMap::new();
@@ -64,7 +64,7 @@ impl Resolver {
         })
     }
 
-    /// The same, but a fault does not end it: it is gathered, and the value is
+    /// Collects faults instead of stopping at the first: the value of a faulty item is
     /// [`Unknown`](Value::Unknown).
     #[must_use]
     pub fn gathering(self) -> Self {
@@ -72,7 +72,7 @@ impl Resolver {
         self
     }
 
-    /// The faults that were gathered, in the order in which they were found.
+    /// The collected faults, in the order in which they were found.
     pub fn faults(&self) -> Vec<Fault> {
         self.faults.borrow().clone()
     }
@@ -82,15 +82,15 @@ impl Resolver {
         &self.config
     }
 
-    /// Where files that expressions name are looked for.
+    /// The folder for file names in expressions.
     pub fn folder(&self) -> &std::path::Path {
         &self.world.folder
     }
 
-    /// The value of an id.
+    /// Resolves the value of an id.
     ///
     /// # Errors
-    /// An id that is not there, a circle, an expression that is outside of the subset or fails.
+    /// An unknown id, a circular reference, or an expression that is not supported or fails.
     pub fn get(&self, id: &str) -> Resolved {
         let id = id::normal(id);
         if let Some(value) = self.already(&id) {
@@ -104,10 +104,10 @@ impl Resolver {
         self.resolve(&id, item)
     }
 
-    /// Evaluates a list of expressions, or one; what is done beside giving values, in order.
+    /// Evaluates an expression or a list of them, and returns their effects in order.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Same as [`get`](Self::get).
     pub fn run(&self, id: &str) -> Resolved<Vec<Effect>> {
         let id = id::normal(id);
         let Some(item) = id::find(self.config.root(), &id) else {
@@ -124,7 +124,7 @@ impl Resolver {
         Ok(self.world.effects.take())
     }
 
-    /// Resolves an item whose own result is not kept.
+    /// Resolves an item without caching its own result.
     fn fresh(&self, id: &str, item: &Item) -> Resolved {
         let value = self.resolve(id, item);
         self.known.borrow_mut().remove(id);
@@ -152,7 +152,7 @@ impl Resolver {
         let made = self.make(at, item);
         self.doing.borrow_mut().pop();
         let height = self.rising.borrow_mut().pop().unwrap_or(0);
-        // Whoever follows a value recurses, in whatever order its parts were asked for.
+        // Code that follows a value is recursive, whatever the order in which its parts are resolved.
         let made = match height > DEEPEST {
             true => Err(Fault::new(FaultKind::Config, format!("is nested more than {DEEPEST} levels deep"))),
             false => made,
@@ -170,14 +170,14 @@ impl Resolver {
         Ok(value)
     }
 
-    /// A value that is known.
+    /// The cached value of an id.
     fn already(&self, id: &str) -> Option<Value> {
         let value = self.known.borrow().get(id).cloned()?;
         self.raise(self.heights.borrow().get(id).copied().unwrap_or(0));
         Some(value)
     }
 
-    /// What is being resolved has a value of this height in it.
+    /// Records that the item being resolved contains a value of this depth.
     fn raise(&self, height: usize) {
         if let Some(above) = self.rising.borrow_mut().last_mut() {
             *above = (*above).max(height + 1);
@@ -287,7 +287,7 @@ impl Resolver {
             Value::Text(name) => self.full_name(&name),
             Value::Name(name) => name.to_string(),
             Value::Unknown => return Ok(Value::Unknown),
-            // Something that is given back or called as it is.
+            // A component or function that is returned or called unchanged.
             value @ (Value::Component(_) | Value::Function(_)) if args.is_empty() => return Ok(value),
             other => return Err(Fault::outside(format!("_target_ is {}; expected the name of a class", other.kind()))),
         };
@@ -310,7 +310,7 @@ impl Resolver {
         Ok(Value::Component(Arc::new(Component { id: at.to_owned(), file, target, args, callable })))
     }
 
-    /// A target with the module for which its first name was imported.
+    /// A target with its first name replaced by the imported module.
     fn full_name(&self, target: &str) -> String {
         let (first, rest) = target.split_once('.').unwrap_or((target, ""));
         match self.modules.get(first) {
@@ -325,14 +325,14 @@ fn is_component(item: &Item) -> bool {
     item.get("_target_").is_some()
 }
 
-/// The id, where a text is a reference and nothing else.
+/// The id, if the text is only a reference.
 fn whole_reference(text: &str) -> Option<&str> {
     let id = text.strip_prefix('@')?;
     let word = |part: &str| part.chars().all(|c| c.is_alphanumeric() || c == '_');
     (!id.is_empty() && id.split("::").all(|part| !part.is_empty() && word(part))).then_some(id)
 }
 
-/// The imports of all items.
+/// Collects the imports of all items.
 fn imports(item: &Item, modules: &mut BTreeMap<String, String>) {
     match item {
         Item::String(text) => {

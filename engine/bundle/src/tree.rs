@@ -1,4 +1,4 @@
-//! Files as trees of values: JSON as Python reads it, YAML as PyYAML's safe loader does.
+//! Parses files to trees of values: JSON as in Python, YAML as in PyYAML's safe loader.
 
 use std::fmt;
 use std::path::Path;
@@ -9,16 +9,16 @@ use serde_json::{Map, Number, Value};
 use crate::fault::{Fault, FaultKind};
 use crate::yaml;
 
-/// A config is a page; a file of more is none.
+/// The largest config file in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// A tree, and the keys that stand in it twice.
+/// A tree of values, and its duplicate keys.
 pub struct Tree {
     pub root: Value,
     pub twice: Vec<String>,
 }
 
-/// Reads a file by its ending.
+/// Reads a file; its extension gives the format.
 pub fn read(path: &Path) -> Result<Tree, Fault> {
     let name = path.display().to_string();
     let fail = |kind: FaultKind, what: String| Fault::new(kind, what).in_file(&name);
@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<Tree, Fault> {
     parse(&name, &text)
 }
 
-/// Parses the text of a file, by the ending of its name.
+/// Parses the text of a file; the extension of its name gives the format.
 pub fn parse(name: &str, text: &str) -> Result<Tree, Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lower = name.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! [`Value`]: what items and expressions give.
+//! [`Value`]: the values of items and expressions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::syntax::Lambda;
 
-/// A value of Python's, as far as configs need them. Components and functions of libraries stay
+/// A Python value, as far as configs need them. Components and functions of libraries stay
 /// descriptions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -15,9 +15,9 @@ pub enum Value {
     None,
     /// `True`, `False`
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
     /// A text.
     Text(Arc<str>),
@@ -25,45 +25,45 @@ pub enum Value {
     List(Arc<[Value]>),
     /// A tuple.
     Tuple(Arc<[Value]>),
-    /// A set, in the order in which its elements came.
+    /// A set, in insertion order.
     Set(Arc<[Value]>),
-    /// A dictionary, in order.
+    /// A dictionary, in insertion order.
     Dict(Arc<[(Value, Value)]>),
-    /// What has a `_target_`.
+    /// An item with a `_target_`.
     Component(Arc<Component>),
     /// A lambda.
     Function(Arc<Function>),
-    /// Something of a library by its dotted name: `torch.float32`, `monai.data.PILReader`.
+    /// A member of a library by its dotted name: `torch.float32`, `monai.data.PILReader`.
     Name(Arc<str>),
-    /// A call of a library that is kept as it is: `torch.rand(64)`.
+    /// An unevaluated call of a library: `torch.rand(64)`.
     Call(Arc<CallValue>),
-    /// A device, as it is called: `cpu`, `cuda:0`.
+    /// A device by name: `cpu`, `cuda:0`.
     Device(Arc<str>),
     /// An opened file, or a path of `pathlib`.
     Path(Arc<str>),
-    /// A table of `pandas`: its columns.
+    /// A pandas table: its columns.
     Table(Arc<[(String, Value)]>),
-    /// A column of one, or an array: element-wise operations. An array of several axes has columns of
-    /// columns.
+    /// A column of a table, or an array, with element-wise operations. An array of several axes is
+    /// a column of columns.
     Column(Arc<[Value]>),
     /// A slice of an index.
     Slice(Option<i64>, Option<i64>, Option<i64>),
-    /// What could not be evaluated, where faults are gathered and not returned.
+    /// A value that could not be evaluated, where faults are collected instead of returned.
     Unknown,
 }
 
-/// What has a `_target_`: called with its arguments by whoever builds it.
+/// An item with a `_target_`, which another crate builds by calling the target with the arguments.
 #[derive(Debug)]
 pub struct Component {
     /// The id of the item.
     pub id: String,
-    /// The file that has it.
+    /// The file that holds the item.
     pub file: String,
-    /// Its `_target_`, as a dotted name or a short one.
+    /// The `_target_`, as a dotted or short name.
     pub target: String,
-    /// What it is called with, in order.
+    /// The arguments, in order.
     pub args: Vec<(String, Value)>,
-    /// Whether the class itself is meant, or a partial call (`_mode_: callable`).
+    /// Whether the class itself or a partial call is meant (`_mode_: callable`).
     pub callable: bool,
 }
 
@@ -73,32 +73,32 @@ impl Component {
         self.target.rsplit('.').next().unwrap_or(&self.target)
     }
 
-    /// An argument, unless it is `None`.
+    /// An argument, unless it is missing or `None`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.args.iter().find(|(key, value)| key == name && !matches!(value, Value::None)).map(|(_, value)| value)
     }
 
-    /// Whether the argument is there, `None` included.
+    /// Whether the argument is given, even as `None`.
     pub fn has(&self, name: &str) -> bool {
         self.args.iter().any(|(key, _)| key == name)
     }
 }
 
-/// A lambda, and what it sees.
+/// A lambda with its captured values.
 pub struct Function {
     /// Parameters and body.
     pub lambda: Arc<Lambda>,
-    /// Values of the names around it.
+    /// Values of the captured names.
     pub names: BTreeMap<String, Value>,
-    /// Values of the ids that it refers to.
+    /// Values of the ids to which it refers.
     pub references: BTreeMap<String, Value>,
     /// Modules by the names under which they were imported.
     pub modules: Arc<BTreeMap<String, String>>,
-    /// Defaults of its parameters.
+    /// Defaults of the parameters.
     pub defaults: Vec<Option<Value>>,
-    /// The text that it was written in.
+    /// The source text that contains it.
     pub text: Arc<str>,
-    /// Where: file and id.
+    /// Its place: file and id.
     pub place: (Arc<str>, Arc<str>),
 }
 
@@ -108,7 +108,7 @@ impl fmt::Debug for Function {
     }
 }
 
-/// A call that is kept as it is.
+/// An unevaluated call.
 #[derive(Debug)]
 pub struct CallValue {
     /// The dotted name of the function.
@@ -120,24 +120,24 @@ pub struct CallValue {
 }
 
 impl CallValue {
-    /// An argument by its place or name.
+    /// An argument by position or name.
     pub fn get(&self, place: usize, name: &str) -> Option<&Value> {
         self.args.get(place).or_else(|| self.named.iter().find(|(key, _)| key == name).map(|(_, value)| value))
     }
 }
 
 impl Value {
-    /// A text.
+    /// Makes a text.
     pub fn text(text: impl AsRef<str>) -> Self {
         Value::Text(text.as_ref().into())
     }
 
-    /// A list.
+    /// Makes a list.
     pub fn list(items: impl IntoIterator<Item = Value>) -> Self {
         Value::List(items.into_iter().collect())
     }
 
-    /// The value of a plain item of a file.
+    /// Converts a plain item of a file.
     pub fn from_json(value: &serde_json::Value) -> Self {
         match value {
             serde_json::Value::Null => Value::None,
@@ -154,7 +154,7 @@ impl Value {
         }
     }
 
-    /// As JSON, where it is plain.
+    /// Converts a plain value to JSON; `None` for others.
     pub fn to_json(&self) -> Option<serde_json::Value> {
         Some(match self {
             Value::None => serde_json::Value::Null,
@@ -163,7 +163,7 @@ impl Value {
             Value::Float(number) => serde_json::Number::from_f64(*number).map(serde_json::Value::Number)?,
             Value::Text(text) | Value::Path(text) => (**text).into(),
             Value::List(items) | Value::Tuple(items) | Value::Set(items) | Value::Column(items) => {
-                // With space for all, or twice as much would be taken while it grows.
+                // Reserve the space for all, because growing would take twice as much.
                 let mut array = Vec::with_capacity(items.len());
                 for item in items.iter() {
                     array.push(item.to_json()?);
@@ -178,7 +178,7 @@ impl Value {
         })
     }
 
-    /// The text of a key.
+    /// The text of a dictionary key.
     fn to_key(&self) -> Option<String> {
         match self {
             Value::Text(text) => Some(text.to_string()),
@@ -187,7 +187,7 @@ impl Value {
         }
     }
 
-    /// The text, where this is one, or a path.
+    /// The text, if the value is a text or a path.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::Text(text) | Value::Path(text) => Some(text),
@@ -216,7 +216,7 @@ impl Value {
         self.as_dict()?.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
     }
 
-    /// The component, where this is one.
+    /// The component, if the value is one.
     pub fn as_component(&self) -> Option<&Arc<Component>> {
         match self {
             Value::Component(component) => Some(component),
@@ -224,7 +224,7 @@ impl Value {
         }
     }
 
-    /// A whole number.
+    /// The value as an integer.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Value::Int(number) => Some(*number),
@@ -233,7 +233,7 @@ impl Value {
         }
     }
 
-    /// A number.
+    /// The value as a floating-point number.
     pub fn as_float(&self) -> Option<f64> {
         match self {
             Value::Float(number) => Some(*number),
@@ -241,7 +241,7 @@ impl Value {
         }
     }
 
-    /// Whether Python takes it for true; nothing where that is not known.
+    /// Python's truth value; `None` if it is unknown.
     pub fn truth(&self) -> Option<bool> {
         Some(match self {
             Value::None => false,
@@ -277,7 +277,7 @@ impl Value {
         }
     }
 
-    /// Whether it, or an element of it, could not be evaluated.
+    /// Whether the value or one of its elements could not be evaluated.
     pub fn has_unknown(&self) -> bool {
         match self {
             Value::Unknown => true,

@@ -1,4 +1,4 @@
-//! YAML 1.1 as PyYAML's safe loader reads it: `yes` and `on` are truth values, `1e-4` is a text.
+//! YAML 1.1 as PyYAML's safe loader reads it: `yes` and `on` are booleans, `1e-4` is a text.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Number, Value};
 
 use crate::tree::Tree;
 
-/// Values that aliases may copy: a config is small, a bomb is not.
+/// The largest number of values that aliases may copy, against alias bombs.
 const MOST_VALUES: usize = 1_000_000;
-/// Levels of lists and dictionaries.
+/// The largest nesting depth of lists and dictionaries.
 const DEEPEST: usize = 128;
 
-/// The one document of a text.
+/// Parses a text that holds exactly one YAML document.
 pub fn parse(text: &str) -> Result<Tree, String> {
     let mut reader =
         Reader { events: Parser::new_from_str(text), anchors: HashMap::new(), twice: Vec::new(), count: 0 };
@@ -21,7 +21,7 @@ pub fn parse(text: &str) -> Result<Tree, String> {
         match reader.next()? {
             Event::StreamEnd => break,
             Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
-            _ if root.is_some() => return Err("holds several YAML documents; a config is one".to_owned()),
+            _ if root.is_some() => return Err("must hold exactly one YAML document".to_owned()),
             event => root = Some(reader.value(event, 0)?),
         }
     }
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         let (anchor, value) = match event {
             Event::Alias(anchor) => {
                 let value = self.anchors.get(&anchor).cloned();
-                let value = value.ok_or("has an alias inside of what it names")?;
+                let value = value.ok_or("has an alias inside the value to which it refers")?;
                 self.count += size(&value);
                 if self.count > MOST_VALUES {
                     return Err(format!("has more than {MOST_VALUES} values"));
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
                 self.twice.push(key);
             }
         }
-        // Keys of the mapping itself count more than merged ones.
+        // Keys of the mapping itself take precedence over merged ones.
         for (key, value) in merged {
             table.entry(key).or_insert(value);
         }
@@ -130,7 +130,7 @@ fn merge(into: &mut Map<String, Value>, value: Value) -> Result<(), String> {
             Ok(())
         }
         Value::Array(list) => list.into_iter().try_for_each(|value| merge(into, value)),
-        _ => Err("merges (<<) what is no mapping".to_owned()),
+        _ => Err("merges (<<) a value that is not a mapping".to_owned()),
     }
 }
 
@@ -142,7 +142,8 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Fails where a tag is none of these of YAML's own. PyYAML's `safe_load` refuses those of Python, too.
+/// Fails for a tag that is not one of these tags of YAML itself. PyYAML's `safe_load` also refuses
+/// Python's tags.
 fn only(tag: &Tag, known: &[&str]) -> Result<(), String> {
     let is_plain = tag.handle.is_empty() && tag.suffix == "!";
     if is_plain || (tag.is_yaml_core_schema() && known.contains(&tag.suffix.as_str())) {
@@ -178,7 +179,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// A number as YAML 1.1 writes it.
+/// Parses a number of YAML 1.1.
 fn number(text: &str) -> Option<Value> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -204,7 +205,7 @@ fn number(text: &str) -> Option<Value> {
             return whole(8, &plain[1..]);
         }
     }
-    // A float has a dot; its exponent has a sign.
+    // A float has a dot, and its exponent has a sign.
     let dot = plain.find('.')?;
     let (before, after) = (&plain[..dot], &plain[dot + 1..]);
     let (fraction, exponent) = match after.find(['e', 'E']) {

@@ -1,4 +1,4 @@
-//! Expressions, with the values that Python gives.
+//! Expressions, compared with the values that Python gives.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -232,7 +232,7 @@ fn what_computes_and_writes_is_described() -> Result<(), Box<dyn std::error::Err
     let calls: Vec<_> = calls.collect();
     let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["LDMSampler.run", "SaveImage.__call__", "PIL.Image.save"]);
-    // The component that is called comes first, then what it is called with, by place or name.
+    // The called component comes first, then the arguments, by position or name.
     assert_eq!(calls[0].args[0].as_component().map(|sampler| sampler.id.as_str()), Some("sampler"));
     let (Value::Call(noise), Some(Value::Component(saver))) = (&calls[0].args[1], calls[0].get(5, "saver")) else {
         panic!("{:?}", calls[0]);
@@ -241,7 +241,7 @@ fn what_computes_and_writes_is_described() -> Result<(), Box<dyn std::error::Err
     // The same draw, indexed.
     let Value::Call(first) = &calls[1].args[1] else { panic!("{:?}", calls[1]) };
     assert!(first.name == "[]" && matches!(&first.args[0], Value::Call(other) if Arc::ptr_eq(other, noise)));
-    // Each call leads to the one inside of it.
+    // Each call contains the next one.
     let mut chain = Vec::new();
     let mut next = calls[2].args.first().cloned();
     while let Some(Value::Call(call)) = next {
@@ -265,8 +265,8 @@ fn what_computes_and_writes_is_described() -> Result<(), Box<dyn std::error::Err
     Ok(())
 }
 
-/// As in Python, where NumPy and pandas raise a `ValueError`. It is never an unknown value, which only gathered
-/// faults have.
+/// As in Python, where NumPy and pandas raise a `ValueError`. The value is never unknown: only
+/// gathered faults have unknown values.
 #[test]
 fn the_truth_of_several_elements_is_a_fault() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;

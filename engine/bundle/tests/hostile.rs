@@ -1,4 +1,4 @@
-//! Expressions that would fill the memory, overflow the stack or never end, were they not counted.
+//! Expressions that would fill the memory, overflow the stack or never end without limits.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ fn values_that_expressions_make_are_counted() {
         "$[0] * 1000000000",
         "$'ab' * 9223372036854775807",
         "$list(range(1000000000))",
-        // Each makes a thousand of one.
+        // Each step makes a thousand of one.
         "$@text.replace('a', @text).replace('a', @text).replace('a', @text)",
         "$@text.join([@text] * 100000)",
-        // A thousand values, and a million times the same.
+        // A thousand values, and a million references to the same value.
         "$[list(range(1000)) for i in range(1000000)]",
         // A lambda keeps the names around it.
         "$[lambda: i for i in range(1000000)]",
@@ -40,7 +40,7 @@ fn lambdas_that_call_themselves_end() {
         let fault = value(expression).err().unwrap_or_else(|| panic!("{expression} was evaluated"));
         assert!(fault.to_string().contains("does a lambda call itself?"), "{expression}: {fault}");
     }
-    // Those of real configs go a few levels deep, and one after the other any number of times.
+    // Real configs nest a few levels deep; the number of items in sequence is not limited.
     let made = value("$sum(map(lambda i: (lambda j: j + 1)(i), range(5000)))").expect("lambdas");
     assert_eq!(made.to_json(), Some(json!(12_502_500)));
 }
@@ -54,7 +54,7 @@ fn a_key_without_a_letter_names_nothing() {
     }
 }
 
-/// A tree of any depth would overflow the stack of whoever evaluates or drops it.
+/// A tree without a depth limit would overflow the stack of the code that evaluates or drops it.
 #[test]
 fn expressions_of_any_length_and_depth_are_values_or_errors() {
     let chain = |sign: &str, count: usize| format!("$1{}", format!("{sign}1").repeat(count - 1));
@@ -79,7 +79,7 @@ fn expressions_of_any_length_and_depth_are_values_or_errors() {
     assert_eq!(sum.to_json(), Some(json!(100)));
 }
 
-/// Items that each hold the one before: in whatever order they are asked for, the whole is refused.
+/// Items that each hold the one before: the whole is refused in whatever order they are resolved.
 #[test]
 fn values_within_each_other_are_limited_in_any_order() {
     let mut table = Map::new();
@@ -116,7 +116,7 @@ fn macros_are_limited_in_values_and_depth() {
     assert_eq!(made.to_json(), Some(json!([[1, 2], [1, 2]])));
 }
 
-/// The standard library's sort may panic for an order that is none.
+/// The sort of the standard library may panic for an inconsistent order.
 #[test]
 fn what_cannot_be_compared_is_an_error_and_equals_stay_in_order() {
     let mixed: Vec<String> =

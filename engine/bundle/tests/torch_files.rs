@@ -37,7 +37,7 @@ fn arrays_are_those_of_python() -> Tested {
     Ok(())
 }
 
-/// As the configs of a DiNTS, and other programs, use them.
+/// As the configs of DiNTS and other programs use them.
 #[test]
 fn arrays_work_in_expressions() -> Tested {
     for (expression, wanted) in [
@@ -60,16 +60,16 @@ fn arrays_work_in_expressions() -> Tested {
         let got = value(&recorded(), "zip.pt", expression).map_err(|fault| format!("{expression}: {fault}"))?;
         assert_eq!(got.to_json(), Some(wanted), "{expression}");
     }
-    let missing = value(&recorded(), "zip.pt", "$@file['none']").err().ok_or("a key that is not there")?;
+    let missing = value(&recorded(), "zip.pt", "$@file['none']").err().ok_or("a missing key")?;
     assert!(missing.to_string().contains("no key \"none\""), "{missing}");
-    // A tensor is not read, and does not keep the arrays beside it from being read.
+    // A tensor is not read, and does not prevent reading the arrays next to it.
     assert!(value(&recorded(), "tensor.pt", "$@file['node_a']").is_ok());
     let tensor = value(&recorded(), "tensor.pt", "$@file['weight']")?;
     assert_eq!((tensor.to_json(), tensor.kind().as_str()), (None, "torch.Tensor(...)"));
     Ok(())
 }
 
-/// A file with one pickle, as `torch.save` has it.
+/// A file with one pickle, as `torch.save` writes it.
 fn archive(folder: &Path, pickle: &[u8]) -> Tested {
     let mut zip = zip::ZipWriter::new(std::fs::File::create(folder.join("x.pt"))?);
     zip.start_file("x/data.pkl", zip::write::SimpleFileOptions::default())?;
@@ -108,7 +108,7 @@ fn hostile_files_are_refused() -> Tested {
         many.extend_from_slice(&[b'e', b'q', level + 1]);
     }
     many.push(b'.');
-    // A list of a hundred thousand values, which becomes a set again and again.
+    // A list of a hundred thousand values, which is repeatedly converted to a set.
     let mut sets = b"\x80\x02](".to_vec();
     sets.extend(std::iter::repeat_n(b'N', 100_000));
     sets.extend_from_slice(b"eq\x00\x85q\x01cbuiltins\nset\nq\x02(");
@@ -124,7 +124,7 @@ fn hostile_files_are_refused() -> Tested {
         ("with 1 values", array(b"K\x02\x85", b"i1", &[1])),
         ("3 bytes of numbers of 2", array(b"K\x02\x85", b"i2", &[1, 2, 3])),
         ("type O8", array(b"K\x01\x85", b"O8", &[0; 8])),
-        ("whose shape is none", array(b"J\xff\xff\xff\xff\x85", b"i1", &[1])),
+        ("with an invalid shape", array(b"J\xff\xff\xff\xff\x85", b"i1", &[1])),
         ("recalls what it did not store", b"\x80\x02h\x07.".to_vec()),
         ("does not have", b"\x80\x02.".to_vec()),
         ("levels deep", deep),
@@ -155,14 +155,14 @@ fn damaged_files_are_told() -> Tested {
         let whole = std::fs::read(recorded().join(name))?;
         for length in (0..whole.len()).step_by(97) {
             std::fs::write(&path, &whole[..length])?;
-            // Of the older kind, what follows the arrays is of no use here.
+            // In a file of the older format, the bytes after the arrays do not matter here.
             if let Err(fault) = value(folder.path(), "x.pt", "$@file['node_a']") {
                 assert!(fault.to_string().contains("x.pt cannot be read"), "{fault}");
             } else {
                 assert!(name == "older.pt" && length * 10 > whole.len() * 9, "{name}: {length} of {}", whole.len());
             }
         }
-        // A byte at a time: a value, or an error.
+        // Change single bytes: the result is a value or an error.
         for at in (0..whole.len()).step_by(13) {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x55;

@@ -18,14 +18,14 @@ use crate::workflow::{Ask, Wants, Workflow};
 /// What handlers requested and the run has not done yet.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// What is done after the event, or the next one at which all processes agree.
+    /// What to do after the event, or after the next event at which all processes agree.
     pub wants: Wants,
-    /// With the index of the handler that asked.
+    /// The requests, each with the index of the handler that made it.
     pub saves: Vec<(usize, CheckpointRequest)>,
     pub loads: Vec<(usize, PathBuf)>,
 }
 
-/// How often something was called and how long that took in total.
+/// The number of calls of something, and their total time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub calls: u64,
@@ -138,7 +138,7 @@ impl Host for Intercept<'_> {
     fn load_checkpoint(&mut self, dir: &Path) -> Result<(), HostError> {
         if self.event != Event::Started {
             return Err(HostError::new(format!(
-                "a checkpoint can be loaded at started only, not at {}: the run would change under the other handlers",
+                "a checkpoint can be loaded at started only, not at {}: other handlers have already seen the state",
                 self.event
             )));
         }
@@ -187,7 +187,7 @@ impl Engine {
         self.fire_heard(event, workflow)
     }
 
-    /// Whether nobody wants an event, which costs a look at a bit.
+    /// Whether no handler subscribes to an event. Costs one bit test.
     #[inline]
     fn is_unheard(&self, event: Event) -> bool {
         bit(event).is_some_and(|bit| self.wanted & bit == 0)
@@ -211,7 +211,7 @@ impl Engine {
         let event = Event::ExceptionRaised;
         for result in [self.dispatch(event, workflow, true), self.carry_out(event, workflow, true)] {
             if let Err(error) = result {
-                tracing::error!("while an error was being reported: {error}");
+                tracing::error!("while reporting an error: {error}");
             }
         }
     }

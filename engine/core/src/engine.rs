@@ -15,7 +15,7 @@ use crate::state::{Better, State};
 use crate::store::{Attach, Store};
 use crate::when::{Filter, When};
 
-/// The bit of a built-in event in [`Engine::wanted`]; a custom event has none.
+/// The bit of a built-in event in [`Engine::wanted`]; 0 for a custom event.
 #[inline]
 pub(crate) fn bit(event: Event) -> Option<u64> {
     1_u64.checked_shl(event.id())
@@ -25,20 +25,20 @@ pub(crate) fn bit(event: Event) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandlerId(u64);
 
-/// How often a handler was called and how long that took.
+/// The number of calls of a handler, and their time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandlerTimes {
     /// The handler's name, `name#2` for the second of the same name.
     pub name: String,
-    /// Calls so far.
+    /// Number of calls so far.
     pub calls: u64,
-    /// Seconds in all calls.
+    /// Total time of all calls, in seconds.
     pub seconds: f64,
-    /// How many calls failed.
+    /// Number of calls that failed.
     pub errors: u64,
     /// The event and the message of the first failure.
     pub first_error: Option<String>,
-    /// Whether it is no longer called.
+    /// Whether the handler was disabled after an error.
     pub disabled: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
     pub handler: Option<Box<dyn Handler>>,
     pub disabled: bool,
     pub tally: Tally,
-    /// How often it failed, and the first failure.
+    /// The number of errors, and the first one.
     pub errors: u64,
     pub first_error: Option<String>,
 }
@@ -76,17 +76,18 @@ pub(crate) struct Entry {
 pub struct Engine {
     pub(crate) state: State,
     pub(crate) entries: Vec<Entry>,
-    /// Custom events, and built-in ones that were given a counter.
+    /// Custom events, and built-in events that were given a counter.
     pub(crate) registered: BTreeMap<Event, (String, Option<Counter>)>,
     pub(crate) requests: Requests,
     pub(crate) saves: Saves,
     pub(crate) progress: Progress,
     pub(crate) interrupt_flag: Arc<AtomicBool>,
     pub(crate) event_tally: BTreeMap<Event, Tally>,
-    /// Which built-in events some handler listens to, a bit each, and how often the others were fired.
+    /// The built-in events that some handler subscribes to, one bit each; and the number of times
+    /// the others were fired.
     pub(crate) wanted: u64,
     pub(crate) unheard: [u64; 64],
-    /// What handlers keep, by their keys.
+    /// The values that handlers keep, by the handlers' keys.
     pub(crate) store: BTreeMap<String, Store>,
     pub(crate) attach: Option<Attach>,
     removals: Remover,
@@ -124,7 +125,7 @@ where
 }
 
 impl Engine {
-    /// An engine of this name (`trainer`, `validation`).
+    /// Creates an engine with this name (`trainer`, `validation`).
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             state: State::new(name),
@@ -143,8 +144,9 @@ impl Engine {
         }
     }
 
-    /// What carries out [`Host::attach`](crate::Host::attach): it gets the handler's name, the name of the
-    /// attachment, and its content. Without it, attachments are refused.
+    /// Sets the function that carries out [`Host::attach`](crate::Host::attach). It receives the
+    /// handler's name, the name of the attachment and its content. Without it, attachments are
+    /// refused.
     pub fn on_attach(&mut self, attach: Attach) {
         self.attach = Some(attach);
     }
@@ -216,7 +218,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Removes a handler; returns `None` when it was already removed. Its times stay in the
+    /// Removes a handler; returns `None` when it was already removed. Its times remain in the
     /// summary.
     pub fn remove(&mut self, id: HandlerId) -> Option<Box<dyn Handler>> {
         self.entries.iter_mut().find(|entry| entry.id == id)?.handler.take()
@@ -237,7 +239,7 @@ impl Engine {
         self.removals.clone()
     }
 
-    /// Removes the handlers that the removers named.
+    /// Removes the handlers that removers have named.
     pub(crate) fn sweep(&mut self) {
         let named = std::mem::take(&mut *self.removals.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
         for id in named {
@@ -245,8 +247,8 @@ impl Engine {
         }
     }
 
-    /// Registers a custom event; filters count it by `counter`. A built-in event without a counter
-    /// (`forward_completed`) gets this one.
+    /// Registers a custom event. Filters on it compare with `counter`. A built-in event without a
+    /// counter (`forward_completed`) gets this one.
     ///
     /// # Errors
     /// When the name is empty, another name has the same number, or the event already has a
@@ -292,13 +294,13 @@ impl Engine {
         self.state.better = better;
     }
 
-    /// A flag that another thread (Ctrl-C) may raise: the run is interrupted after the current
-    /// iteration.
+    /// A flag that another thread (a Ctrl-C handler) can set: the run is interrupted after the
+    /// current iteration.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         self.interrupt_flag.clone()
     }
 
-    /// Calls of and time spent in each handler, in registration order; for the run summary.
+    /// The calls of each handler and their time, in registration order; for the run summary.
     pub fn handler_times(&self) -> Vec<HandlerTimes> {
         self.entries
             .iter()
@@ -313,7 +315,7 @@ impl Engine {
             .collect()
     }
 
-    /// Every event that was fired, also those that nobody listens to.
+    /// Every event that was fired, including events without a handler.
     fn tallies(&self) -> impl Iterator<Item = (Event, Tally)> {
         let mut all = self.event_tally.clone();
         for event in Event::BUILT_IN {
@@ -330,7 +332,7 @@ impl Engine {
         self.tallies().map(|(event, tally)| (event.name().into_owned(), tally.time.as_secs_f64())).collect()
     }
 
-    /// How often each event was fired.
+    /// The number of times each event was fired.
     pub fn event_counts(&self) -> BTreeMap<String, u64> {
         self.tallies().map(|(event, tally)| (event.name().into_owned(), tally.calls)).collect()
     }

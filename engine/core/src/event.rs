@@ -103,20 +103,21 @@ events! {
     DiscriminatorFakesForwardCompleted = 27, "discriminator_fakes_forward_completed";
     /// Adversarial trainer: the discriminator's loss is computed.
     DiscriminatorLossCompleted = 28, "discriminator_loss_completed";
-    /// Adversarial trainer: the discriminator's gradients are there.
+    /// Adversarial trainer: the discriminator's gradients are computed.
     DiscriminatorBackwardCompleted = 29, "discriminator_backward_completed";
     /// Adversarial trainer: the discriminator's optimizer has stepped.
     DiscriminatorModelCompleted = 30, "discriminator_model_completed";
 }
 
-/// Names of custom events seen in this process, for messages only: equality is by number.
+/// Names of custom events seen in this process, used in messages only: events are equal if their
+/// numbers are.
 static CUSTOM_NAMES: LazyLock<RwLock<BTreeMap<u32, String>>> = LazyLock::new(Default::default);
 
 impl Event {
     /// An event of your own. The number is a hash of the name, so that a plugin and its host agree
     /// on it without sharing a table. Register it with `Engine::register_event` before it fires.
     pub fn custom(name: &str) -> Event {
-        // FNV-1a: tiny, stable, and a clash between two names is refused at registration.
+        // FNV-1a: tiny and stable. Registration refuses two names with the same hash.
         let hash = name.bytes().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
         let event = Event(hash | CUSTOM);
         let mut names = CUSTOM_NAMES.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -190,7 +191,7 @@ impl Event {
     }
 }
 
-/// Which number of the state an event is counted by.
+/// The counter of the state that an event is counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {

@@ -1,4 +1,4 @@
-//! What listens to events: [`Handler`], and the [`Context`] it is called with.
+//! Listeners of events: [`Handler`], and the [`Context`] it is called with.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub enum OnError {
     Log = 2,
 }
 
-/// Which processes of a distributed run a handler acts in.
+/// The processes of a distributed run that a handler acts in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -30,7 +30,7 @@ pub enum Ranks {
     /// In every process.
     #[default]
     All = 0,
-    /// In the first one only.
+    /// In the first process only.
     First = 1,
 }
 
@@ -55,7 +55,7 @@ pub trait Handler: Send {
     /// The name used in messages, times and checkpoints.
     fn name(&self) -> &str;
 
-    /// The events to be called for. Read once, at registration.
+    /// The events that the handler is called for. Read once, at registration.
     fn subscriptions(&self) -> Vec<When>;
 
     /// Called for every event subscribed to, in the order of registration.
@@ -66,12 +66,12 @@ pub trait Handler: Send {
         OnError::Stop
     }
 
-    /// Which processes of a distributed run it acts in.
+    /// The processes of a distributed run that the handler acts in.
     fn ranks(&self) -> Ranks {
         Ranks::All
     }
 
-    /// What is stored in checkpoints.
+    /// The state to store in checkpoints.
     fn save_state(&self) -> Option<Vec<u8>> {
         None
     }
@@ -83,7 +83,7 @@ pub trait Handler: Send {
     }
 }
 
-/// What a handler is called with.
+/// The arguments of a handler's call.
 pub struct Context<'a> {
     /// The event that happened.
     pub event: Event,

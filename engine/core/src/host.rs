@@ -1,4 +1,4 @@
-//! What a handler may request from the trainer or evaluator that runs the engine: [`Host`].
+//! The requests that a handler can make of the trainer or evaluator that runs the engine: [`Host`].
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -92,12 +92,12 @@ impl<'a> HostTensor<'a> {
     }
 }
 
-/// How several predictions become one.
+/// How several predictions are combined into one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Combine {
-    /// MONAI's `MeanEnsemble`: mean over the inputs of `x * w / mean(w)`; no weights means equal
-    /// ones.
+    /// MONAI's `MeanEnsemble`: mean over the inputs of `x * w / mean(w)`. Without weights, all
+    /// weights are equal.
     Mean {
         /// One weight for each input, or one for each input and channel, input by input.
         weights: Option<Vec<f64>>,
@@ -110,7 +110,7 @@ pub enum Combine {
     },
 }
 
-/// Which values of a network's layers are meant.
+/// The values of a network's layers to compute statistics of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -131,19 +131,19 @@ pub struct LayerStatistics {
     pub name: String,
     /// The number of values.
     pub count: u64,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Their standard deviation, with the count as the divisor.
+    /// The standard deviation, with the count as the divisor.
     pub std: f64,
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
     /// The number of non-finite values.
     pub non_finite: u64,
 }
 
-/// The kinds of named things a host has: see [`Host::names`].
+/// The kinds of names a host has: see [`Host::names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -165,14 +165,13 @@ pub enum NamesOf {
 pub struct CheckpointRequest {
     /// The folder of checkpoints.
     pub dir: PathBuf,
-    /// What the checkpoint is: `epoch`, `best`, `interrupted`, `final`, or a tag of the handler's
-    /// own.
+    /// The tag of the checkpoint: `epoch`, `best`, `interrupted`, `final`, or a custom tag.
     pub tag: String,
-    /// How many of the newest checkpoints with this tag are kept; `None` keeps all.
+    /// The number of newest checkpoints with this tag to keep; `None` keeps all.
     pub keep_last: Option<usize>,
 }
 
-/// What a handler may request from the trainer or evaluator that runs the engine.
+/// The requests that a handler can make of the trainer or evaluator that runs the engine.
 ///
 /// No method has a default: a host implements each one. [`not_offered!`](crate::not_offered) writes
 /// stubs, by name, for the methods that a host does not support.
@@ -187,7 +186,7 @@ pub trait Host {
     /// Pauses: `run` returns, and the next `run` resumes in mid-epoch.
     fn interrupt(&mut self, why: &str);
 
-    /// Records a metric in the state; the handlers after this one see it.
+    /// Records a metric in the state. Handlers called later see it.
     fn set_metric(&mut self, name: &str, value: f64);
 
     /// The names that exist at this event, in alphabetical order.
@@ -199,34 +198,34 @@ pub trait Host {
     /// The names of the cases of the current batch.
     fn cases(&self) -> Vec<String>;
 
-    /// Numbers of the cases of the current batch, one list for each case: a value of the data set's
-    /// table (`age`), voxel sizes in mm (`image.spacing`), a metric of an evaluator once it is
-    /// computed.
+    /// Numbers of the cases of the current batch, one list for each case: a column of the data
+    /// set's table (`age`), voxel sizes in mm (`image.spacing`), or a metric of an evaluator once
+    /// it is computed.
     fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError>;
 
     /// Strings of the cases of the current batch, one for each case: a column of the data
     /// set's table (`site`), the file of an image (`image.path`).
     fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError>;
 
-    /// The optimizer's learning rate, where there is one.
+    /// The optimizer's learning rate, if there is one optimizer.
     fn learning_rate(&self) -> Option<f64>;
 
     /// Sets the learning rate from the next step on.
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError>;
 
-    /// Statistics of the values of each layer, in the network's order. They cost one pass over the
+    /// Statistics of the values of each layer, in the network's order. Costs one pass over the
     /// values on the device and one synchronization.
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError>;
 
     /// Runs another engine of the same program, such as `validation`, and returns its metrics. The
-    /// calling engine also records them in its own state, as `set_metric` does: the handlers after
-    /// this one see them.
+    /// calling engine also records them in its own state, as `set_metric` does, so handlers called
+    /// later see them.
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError>;
 
-    /// A tensor of the current iteration in host memory: `image`, `label`, `pred`, ... The outputs
-    /// of a network with several are `output_0` (the same as `pred`), `output_1`, ...; an
-    /// ensemble's members are `pred_0`, `pred_1`, ... The network's parameters are `weights.NAME`, and
-    /// at `backward_completed` their gradients `gradients.NAME`, with the names of `layer_statistics`.
+    /// A tensor of the current iteration in host memory: `image`, `label`, `pred`, ... A network
+    /// with several outputs has `output_0` (the same as `pred`), `output_1`, ...; the members of an
+    /// ensemble have `pred_0`, `pred_1`, ... The network's parameters are `weights.NAME`; at
+    /// `backward_completed` their gradients are `gradients.NAME`. NAME is as in `layer_statistics`.
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError>;
 
     /// Replaces or adds a tensor of the current iteration.
@@ -236,8 +235,8 @@ pub trait Host {
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError>;
 
     /// Requests a checkpoint. It is written after all handlers of the current event have run, so
-    /// that it holds what each of them has seen; within an iteration, after the iteration. A write
-    /// error is an error of the handler that made the request.
+    /// that it includes their changes; a request within an iteration is carried out after the
+    /// iteration. A write error is an error of the handler that made the request.
     fn save_checkpoint(&mut self, request: CheckpointRequest) -> Result<(), HostError>;
 
     /// Requests to resume from the newest complete checkpoint in `dir`. Possible in `Started` only;
@@ -247,22 +246,24 @@ pub trait Host {
     /// Logs a message for the user; most hosts call [`trace`].
     fn log(&mut self, level: Level, message: &str);
 
-    /// Publishes a number for curves. The engine keeps the newest of each tag in `State::scalars`.
+    /// Publishes a number for plots. The engine keeps the newest value of each tag in
+    /// `State::scalars`.
     fn scalar(&mut self, tag: &str, value: f64);
 
-    /// Keeps bytes under a key, of this handler alone. Checkpoints hold them, and a resumed run has
-    /// them again before `Started` ends.
+    /// Keeps bytes under a key that belongs to this handler alone. Checkpoints store them, and a
+    /// resumed run restores them before `Started` ends.
     fn remember(&mut self, key: &str, value: &[u8]) -> Result<(), HostError>;
 
-    /// What this handler keeps under a key.
+    /// The bytes that this handler keeps under a key.
     fn recall(&self, key: &str) -> Option<Vec<u8>>;
 
-    /// Adds a file or a picture to the folder of the run, where there is one:
-    /// `attachments/HANDLER/NAME`. One with the name is replaced.
+    /// Adds a file or a picture to the folder of the run, if there is one:
+    /// `attachments/HANDLER/NAME`. An existing file of that name is replaced.
     fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError>;
 }
 
-/// The target of the events that [`Level::Notice`] becomes, to filter by: their level is `info`.
+/// The target of the `tracing` events that [`Level::Notice`] becomes, to filter by. Their level is
+/// `info`.
 pub const NOTICE_TARGET: &str = "hearth::notice";
 
 /// Passes a message to the program's `tracing` subscriber: the usual `log` of a host.

@@ -10,10 +10,10 @@
 //! }
 //! ```
 //!
-//! Then one wants a progress bar, a checkpoint at the end of each epoch, a decaying learning rate,
+//! Then a progress bar is needed, a checkpoint at the end of each epoch, a decaying learning rate,
 //! a stop when the loss becomes NaN, a pause on Ctrl-C. Each adds a few lines in several parts of
-//! the loop, and after a year nobody dares to touch it. None of this code depends on how a batch is
-//! learned from; it only needs to be called at the right moment. So the moments get names,
+//! the loop, and after a year no one dares to change it. None of this code depends on how a batch
+//! is learned from; it only has to be called at the right moment. So the moments get names,
 //! [`Event`]s, and code subscribes to the events it needs:
 //!
 //! ```text
@@ -23,8 +23,8 @@
 //! **A handler must know how far the run is.** It receives the [`State`]: epoch, iteration,
 //! metrics, the best metric. The whole state serializes, because a run is resumed from it.
 //!
-//! **A handler wants to act on the run:** stop it, set the learning rate, read a prediction, write
-//! a checkpoint. Only the trainer can do that, and a handler must not depend on a particular
+//! **A handler must be able to act on the run:** stop it, set the learning rate, read a prediction,
+//! write a checkpoint. Only the trainer can do that, and a handler must not depend on a particular
 //! trainer. So it receives a [`Host`], the list of possible requests; a trainer that does not
 //! support one returns an error. State and host together are the [`Context`].
 //!
@@ -121,9 +121,9 @@
 //!   fires once, each of its handlers is called once, and `run` returns the error. Checkpoints that
 //!   were requested and not yet written are dropped. (ignite swallows an exception when a handler
 //!   listens to it, or calls the handlers twice. This engine swallows nothing.)
-//! - A checkpoint is written when all handlers of the event have run, and within an iteration when
-//!   that is complete. A checkpoint therefore always lies between two iterations, and a run resumed
-//!   from it is bit-identical.
+//! - A checkpoint is written when all handlers of the event have run; within an iteration, when the
+//!   iteration is complete. A checkpoint therefore always lies between two iterations, and a run
+//!   resumed from it is bit-identical.
 //!
 //! Each epoch, iteration and handler call is a `tracing` span with that name.
 #![forbid(unsafe_code)]

@@ -13,7 +13,7 @@ use crate::run_error::{RunEnd, RunError, RunErrorKind};
 use crate::state::{Pass, State};
 use crate::workflow::{Ask, BoxError, Workflow};
 
-/// What to do next.
+/// The next step of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Start,
@@ -30,25 +30,25 @@ enum Step {
 /// The part of a run's position that only this process needs.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The step an interrupted run resumes with.
+    /// The step at which an interrupted run resumes.
     suspended: Option<Step>,
-    /// Between `IterationStarted` and the end of the iteration.
+    /// Whether the run is between `IterationStarted` and the end of the iteration.
     pub in_iteration: bool,
-    /// Inside `Workflow::iterate`.
+    /// Whether the run is inside `Workflow::iterate`.
     pub iterating: bool,
-    /// The workflow has a pass open.
+    /// Whether the workflow has an open pass over the data.
     pass_live: bool,
-    /// The pass was just restarted because the last one returned no batch.
+    /// Whether the pass was just restarted because the last one returned no batch.
     dry: bool,
-    /// The epoch's length came from the data, not from the user.
+    /// Whether the epoch's length came from the data rather than from the user.
     length_from_data: bool,
-    /// The state was restored from a snapshot and no run has ended since.
+    /// Whether the state was restored from a snapshot and no run has ended since.
     restored: bool,
     run_clock: Clock,
     epoch_clock: Clock,
 }
 
-/// A stop watch.
+/// A stopwatch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clock {
     before: f64,
@@ -79,7 +79,7 @@ impl Progress {
         *self = Self { length_from_data: self.length_from_data, ..Self::default() };
     }
 
-    /// The state was replaced, possibly in the middle of `Started`: the clocks keep running.
+    /// Marks the state as replaced, possibly in the middle of `Started`: the clocks keep running.
     pub fn restore(&mut self) {
         let Self { run_clock, epoch_clock, .. } = *self;
         self.reset();
@@ -87,7 +87,7 @@ impl Progress {
     }
 }
 
-/// The tracing spans of the present epoch and iteration, dropped inside out.
+/// The tracing spans of the current epoch and iteration, dropped from the inside out.
 #[derive(Default)]
 struct Spans {
     iteration: Option<EnteredSpan>,
@@ -146,8 +146,8 @@ impl Engine {
         self.go(workflow)
     }
 
-    /// Runs exactly one epoch, numbered `epoch` (an evaluator): counters start from zero, `Started`
-    /// sees `epoch - 1`. For the epoch in which it was interrupted, it resumes.
+    /// Runs exactly one epoch with the number `epoch` (for an evaluator). Counters start from zero;
+    /// `Started` sees `epoch - 1`. If this epoch was interrupted, it is resumed.
     ///
     /// # Errors
     /// As [`Engine::run`].
@@ -156,7 +156,7 @@ impl Engine {
         if self.progress.suspended.is_none() || self.state.max_epochs != epoch {
             let best = (self.state.best_metric, self.state.best_epoch);
             self.rewind(epoch - 1);
-            // The data may be different this time.
+            // The data may have changed since the last run.
             self.state.epoch_length = self.state.epoch_length.filter(|_| !self.progress.length_from_data);
             (self.state.best_metric, self.state.best_epoch) = best;
             self.requests = Requests::default();
@@ -165,7 +165,7 @@ impl Engine {
         self.go(workflow)
     }
 
-    /// Goes back to the start of a run whose next epoch is `epoch + 1`.
+    /// Rewinds to the start of a run whose next epoch is `epoch + 1`.
     fn rewind(&mut self, epoch: u64) {
         let old = std::mem::take(&mut self.state);
         self.state = State {
@@ -184,7 +184,7 @@ impl Engine {
         self.progress.reset();
     }
 
-    /// Runs, and turns an error into `ExceptionRaised` and a state that can be run again.
+    /// Runs; turns an error into `ExceptionRaised` and a state that can be run again.
     fn go(&mut self, workflow: &mut dyn Workflow) -> Result<RunEnd, RunError> {
         self.state.exception = None;
         if self.progress.length_from_data && self.state.epoch_length == Some(0) {
@@ -200,7 +200,7 @@ impl Engine {
             tracing::warn!("{}: the epoch length is 0, nothing is run", self.state.engine);
             return Ok(RunEnd::Completed);
         }
-        // Checkpoints that were begun are on disk when a run ends, however it ends.
+        // Checkpoints that were begun are on disk when a run ends, whether or not it fails.
         let result = self.walk(workflow).and_then(|end| self.settle(workflow, 0, true, false).map(|()| end));
         match &result {
             Ok(RunEnd::Interrupted(_)) => {
@@ -213,15 +213,15 @@ impl Engine {
             }
             Err(error) => {
                 let text = error.to_string();
-                // The caller prints the error: once is enough.
+                // The caller prints the error; do not print it twice.
                 tracing::debug!("{text}");
                 self.state.exception = Some(text);
                 self.progress.iterating = false;
-                // Earlier requests are dropped: a checkpoint would keep a broken state.
+                // Drop earlier requests: a checkpoint would store a broken state.
                 self.requests = Requests::default();
                 self.fire_exception(workflow);
                 if let Err(error) = self.settle(workflow, 0, true, true) {
-                    tracing::error!("while an error was being reported: {error}");
+                    tracing::error!("while reporting an error: {error}");
                 }
                 // The iteration that failed is not counted: a further run repeats it.
                 self.state.iteration -= u64::from(self.progress.in_iteration);
@@ -278,15 +278,15 @@ impl Engine {
         }
     }
 
-    /// Whether requests are carried out after this event. Several processes do it only where all of
-    /// them are at the same place.
+    /// Whether requests are carried out after this event. With several processes, that is the case
+    /// only at events where all processes are at the same place.
     fn decides_after(&self, event: Event) -> bool {
         let shared =
             matches!(event, Event::Started | Event::EpochStarted | Event::IterationCompleted | Event::EpochCompleted);
         shared || self.state.world_size < 2
     }
 
-    /// What this process wants becomes what all do.
+    /// Combines the requests of all processes into one decision.
     fn agree(&mut self, workflow: &mut dyn Workflow) -> Result<(), RunError> {
         if self.state.world_size > 1 {
             let wants = std::mem::take(&mut self.requests.wants);

@@ -1,4 +1,4 @@
-//! How a run ends: [`RunEnd`], or in a [`RunError`].
+//! The end of a run: [`RunEnd`], or a [`RunError`].
 
 use std::fmt;
 
@@ -23,15 +23,15 @@ pub enum RunEnd {
 pub struct RunError {
     /// Name of the engine.
     pub engine: String,
-    /// The epoch it happened in.
+    /// The epoch of the error.
     pub epoch: u64,
-    /// The iteration it happened in.
+    /// The iteration of the error.
     pub iteration: u64,
-    /// What happened.
+    /// The cause.
     pub kind: RunErrorKind,
 }
 
-/// What ended a run.
+/// The cause of a run's end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunErrorKind {
@@ -39,16 +39,16 @@ pub enum RunErrorKind {
     Handler {
         /// The handler's name.
         handler: String,
-        /// The event it was called for.
+        /// The event of the call.
         event: Event,
-        /// Its message.
+        /// The handler's message.
         message: String,
     },
-    /// The workflow could not do its part.
+    /// A step of the workflow failed.
     Workflow {
-        /// The step it was asked to do.
+        /// The step.
         task: &'static str,
-        /// Why it could not.
+        /// The cause.
         source: BoxError,
     },
     /// An unregistered event was fired.
@@ -62,7 +62,7 @@ pub enum RunErrorKind {
     },
     /// The data gave no batch, twice in a row.
     NoData,
-    /// `run` was asked for fewer epochs than were run before, or for none.
+    /// `run` was called with fewer epochs than were run before, or with 0.
     MaxEpochs {
         /// The value given.
         asked: u64,
@@ -85,7 +85,7 @@ impl fmt::Display for RunError {
             }
             RunErrorKind::NoEpochToTerminate { handler, event } => write!(
                 f,
-                "handler `{handler}` asked for terminate_epoch at {event}, where no batch has been asked for yet; \
+                "handler `{handler}` asked for terminate_epoch at {event}, where no batch has been requested yet; \
                  ask for it from the first `get_batch_started` on, or terminate the run"
             ),
             RunErrorKind::NoData => {
@@ -106,7 +106,7 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            // The text above already holds the whole chain; the source is for programs that match
+            // The text above already holds the whole chain. The source is for programs that match
             // on types.
             RunErrorKind::Workflow { source, .. } => Some(source.as_ref()),
             _ => None,

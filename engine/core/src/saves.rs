@@ -11,7 +11,7 @@ use crate::host::CheckpointRequest;
 use crate::run_error::RunError;
 use crate::workflow::{Workflow, Written};
 
-/// The most checkpoints that are written at the same time; each holds a copy of the weights.
+/// The largest number of checkpoints written at the same time; each holds a copy of the weights.
 const MOST: usize = 2;
 
 /// A checkpoint that a workflow has begun to write.
@@ -23,19 +23,19 @@ struct Begun {
     request: CheckpointRequest,
 }
 
-/// Checkpoints that are being written, the oldest first.
+/// Checkpoints that are being written, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Saves(VecDeque<Begun>);
 
 impl Engine {
-    /// Whether checkpoints were asked for, or are being written.
+    /// Whether checkpoints were requested or are being written.
     #[inline]
     pub(crate) fn has_to_carry_out(&self) -> bool {
         !(self.saves.0.is_empty() && self.requests.loads.is_empty() && self.requests.saves.is_empty())
     }
 
-    /// Reads and begins to write the requested checkpoints. An error counts as one of the handler
-    /// that made the request.
+    /// Reads and begins to write the requested checkpoints. An error counts as an error of the
+    /// handler that made the request.
     pub(crate) fn carry_out(
         &mut self,
         event: Event,
@@ -49,7 +49,7 @@ impl Engine {
         let Requests { loads, saves, .. } = &mut self.requests;
         let (loads, saves) = (std::mem::take(loads), std::mem::take(saves));
         for (index, dir) in loads {
-            // It may be the one that is being written.
+            // The checkpoint to read may be one that is still being written.
             self.settle(workflow, 0, true, lenient)?;
             match workflow.read_checkpoint(&dir) {
                 Ok(snapshot) => self.restore(&snapshot)?,
@@ -74,8 +74,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Records checkpoints that are complete; with `wait`, blocks until no more than `left` are
-    /// still being written.
+    /// Records checkpoints that are complete. With `wait`, blocks until at most `left` are still
+    /// being written.
     pub(crate) fn settle(
         &mut self,
         workflow: &mut dyn Workflow,

@@ -1,4 +1,4 @@
-//! What a checkpoint holds of the engine, and how it is restored.
+//! The engine's part of a checkpoint, and how it is restored.
 
 use crate::engine::Engine;
 use crate::run_error::{RunError, RunErrorKind};
@@ -6,8 +6,8 @@ use crate::state::{Pass, State};
 use crate::workflow::Snapshot;
 
 impl Engine {
-    /// The engine's part of a checkpoint: the state as of the last complete iteration, and what
-    /// each handler saves.
+    /// The engine's part of a checkpoint: the state as of the last complete iteration, and the
+    /// saved state of each handler.
     pub fn snapshot(&self) -> Snapshot {
         let mut state = self.state.clone();
         // An iteration that has started is repeated after resuming.
@@ -20,8 +20,8 @@ impl Engine {
         Snapshot { state, handlers, store: self.store.clone() }
     }
 
-    /// Restores a snapshot; the next [`Engine::run`] resumes from it. What belongs to this process
-    /// stays: name, rank, world size, `max_epochs`, and the key metric where one is named.
+    /// Restores a snapshot; the next [`Engine::run`] resumes from it. Fields that belong to this
+    /// process are kept: name, rank, world size, `max_epochs`, and the key metric if one is set.
     ///
     /// # Errors
     /// When the snapshot's counters contradict each other, or a handler refuses its part. The state
@@ -46,13 +46,13 @@ impl Engine {
         let old = std::mem::replace(&mut self.state, snapshot.state.clone());
         let state = &mut self.state;
         if old.world_size != state.world_size {
-            // A pass has another length now. What was left of an epoch is taken from a new one.
+            // The length of a pass has changed. The rest of the epoch comes from a new pass.
             (state.epoch_length, state.pass) = (None, Pass { number: state.pass.number, ..Pass::default() });
         }
         (state.engine, state.rank, state.world_size) = (old.engine, old.rank, old.world_size);
         state.max_epochs = old.max_epochs;
         if old.key_metric.is_some() && (&old.key_metric, old.better) != (&state.key_metric, state.better) {
-            tracing::warn!("the key metric is another one now; the best value starts anew");
+            tracing::warn!("the key metric has changed; the best value is reset");
             (state.key_metric, state.better) = (old.key_metric, old.better);
             (state.best_metric, state.best_epoch) = (None, None);
         }
@@ -61,7 +61,7 @@ impl Engine {
     }
 }
 
-/// What is wrong with a state that was read from a file.
+/// The problem of a state that was read from a file, if there is one.
 fn fault(state: &State) -> Option<String> {
     let State { epoch, iteration, epoch_iteration, epoch_length, best_epoch, .. } = *state;
     if epoch_length == Some(0) && epoch > 0 {

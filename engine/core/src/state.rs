@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Metrics by name, sorted.
 pub type Metrics = BTreeMap<String, f64>;
 
-/// Whether a metric improves upwards or downwards.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -18,18 +18,18 @@ pub enum Better {
     Lower,
 }
 
-/// Where the run is in the data. An epoch usually is one pass; where its length was set by hand, a
-/// pass may end in the middle of an epoch or continue into the next.
+/// The position of the run in the data. An epoch usually is one pass. If its length was set by
+/// hand, a pass may end in the middle of an epoch or continue into the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Pass {
-    /// Passes begun so far, from 1. Random draws of the data are keyed by it; it equals the epoch
-    /// where an epoch is a pass.
+    /// Number of passes begun so far, from 1. Random draws of the data are keyed by it; it equals
+    /// the epoch if an epoch is a pass.
     pub number: u64,
-    /// Batches of this pass whose iteration is complete.
+    /// Number of batches of this pass whose iteration is complete.
     pub taken: u64,
-    /// Batches the pass has, where known.
+    /// Number of batches of the pass, if known.
     pub length: Option<u64>,
     /// Whether the next batch comes from this pass; otherwise a new one is begun.
     pub open: bool,
@@ -55,36 +55,38 @@ pub struct State {
     pub epoch: u64,
     /// Iterations started so far over all epochs, from 1 within an iteration.
     pub iteration: u64,
-    /// Iterations an epoch has; `None` until the first pass over a loader of unknown length ends.
+    /// Number of iterations of an epoch; `None` until the first pass over a loader of unknown
+    /// length ends.
     pub epoch_length: Option<u64>,
-    /// Complete iterations of the current epoch. A resumed run continues from here.
+    /// Number of complete iterations of the current epoch. A resumed run continues from here.
     pub epoch_iteration: u64,
-    /// Whether nothing of the current epoch is left to run: it is completed, or `terminate`
+    /// Whether nothing of the current epoch is left to run: it is complete, or `terminate`
     /// abandoned it.
     pub epoch_done: bool,
-    /// Where the run is in the data.
+    /// The position of the run in the data.
     pub pass: Pass,
-    /// Epochs to run.
+    /// Number of epochs to run.
     pub max_epochs: u64,
     /// Metrics as they were last set.
     pub metrics: Metrics,
-    /// The epoch each metric was last set in.
+    /// The epoch in which each metric was last set.
     pub observed: BTreeMap<String, u64>,
     /// The metric that decides which epoch is best.
     pub key_metric: Option<String>,
-    /// Whether the key metric improves upwards or downwards.
+    /// The direction in which the key metric improves.
     pub better: Better,
     /// The key metric's best value so far.
     pub best_metric: Option<f64>,
     /// The epoch of the best value.
     pub best_epoch: Option<u64>,
-    /// Seconds by event name: the last epoch (`epoch_completed`), the whole run (`completed`).
+    /// Seconds by event name: of the last epoch (`epoch_completed`), of the whole run
+    /// (`completed`).
     pub times: BTreeMap<String, f64>,
-    /// This process among those training together.
+    /// The rank of this process among those that train together.
     pub rank: u32,
-    /// How many processes train together.
+    /// Number of processes that train together.
     pub world_size: u32,
-    /// The seed every random draw is keyed by.
+    /// The seed that every random draw is keyed by.
     pub seed: u64,
     /// Whether the run has reached its end.
     pub finished: bool,
@@ -102,8 +104,8 @@ impl State {
         Self { engine: engine.into(), world_size: 1, ..Self::default() }
     }
 
-    /// Records a metric. Where it is the key metric and the best so far, the best value and its
-    /// epoch are updated. NaN is recorded but never the best.
+    /// Records a metric. If it is the key metric and the best so far, updates the best value and
+    /// its epoch. NaN is recorded but is never the best.
     pub fn observe(&mut self, name: &str, value: f64) {
         self.metrics.insert(name.to_owned(), value);
         self.observed.insert(name.to_owned(), self.epoch);
@@ -121,7 +123,7 @@ impl State {
         }
     }
 
-    /// The metric's value, where it was set in the current epoch (validation may run only every few
+    /// The metric's value, if it was set in the current epoch (validation may run only every few
     /// epochs).
     pub fn fresh(&self, name: &str) -> Option<f64> {
         self.metrics.get(name).copied().filter(|_| self.observed.get(name) == Some(&self.epoch))

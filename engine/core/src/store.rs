@@ -1,5 +1,5 @@
-//! What handlers keep and hand out besides their own state: values under keys, which checkpoints
-//! hold, and files that belong to a run.
+//! What handlers keep besides their own state: values under keys, which checkpoints store, and
+//! files in the folder of a run.
 
 use std::collections::BTreeMap;
 
@@ -28,20 +28,20 @@ pub enum Attachment<'a> {
 /// [`Engine::on_attach`](crate::Engine::on_attach).
 pub type Attach = Box<dyn FnMut(&str, &str, &Attachment<'_>) -> Result<(), HostError> + Send>;
 
-/// Keeps a value of a handler.
+/// Stores a value of a handler.
 pub(crate) fn remember(store: &mut Store, key: &str, value: &[u8]) -> Result<(), HostError> {
     if key.is_empty() || key.len() > MAX_NAME {
         return Err(HostError::new(format!("a key has 1 to {MAX_NAME} bytes, not {}", key.len())));
     }
     if value.len() > MAX_VALUE {
-        let what = format!("the value of `{key}` has {} bytes, and checkpoints take {MAX_VALUE}", value.len());
+        let what = format!("the value of `{key}` has {} bytes; the limit is {MAX_VALUE}", value.len());
         return Err(HostError::new(what));
     }
     store.insert(key.to_owned(), value.to_vec());
     Ok(())
 }
 
-/// Fails for a name that leaves the folder of a run: each part is a plain name.
+/// Fails for a name that leads out of the folder of a run: each part must be a plain name.
 pub(crate) fn check_name(name: &str) -> Result<(), HostError> {
     let plain = |part: &str| {
         !part.is_empty() && !part.starts_with('.') && part.chars().all(|c| c.is_alphanumeric() || "-_. ".contains(c))

@@ -1,4 +1,4 @@
-//! Which occurrences of an event a handler is called for: [`When`].
+//! The occurrences of an event that a handler is called for: [`When`].
 
 use std::fmt;
 use std::ops::BitOr;
@@ -25,23 +25,23 @@ pub struct When {
     alternatives: Vec<(Event, Filter)>,
 }
 
-/// Which occurrences of one event count. `once`, a function, and the group `every`/`before`/`after`
-/// exclude each other.
+/// The accepted occurrences of one event. `once`, a function, and the group
+/// `every`/`before`/`after` exclude each other.
 #[derive(Clone, Default)]
 pub struct Filter {
     /// Every n-th occurrence.
     pub every: Option<u64>,
-    /// Only these.
+    /// Only these counter values.
     pub once: Option<Vec<u64>>,
-    /// Only below.
+    /// Only when the counter is below this value.
     pub before: Option<u64>,
-    /// Only above.
+    /// Only when the counter is above this value.
     pub after: Option<u64>,
     /// Only when the function returns true.
     pub accept: Option<Accept>,
 }
 
-/// A filter that contradicts itself.
+/// An error: a filter contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhenError(String);
 
@@ -54,10 +54,10 @@ impl fmt::Display for WhenError {
 impl std::error::Error for WhenError {}
 
 impl Filter {
-    /// Whether the event's counter passes. A filter with both `every` and a bound counts from the
-    /// bound, as ignite does: `every 2, before 6` passes 1, 3, 5 and `every 2, after 1` passes 2,
-    /// 4, 6. Without `after` the lower bound is 0, so that `before` alone does not pass 0
-    /// (`Started` of a new run), while `every` alone does.
+    /// Whether the filter accepts the event's counter. A filter with both `every` and a bound
+    /// counts from the bound, as in ignite: `every 2, before 6` accepts 1, 3, 5 and `every 2, after
+    /// 1` accepts 2, 4, 6. Without `after` the lower bound is 0, so `before` alone rejects 0
+    /// (`Started` of a new run), while `every` alone accepts it.
     pub fn passes(&self, state: &State, counter: u64) -> bool {
         if let Some(accept) = &self.accept {
             return accept(state, counter);
@@ -82,7 +82,7 @@ impl Filter {
         self.once.is_some() || self.before.is_some() || self.after.is_some() || self.every.is_some_and(|n| n > 1)
     }
 
-    /// Whether every occurrence passes.
+    /// Whether the filter accepts every occurrence.
     pub fn is_plain(&self) -> bool {
         matches!(self, Filter { every: None | Some(1), once: None, before: None, after: None, accept: None })
     }

@@ -1,4 +1,5 @@
-//! What the engine drives: [`Workflow`], and what a checkpoint holds of the engine: [`Snapshot`].
+//! The program that the engine drives: [`Workflow`], and the engine's part of a checkpoint:
+//! [`Snapshot`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,20 +18,20 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A trainer or evaluator: it owns the network and the data, and does one iteration at a time. The
 /// engine owns the order of events.
 pub trait Workflow: Host {
-    /// Iterations of an epoch, where they are known before the first pass is begun, so that the
-    /// handlers of `Started` see them. Optional: by default the engine uses the length that
-    /// `restart` returns.
+    /// Number of iterations of an epoch, if it is known before the first pass begins, so that the
+    /// handlers of `Started` see it. Optional: by default the engine uses the length that `restart`
+    /// returns.
     fn epoch_length(&self) -> Option<u64> {
         None
     }
 
-    /// Starts pass `state.pass.number` over the data (the same as `state.epoch` where an epoch is a
-    /// pass) and skips its first `skip` batches, for a run that is resumed in mid-epoch.
-    /// `epoch_started` is not called in that case. Returns the number of batches of a whole pass,
-    /// including skipped ones, where that is known.
+    /// Starts pass `state.pass.number` over the data (equal to `state.epoch` if an epoch is a pass)
+    /// and skips its first `skip` batches, for a run that is resumed in mid-epoch. `epoch_started`
+    /// is not called in that case. Returns the number of batches of a whole pass, including skipped
+    /// ones, if it is known.
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError>;
 
-    /// Fetches the next batch; `false` when the pass is over.
+    /// Fetches the next batch; returns `false` when the pass is over.
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError>;
 
     /// Does one iteration on the fetched batch and fires the events within it:
@@ -51,10 +52,10 @@ pub trait Workflow: Host {
         Ok(())
     }
 
-    /// In a run of several processes (`state.world_size`): what all of them do, from what handlers
-    /// of this one want. Every process gets the same answer. The engine asks after `Started`,
-    /// `EpochStarted`, `IterationCompleted` and `EpochCompleted`, where all processes are at the
-    /// same place; what handlers of other events want waits until then.
+    /// Combines the requests of this process's handlers with those of the other processes (see
+    /// `state.world_size`). Every process gets the same answer. The engine calls it after
+    /// `Started`, `EpochStarted`, `IterationCompleted` and `EpochCompleted`, where all processes
+    /// are at the same place; requests made at other events wait until then.
     fn agree(&mut self, state: &State, wants: Wants) -> Result<Wants, BoxError> {
         let _ = state;
         Ok(wants)
@@ -67,11 +68,11 @@ pub trait Workflow: Host {
         Err(HostError::not_offered("save_checkpoint"))
     }
 
-    /// The folder of the oldest begun checkpoint that was not reported yet, or why it could not be
-    /// written; `None` while it is being written, unless `wait` is set.
+    /// The folder of the oldest checkpoint that was begun and not yet reported, or the reason why
+    /// it could not be written; `None` while it is being written, unless `wait` is set.
     ///
-    /// The engine asks after each event while one is being written. It waits for all of them before
-    /// it reads a checkpoint and before a run ends.
+    /// The engine calls it after each event while a checkpoint is being written. It waits for all
+    /// of them before it reads a checkpoint and before a run ends.
     fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
         let _ = wait;
         None
@@ -84,32 +85,32 @@ pub trait Workflow: Host {
     }
 }
 
-/// What handlers want to become of the run.
+/// The handlers' requests about the course of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wants {
-    /// It ends.
+    /// The run ends.
     pub terminate: Option<Ask>,
     /// The epoch ends.
     pub terminate_epoch: Option<Ask>,
-    /// It stops here, and is to be resumed.
+    /// The run pauses here and can be resumed.
     pub interrupt: Option<Ask>,
 }
 
-/// A request, and who made it.
+/// A request, and the handler that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The handler.
+    /// The handler's name.
     pub by: String,
-    /// Its reason.
+    /// The reason.
     pub why: String,
 }
 
 /// The progress of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It is on disk, in this folder.
+    /// The checkpoint is on disk, in this folder.
     Done(PathBuf),
-    /// Its content is fixed and is being written: [`Workflow::checkpoint_written`] reports the
+    /// The content is fixed and is being written: [`Workflow::checkpoint_written`] reports the
     /// result.
     Begun,
 }
@@ -119,9 +120,9 @@ pub enum Written {
 pub struct Snapshot {
     /// Counters, metrics, best value.
     pub state: State,
-    /// What each handler saved, by name (`name#2` for the second of the same name).
+    /// The saved state of each handler, by name (`name#2` for the second of the same name).
     pub handlers: BTreeMap<String, Vec<u8>>,
-    /// What handlers keep under keys ([`Host::remember`]), by their names.
+    /// The values that handlers keep under keys ([`Host::remember`]), by handler name.
     #[serde(default)]
     pub store: BTreeMap<String, Store>,
 }

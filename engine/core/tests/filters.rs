@@ -10,7 +10,8 @@ use hearth_engine::{Counter, Engine, Event, State, When};
 use mock::Mock;
 use proptest::prelude::*;
 
-/// What a filter should let pass, counted by walking and not by arithmetic on the present value.
+/// The iterations that a filter should accept, found by counting up and not by arithmetic on the
+/// counter.
 fn by_counting(every: Option<u64>, after: Option<u64>, before: Option<u64>, last: u64) -> Vec<u64> {
     let (mut passed, mut since) = (Vec::new(), 0);
     for x in 1..=last {
@@ -59,7 +60,7 @@ proptest! {
         let wanted = by_counting(every, after, before, last);
         match when.check() {
             Ok(()) => prop_assert_eq!(by_running(when, last), wanted),
-            // Refused only where nothing could ever pass.
+            // Refused only if nothing could ever pass.
             Err(_) => prop_assert!(wanted.is_empty()),
         }
     }

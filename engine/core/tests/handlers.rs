@@ -225,7 +225,7 @@ fn checkpoints_that_are_written_in_the_background() {
     assert!(text.contains("failed at completed: the checkpoint `final` could not be written"), "{text}");
     assert_eq!(*told.lock().unwrap(), 1);
 
-    // A checkpoint requested when an error is raised is waited for, too.
+    // A checkpoint requested when an error is raised is waited for as well.
     let mut engine = Engine::new("trainer");
     engine.on(Event::ExceptionRaised, |cx| save(cx, "last words")).unwrap();
     let mut workflow = Mock::new(2);
@@ -359,7 +359,7 @@ fn data_that_gives_nothing() {
     let trace = mock::listen(&mut engine, [Event::GetBatchStarted, Event::IterationStarted]);
     assert_eq!(engine.run(&mut Mock::new(0), 2).unwrap(), RunEnd::Completed);
     assert!(trace.lock().unwrap().is_empty());
-    // A fixed length over a loader that is empty would never end.
+    // A fixed length with an empty loader would never end.
     let mut engine = Engine::new("trainer");
     engine.state_mut().epoch_length = Some(4);
     let error = engine.run(&mut Mock::new(0), 2).unwrap_err();

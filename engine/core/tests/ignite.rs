@@ -48,7 +48,7 @@ fn when(code: &str, options: &Value) -> When {
     when
 }
 
-/// Plays a scenario; returns the trace and the filtered calls.
+/// Runs a scenario; returns the trace and the filtered calls.
 fn play(scenario: &Value) -> (Vec<String>, Vec<String>) {
     let mut engine = Engine::new("trainer");
     engine.state_mut().epoch_length = scenario["epoch_length"].as_u64();
@@ -123,7 +123,7 @@ fn events_and_filters_are_those_of_ignite() {
     assert!(failed.is_empty(), "{} of {} scenarios differ:\n{}", failed.len(), scenarios.len(), failed.join("\n"));
 }
 
-/// The table of one trainer run, spelled out once so that it can be read here.
+/// The trace of one trainer run, written out in full.
 #[test]
 fn the_order_of_one_run() {
     let mut engine = Engine::new("trainer");
@@ -147,7 +147,7 @@ fn the_order_of_one_run() {
     assert_eq!(*trace.lock().unwrap(), wanted);
 }
 
-/// An evaluator's epoch is numbered from outside; `Started` sees the one before.
+/// The number of an evaluator's epoch comes from outside; `Started` sees the previous one.
 #[test]
 fn the_order_of_an_evaluation() {
     let mut engine = Engine::new("validation");

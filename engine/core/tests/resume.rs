@@ -185,7 +185,7 @@ fn finished_runs() {
     // More epochs: the run continues.
     engine.run(&mut workflow, 3).unwrap();
     assert_eq!((engine.state().epoch, engine.state().iteration), (3, 6));
-    // Fewer than were run: an error that says so, and nothing changes.
+    // Fewer epochs than were run: a clear error, and nothing changes.
     let error = engine.run(&mut workflow, 2).unwrap_err();
     assert!(matches!(error.kind, RunErrorKind::MaxEpochs { asked: 2 }));
     assert_eq!(
@@ -193,12 +193,12 @@ fn finished_runs() {
         "trainer, epoch 3, iteration 6: max_epochs is 2, but 3 epochs were run already; give 3 or more"
     );
     assert!(matches!(engine.run(&mut workflow, 0).unwrap_err().kind, RunErrorKind::MaxEpochs { asked: 0 }));
-    // The same again: from the start, with no memory of the best.
+    // The same number again: from the start, without the old best value.
     let started = mock::listen(&mut engine, [Event::Started]);
     engine.run(&mut workflow, 3).unwrap();
     assert_eq!(*started.lock().unwrap(), ["started 0 0"]);
     assert_eq!((engine.state().epoch, engine.state().iteration, engine.state().best_epoch), (3, 6, Some(2)));
-    // Restored and finished: nothing is left to do, and nothing is trained again.
+    // Restored and finished: nothing is left to run.
     let snapshot = engine.snapshot();
     let mut other = trainer(None);
     other.restore(&snapshot).unwrap();
@@ -207,7 +207,7 @@ fn finished_runs() {
     assert_eq!(other.run(&mut rest, 3).unwrap(), RunEnd::Completed);
     assert_eq!(*trace.lock().unwrap(), ["started 3 6", "completed 3 6"]);
     assert_eq!(other.state().best_metric, engine.state().best_metric);
-    // A snapshot with more epochs than are wanted now.
+    // A snapshot with more epochs than are requested now.
     other.restore(&snapshot).unwrap();
     assert!(matches!(other.run(&mut rest, 2).unwrap_err().kind, RunErrorKind::MaxEpochs { .. }));
 }
@@ -263,7 +263,7 @@ fn what_belongs_to_the_process_stays() {
     other.restore(&engine.snapshot()).unwrap();
     let state = other.state();
     assert_eq!((state.engine.as_str(), state.rank, state.world_size), ("trainer of rank 1", 1, 2));
-    // The best of another metric means nothing here.
+    // The best value of another metric is dropped.
     assert_eq!((state.key_metric.as_deref(), state.best_metric), (Some("loss"), None));
     assert_eq!(state.epoch, 2);
 }

@@ -1,5 +1,5 @@
-//! What a profiler sees: a span for the run, each epoch, each iteration, each batch asked for and each call of a handler,
-//! nested and balanced.
+//! The spans a profiler sees: one for the run, each epoch, each iteration, each fetch of a batch
+//! and each call of a handler, nested and balanced.
 
 mod mock;
 
@@ -71,7 +71,8 @@ fn nested_and_balanced() {
     let counting = Counting::new("counting", Event::Started | Event::ForwardCompleted | Event::EpochCompleted);
     let text = spans(1, 2, |engine| assert!(engine.add(counting).is_ok()));
     let call = |event: &str| format!("> handler \"counting\" {event} <");
-    // The second epoch asks in vain first: the pass is over, and another one begins.
+    // In the second epoch the first fetch returns no batch: the pass is over, and another one
+    // begins.
     let asks = ["> fetch <", "> fetch < > fetch <"];
     let epoch = |e: usize| {
         let (forward, ends) = (call("forward_completed"), call("epoch_completed"));

@@ -5,7 +5,7 @@
 //! the files of an [`Item`] into samples; a [`Dataset`] caches the part that is the same in every
 //! epoch; a [`DataLoader`] prepares batches in advance.
 //!
-//! Every random draw depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that
+//! Every random draw depends only on seed, epoch, case, transform and rank ([`DrawKey`]), so that
 //! the number of threads, the cache and resuming do not change results.
 //!
 //! This crate re-exports five others:
@@ -55,7 +55,7 @@ pub use hearth_datasets::{
     stratified_group_k_fold, stratified_k_fold, transform_batch,
 };
 
-/// Readers, chosen by a file's content, then by its suffix.
+/// Readers, chosen by a file's content first, then by its suffix.
 pub mod readers {
     pub use hearth_datasets::check_grids;
     pub use hearth_io::readers::*;

@@ -1,7 +1,7 @@
-//! The golden cases of this crate's operations, without waiting for the rest of the project: the
-//! same replay functions as `tests/golden.rs` of the whole.
+//! The golden cases of this crate's operations, run without building the rest of the project: the
+//! same replay functions as in the project's `tests/golden.rs`.
 
-// The replay files name the crates they use from outside; here this file takes their place.
+// The replay files use the crates `hearth` and `hearth_tests`; this crate takes both names.
 extern crate self as hearth;
 extern crate self as hearth_tests;
 
@@ -36,7 +36,7 @@ fn cases_of_this_crate() {
     replay_all();
 }
 
-/// The same on a GPU, or on software Vulkan where there is none.
+/// The same on a GPU, or on software Vulkan if there is no GPU.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]

@@ -1,4 +1,4 @@
-//! Values that a device could not compute, in a process of its own.
+//! Values that a device could not compute, tested in a separate process.
 
 #![cfg(feature = "vulkan")]
 

@@ -1,8 +1,8 @@
-//! A random 64^3 crop of a case for each kind of cache, and the overhead of a loader:
+//! Measures a random 64^3 crop of a case for each kind of cache, and the overhead of a loader:
 //! `cargo bench -p hearth-datasets --bench datasets`.
 //!
-//! The case is a phantom of 256 x 256 x 160 voxels, or a CT and its label of your own:
-//! `HEARTH_BENCH_CT`, `HEARTH_BENCH_LABEL`.
+//! The case is a phantom of 256 x 256 x 160 voxels, or a CT and its label given by
+//! `HEARTH_BENCH_CT` and `HEARTH_BENCH_LABEL`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -5,17 +5,17 @@ use hearth_transforms::{Pipeline, Sample};
 
 use crate::{Batch, DataError};
 
-/// Runs a pipeline once on a whole batch, on the device where it is: the images of a key are the
-/// channels of one image, so that all of them share a draw, as with cuCIM's transforms of batches.
-/// The draws depend on the first case and the epoch.
+/// Runs a pipeline once on a whole batch, on the device that holds it. The images of a key become
+/// the channels of one image, so that they share all draws, as with cuCIM's batch transforms. The
+/// draws depend on the first case and the epoch.
 ///
-/// Transforms that keep channels apart (flips, rotations, zoom, ranges) and [`ColorJitter`] suit
-/// this; crops of random numbers of samples do not.
+/// This suits transforms that keep channels apart (flips, rotations, zoom, ranges) and
+/// [`ColorJitter`], but not crops that produce a random number of samples.
 ///
 /// [`ColorJitter`]: hearth_transforms::transforms::ColorJitter
 ///
 /// # Errors
-/// Where a step fails, or makes another number of samples or channels.
+/// If a step fails, or changes the number of samples or channels.
 pub fn transform_batch(mut batch: Batch, pipeline: &Pipeline, epoch: u64) -> Result<Batch, DataError> {
     let Some(first) = batch.cases.first() else { return Ok(batch) };
     let mut sample = Sample::new(format!("the batch of {first}"));
@@ -32,13 +32,13 @@ pub fn transform_batch(mut batch: Batch, pipeline: &Pipeline, epoch: u64) -> Res
     }
     let mut made = pipeline.run(sample, pipeline.draw_key(epoch))?;
     let (Some(mut sample), true) = (made.pop(), made.is_empty()) else {
-        return Err(DataError::Collate("a transform of batches made other than one sample".to_owned()));
+        return Err(DataError::Collate("a batch transform must return exactly one sample".to_owned()));
     };
     for (key, count) in sizes {
         let image = sample.take_image(&key).map_err(|error| DataError::Collate(error.to_string()))?;
         let [channels, x, y, z] = image.data.dims();
         if !channels.is_multiple_of(count) {
-            let what = format!("a transform of batches made {channels} channels of `{key}` for {count} entries");
+            let what = format!("a batch transform returned {channels} channels of `{key}` for {count} entries");
             return Err(DataError::Collate(what));
         }
         batch.tensors.insert(key, image.data.reshape([count, channels / count, x, y, z]));

@@ -12,20 +12,20 @@ use hearth_transforms::{Sample, Value};
 
 use crate::DataError;
 
-/// How samples become a batch.
+/// How samples are combined into a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Collate {
-    /// Images of one key must have the same size.
+    /// Stacks images, which must have the same size for each key.
     #[default]
     List,
-    /// Smaller images are padded to the largest of their key along each axis, and record it: the
-    /// inverse removes the padding.
+    /// Pads smaller images to the largest of their key along each axis, and records it: the inverse
+    /// removes the padding.
     Pad {
-        /// On which sides.
+        /// Sides on which voxels are added.
         method: PadMethod,
-        /// The values of the added voxels.
+        /// Values of the added voxels.
         mode: PadMode,
-        /// The constant of [`PadMode::Constant`].
+        /// Constant of [`PadMode::Constant`].
         value: f32,
     },
 }
@@ -33,9 +33,9 @@ pub enum Collate {
 /// Samples stacked along a new first axis.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// `[B, C, X, Y, Z]` by key.
+    /// Tensors `[B, C, X, Y, Z]` by key.
     pub tensors: BTreeMap<String, Tensor<5>>,
-    /// The case of each entry.
+    /// Case of each entry.
     pub cases: Vec<String>,
     /// Geometry and history of each entry's images.
     pub images: Vec<BTreeMap<String, ImageInfo>>,
@@ -50,27 +50,27 @@ pub struct Batch {
 /// An image without its values.
 #[derive(Clone, Debug)]
 pub struct ImageInfo {
-    /// Voxel index to mm, RAS+.
+    /// Affine from voxel index to mm, RAS+.
     pub affine: Affine,
-    /// The file's metadata and the transforms applied since.
+    /// Metadata of the file, and the transforms applied since.
     pub meta: Meta,
 }
 
 impl Batch {
-    /// Number of entries.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.cases.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.cases.is_empty()
     }
 
-    /// The tensor of a key.
+    /// Returns the tensor of a key.
     ///
     /// # Errors
-    /// Where there is none; the message lists the existing keys.
+    /// If there is no such key; the message lists the existing keys.
     pub fn tensor(&self, key: &str) -> Result<&Tensor<5>, DataError> {
         self.tensors.get(key).ok_or_else(|| {
             let known: Vec<&String> = self.tensors.keys().collect();
@@ -78,7 +78,7 @@ impl Batch {
         })
     }
 
-    /// The same batch with its tensors on another device.
+    /// Moves the tensors to another device.
     pub fn to_device(mut self, device: &Device) -> Self {
         for tensor in self.tensors.values_mut() {
             if tensor.device() != *device {
@@ -88,11 +88,11 @@ impl Batch {
         self
     }
 
-    /// One entry of any tensor that corresponds to this batch (such as a prediction) as an image,
-    /// with the geometry of `like`.
+    /// Returns one entry of any tensor that corresponds to this batch (such as a prediction) as an
+    /// image, with the geometry of `like`.
     ///
     /// # Errors
-    /// Where there is no such entry or key.
+    /// If there is no such entry or key.
     pub fn image(&self, tensor: &Tensor<5>, entry: usize, like: &str) -> Result<Image, DataError> {
         let info = self.images.get(entry).and_then(|images| images.get(like)).ok_or_else(|| {
             DataError::Collate(format!("the batch has no image `{like}` in entry {entry} of {}", self.len()))
@@ -106,7 +106,7 @@ impl Batch {
     }
 }
 
-/// [`collate`], with padding first where requested.
+/// Collates like [`collate`], with padding first if requested.
 pub(crate) fn collate_with(samples: Vec<Sample>, how: &Collate) -> Result<Batch, DataError> {
     let _range = tracing::trace_span!("collate", samples = samples.len()).entered();
     match how {
@@ -119,7 +119,7 @@ pub(crate) fn collate_with(samples: Vec<Sample>, how: &Collate) -> Result<Batch,
 /// `pad_list_data_collate`).
 ///
 /// # Errors
-/// Where keys or numbers of channels differ, or a mode cannot pad that far.
+/// If keys or numbers of channels differ, or a mode cannot pad that far.
 pub fn pad_collate(mut samples: Vec<Sample>, method: PadMethod, mode: PadMode, value: f32) -> Result<Batch, DataError> {
     let mut largest: BTreeMap<String, [usize; 3]> = BTreeMap::new();
     for (key, entry) in samples.iter().flat_map(|s| &s.values) {
@@ -144,10 +144,10 @@ pub fn pad_collate(mut samples: Vec<Sample>, method: PadMethod, mode: PadMode, v
     collate(samples)
 }
 
-/// Stacks samples (crops of one case are samples of their own).
+/// Stacks samples (crops of one case are separate samples).
 ///
 /// # Errors
-/// Where sizes or keys differ; the cases are named.
+/// If sizes or keys differ; the error names the cases.
 pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
     let mut batch = Batch::default();
     let Some(first) = samples.first() else { return Ok(batch) };
@@ -207,7 +207,7 @@ pub fn collate(samples: Vec<Sample>) -> Result<Batch, DataError> {
     Ok(batch)
 }
 
-/// On the CPU one copy into one buffer; elsewhere a concatenation on the device.
+/// One copy into one buffer on the CPU; a concatenation on other devices.
 fn stack_images(images: Vec<Tensor<4>>) -> Tensor<5> {
     let [c, x, y, z] = images[0].dims();
     let shape = [images.len(), c, x, y, z];

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hearth_transforms::StepError;
 
-/// A case could not be loaded.
+/// The error of loading a case or a data set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -20,15 +20,15 @@ pub enum DataError {
     /// A file of the data set could not be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// `dataset.json` is invalid.
     #[error("{path}: {what}")]
     List {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong.
         what: String,
@@ -36,7 +36,7 @@ pub enum DataError {
     /// Samples do not fit into one batch.
     #[error("{0}")]
     Collate(String),
-    /// The cache would not fit.
+    /// The cache does not fit into memory.
     #[error("{0}")]
     Cache(String),
     /// An invalid option.
@@ -45,9 +45,9 @@ pub enum DataError {
     /// A transform or reader panicked.
     #[error("case {case}: {what}")]
     Panic {
-        /// The case.
+        /// Name of the case.
         case: String,
-        /// The panic's message.
+        /// Message of the panic.
         what: String,
     },
 }

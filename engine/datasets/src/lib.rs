@@ -2,8 +2,7 @@
 //!
 //! A [`layout`](layouts) lists the cases of a folder as [`Item`]s. A [`Dataset`] runs a pipeline on
 //! them and [keeps](caches) the part that is the same in every epoch; a [`DataLoader`] prepares
-//! batches in advance, in the order of a [`Sampler`]. [`quality`] checks data before it is trained
-//! on.
+//! batches in advance, in the order of a [`Sampler`]. [`quality`] checks data before training.
 
 #![deny(unsafe_code)]
 

@@ -17,26 +17,26 @@ use crate::{Batch, DataError, Dataset, transform_batch};
 #[derive(Clone, Debug, PartialEq, Setters)]
 #[setters(strip_option)]
 pub struct LoaderOptions {
-    /// Cases per batch (a case that is cropped several times has several entries).
+    /// Number of cases per batch (a case that is cropped several times has several entries).
     pub batch_size: usize,
-    /// A new order every epoch.
+    /// Whether each epoch has a new order.
     pub shuffle: bool,
-    /// Threads, which live as long as the loader; 0: the caller's thread prepares batches on
-    /// demand.
+    /// Number of threads, which live as long as the loader; with 0 the caller's thread prepares
+    /// batches on demand.
     pub workers: usize,
-    /// The most batches that are ready or being prepared.
+    /// Maximum number of batches that are ready or being prepared.
     pub buffer: usize,
     /// Seed of the order.
     pub seed: u64,
-    /// Drop an incomplete last batch.
+    /// Whether to drop an incomplete last batch.
     pub drop_last: bool,
     /// Drop a last batch of a single case, where batches have more: batch norms cannot learn from it.
     pub drop_single: bool,
     /// How often each batch is repeated: for data that is slower than the training.
     pub repeats: usize,
-    /// The device that batches are moved to, on the thread that prepares them.
+    /// Device that batches are moved to, on the thread that prepares them.
     pub device: Option<Device>,
-    /// How samples become a batch.
+    /// How samples are collated into a batch.
     pub collate: Collate,
 }
 
@@ -57,8 +57,8 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Batches of a data set. The order depends on seed and epoch only: neither the number of threads
-/// nor their timing changes a batch.
+/// Loads batches of a data set. The order depends only on seed and epoch: neither the number of
+/// threads nor their timing changes a batch.
 #[derive(Clone)]
 pub struct DataLoader {
     dataset: Arc<dyn Dataset>,
@@ -75,10 +75,10 @@ impl std::fmt::Debug for DataLoader {
 }
 
 impl DataLoader {
-    /// Batches of this data set.
+    /// Creates a loader of this data set.
     ///
     /// # Errors
-    /// Where the batch size or the number of repeats is 0.
+    /// If the batch size or the number of repeats is 0.
     pub fn new(dataset: impl Dataset + 'static, options: LoaderOptions) -> Result<Self, DataError> {
         if options.batch_size == 0 {
             return Err(DataError::Option("batch_size is 0".to_owned()));
@@ -89,25 +89,25 @@ impl DataLoader {
         Ok(DataLoader { dataset: Arc::new(dataset), options, sampler: None, batch: None, pool: Arc::default() })
     }
 
-    /// Uses the order of a sampler; `shuffle` is then ignored.
+    /// Sets a sampler, which determines the order; `shuffle` is then ignored.
     pub fn with_sampler(mut self, sampler: impl Sampler + 'static) -> Self {
         self.sampler = Some(Arc::new(sampler));
         self
     }
 
-    /// Runs transforms on whole batches, on the device that these are moved to and the thread that
+    /// Sets transforms of whole batches, which run on the batches' device, on the thread that
     /// prepares them; see [`transform_batch`].
     pub fn with_batch_transforms(mut self, pipeline: Arc<Pipeline>) -> Self {
         self.batch = Some(pipeline);
         self
     }
 
-    /// Number of batches in an epoch.
+    /// The number of batches in an epoch.
     pub fn len(&self) -> usize {
         self.distinct() * self.options.repeats
     }
 
-    /// Number of batches in an epoch, each counted once.
+    /// The number of batches in an epoch, each counted once.
     fn distinct(&self) -> usize {
         let cases = self.sampler.as_ref().map_or_else(|| self.dataset.len(), |s| s.len());
         let size = self.options.batch_size;
@@ -126,10 +126,10 @@ impl DataLoader {
         &self.dataset
     }
 
-    /// The batches of an epoch without the first `skip`, which are not prepared: the rest of a
-    /// resumed epoch.
+    /// Returns the batches of an epoch without the first `skip`, which are not prepared: the rest
+    /// of a resumed epoch.
     ///
-    /// After an error the iterator continues with the next batch. Dropping it in mid-epoch waits
+    /// After an error the iterator continues with the next batch. Dropping it within an epoch waits
     /// only for batches that are being prepared.
     pub fn epoch(&self, epoch: u64, skip: u64) -> Batches {
         let repeats = self.options.repeats;
@@ -192,7 +192,7 @@ impl DataLoader {
     }
 }
 
-/// The samples of several cases; `None` where they are no longer needed.
+/// The samples of several cases; `None` if they are no longer needed.
 fn samples(
     dataset: &dyn Dataset,
     indices: &[Turn],
@@ -218,7 +218,7 @@ pub struct Batches {
     run: Run<Batch>,
     repeats: usize,
     left: usize,
-    /// How often the last batch was returned.
+    /// Number of times that the last batch was returned.
     again: usize,
     last: Option<Batch>,
 }
@@ -256,16 +256,16 @@ impl Iterator for Batches {
     }
 }
 
-/// A [`DataLoader`] with at least one thread, so that the next batch is prepared, and moved to the
-/// device, while the current one is used (MONAI's name; `buffer` is its `buffer_size`).
+/// A [`DataLoader`] with at least one thread, so that the next batch is prepared and moved to the
+/// device while the current one is used (MONAI's name; `buffer` is its `buffer_size`).
 #[derive(Clone, Debug)]
 pub struct ThreadDataLoader(DataLoader);
 
 impl ThreadDataLoader {
-    /// Batches of this data set.
+    /// Creates a loader of this data set.
     ///
     /// # Errors
-    /// Where the batch size or the number of repeats is 0.
+    /// If the batch size or the number of repeats is 0.
     pub fn new(dataset: Arc<dyn Dataset>, options: LoaderOptions) -> Result<Self, DataError> {
         let workers = options.workers.max(1);
         Ok(ThreadDataLoader(DataLoader::new(dataset, LoaderOptions { workers, ..options })?))
@@ -286,7 +286,7 @@ impl std::ops::Deref for ThreadDataLoader {
     }
 }
 
-/// Batches of a fixed number of samples, independent of the number per case: a batch may hold
+/// Loads batches of a fixed number of samples, independent of the number per case: a batch may hold
 /// patches of several cases.
 #[derive(Clone, Debug)]
 pub struct PatchLoader {
@@ -295,10 +295,11 @@ pub struct PatchLoader {
 }
 
 impl PatchLoader {
-    /// Batches of `options.batch_size` samples (not cases) of this data set. `repeats` is ignored.
+    /// Creates a loader of batches of `options.batch_size` samples (not cases). `repeats` is
+    /// ignored.
     ///
     /// # Errors
-    /// Where the batch size is 0.
+    /// If the batch size is 0.
     pub fn new(dataset: Arc<dyn Dataset>, options: LoaderOptions) -> Result<Self, DataError> {
         let batch_size = options.batch_size;
         if batch_size == 0 {
@@ -307,8 +308,8 @@ impl PatchLoader {
         Ok(PatchLoader { loader: DataLoader::new(dataset, LoaderOptions { batch_size: 1, ..options })?, batch_size })
     }
 
-    /// The batches of an epoch without the first `skip`. Their samples are still prepared, because
-    /// the number per case is not known before.
+    /// Returns the batches of an epoch without the first `skip`. Their samples are still prepared,
+    /// because the number per case is not known in advance.
     pub fn epoch(&self, epoch: u64, skip: u64) -> impl Iterator<Item = Result<Batch, DataError>> + Send + use<> {
         let (size, options) = (self.batch_size, self.loader.options.clone());
         let mut run = self.loader.samples(epoch);

@@ -1,19 +1,19 @@
-//! numpy's legacy random generator, for splits and test images that must be the same as MONAI's.
+//! numpy's legacy random generator, for splits and test images that must match MONAI's.
 
 use rand_mt::Mt;
 
-/// `numpy.random.RandomState(seed)`: the Mersenne Twister MT19937, limited to what splits and test
-/// images need.
+/// `numpy.random.RandomState(seed)`: the Mersenne Twister MT19937, limited to the methods for
+/// splits and test images.
 #[derive(Debug)]
 pub struct RandomState(Mt);
 
 impl RandomState {
-    /// Seeds as numpy.
+    /// Creates a generator, seeded as in numpy.
     pub fn new(seed: u32) -> Self {
         RandomState(Mt::new(seed))
     }
 
-    /// `shuffle` of a list, in place.
+    /// numpy's `shuffle` of a list, in place.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             let j = self.interval(i as u64) as usize;
@@ -21,13 +21,13 @@ impl RandomState {
         }
     }
 
-    /// `random()`: a number in `[0, 1)`.
+    /// numpy's `random()`: a number in `[0, 1)`.
     pub fn random(&mut self) -> f64 {
         let (high, low) = (self.0.next_u32() >> 5, self.0.next_u32() >> 6);
         (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
     }
 
-    /// `randint(low, high)`: an integer in `low..high`; `low` where that is empty.
+    /// numpy's `randint(low, high)`: an integer in `low..high`; `low` if that is empty.
     pub fn integer(&mut self, low: usize, high: usize) -> usize {
         match high.saturating_sub(low) {
             0 | 1 => low,
@@ -35,7 +35,7 @@ impl RandomState {
         }
     }
 
-    /// A number in 0..=max: masked and rejected, as numpy's `random_interval`.
+    /// Draws a number in 0..=max by masking and rejection, as numpy's `random_interval`.
     fn interval(&mut self, max: u64) -> u64 {
         let mask = u64::MAX.checked_shr(max.leading_zeros()).unwrap_or(0);
         loop {
@@ -63,7 +63,7 @@ pub fn shuffled_indices(n: usize, seed: u32) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Values of numpy itself.
+    /// Values from numpy itself.
     #[test]
     fn draws_numbers_as_numpy_does() {
         let mut random = RandomState::new(0);
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(random.integer(4, 4), 4);
     }
 
-    /// Values of numpy itself.
+    /// Values from numpy itself.
     #[test]
     fn shuffles_as_numpy_does() {
         assert_eq!(shuffled_indices(10, 0), [2, 8, 4, 9, 1, 6, 7, 3, 0, 5]);

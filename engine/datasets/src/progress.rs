@@ -1,4 +1,4 @@
-//! How the progress of long work is shown.
+//! Display of the progress of long work.
 
 use std::io::{IsTerminal, Write};
 
@@ -7,12 +7,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// How the progress of long work is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// Not shown.
+    /// No display.
     #[default]
     None,
-    /// A bar with the time left, on the terminal.
+    /// A bar with the remaining time, on the terminal.
     Bar,
-    /// A plain line for every tenth, for logs.
+    /// A plain line for every tenth of the work, for logs.
     Lines,
 }
 
@@ -26,20 +26,21 @@ pub struct Running {
     bar: Option<ProgressBar>,
 }
 
-/// Goes to the start of a terminal's line and empties it: a bar is drawn over, not left behind. The
-/// bar draws itself again below what is written there.
+/// Clears the current line of a terminal before something is printed: a bar is overwritten, not
+/// left behind. The bar redraws itself below the printed text.
 pub const CLEAR_LINE: &str = "\r\x1b[2K";
 
-/// Prints a line to the error stream. Work goes on when nobody can read it any more.
+/// Prints a line to the error stream. A write error is ignored, so that work continues without a
+/// reader.
 fn print(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 impl Progress {
-    /// Begins to show work of `total` steps.
+    /// Starts the display of work of `total` steps.
     pub fn start(self, name: &'static str, total: u64) -> Running {
         let bar = (self == Progress::Bar && std::io::stderr().is_terminal()).then(|| {
-            // Another bar may have the line, as that of training has while a validation runs.
+            // Another bar may use the line, such as that of training during a validation.
             let _ = std::io::stderr().write_all(CLEAR_LINE.as_bytes());
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {eta}");
             let bar = ProgressBar::new(total).with_prefix(name);
@@ -51,8 +52,7 @@ impl Progress {
         Running { name, total, done: 0.into(), how: self, bar }
     }
 
-    /// Begins to show work of which nobody knows how much there is: a count on a terminal, and
-    /// nothing elsewhere.
+    /// Starts the display of work of unknown size: a count on a terminal, and nothing elsewhere.
     pub fn start_counting(self, name: &'static str) -> Running {
         let running = self.start(name, 0);
         let style = ProgressStyle::with_template("{prefix} {pos}  {elapsed}");
@@ -62,7 +62,7 @@ impl Progress {
         }
     }
 
-    /// Begins to show work of `total` bytes (0: nobody knows how many).
+    /// Starts the display of work of `total` bytes (0 if unknown).
     pub fn start_bytes(self, name: &'static str, total: u64) -> Running {
         let running = self.start(name, total);
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line (to the error stream), unless nothing is shown.
+    /// Prints a line to the error stream, unless the display is off.
     pub fn say(self, line: &str) {
         match self {
             Progress::None => tracing::info!("{line}"),
@@ -83,25 +83,25 @@ impl Progress {
 }
 
 impl Running {
-    /// One step is done.
+    /// Reports one step as done.
     pub fn advance(&self) {
         self.advance_by(1);
     }
 
-    /// `steps` steps are done.
+    /// Reports `steps` steps as done.
     pub fn advance_by(&self, steps: u64) {
         let done = self.done.fetch_add(steps, std::sync::atomic::Ordering::Relaxed) + steps;
         if let Some(bar) = &self.bar {
             bar.inc(steps);
         }
-        // Lines remain in a log file: one per quarter is enough.
+        // Lines remain in a log file, so only one per quarter is printed.
         let quarter = |n: u64| n * 4 / self.total.max(1);
         if self.how == Progress::Lines && self.total > 0 && quarter(done) != quarter(done - steps) {
             print(format_args!("{}: {done} of {}", self.name, self.total));
         }
     }
 
-    /// All is done.
+    /// Ends the display.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

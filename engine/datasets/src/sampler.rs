@@ -9,13 +9,13 @@ use crate::DataError;
 /// A case in the order of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Its index.
+    /// Index of the case.
     pub index: usize,
-    /// How often it came before in this epoch, on any rank.
+    /// Number of earlier occurrences in this epoch, on any rank.
     pub before: u64,
 }
 
-/// How often each case came before.
+/// Adds to each case the number of its earlier occurrences.
 pub(crate) fn turns(order: Vec<usize>) -> Vec<Turn> {
     let mut seen: HashMap<usize, u64> = HashMap::new();
     let turn = |index: usize| {
@@ -30,7 +30,7 @@ pub(crate) fn turns(order: Vec<usize>) -> Vec<Turn> {
 /// The order of an epoch depends on the epoch only, so that a resumed run uses the same cases as an
 /// uninterrupted one.
 pub trait Sampler: Send + Sync {
-    /// Number of cases in an epoch.
+    /// The number of cases in an epoch.
     fn len(&self) -> usize;
 
     /// Whether an epoch has no case.
@@ -38,11 +38,11 @@ pub trait Sampler: Send + Sync {
         self.len() == 0
     }
 
-    /// The indices of an epoch.
+    /// Returns the indices of an epoch.
     fn order(&self, epoch: u64) -> Vec<usize>;
 
-    /// The same, with how often each came before: a case that comes again draws other random
-    /// numbers.
+    /// Returns the cases of an epoch, each with the number of its earlier occurrences: a repeated
+    /// case draws other random numbers.
     fn turns(&self, epoch: u64) -> Vec<Turn> {
         turns(self.order(epoch))
     }
@@ -62,7 +62,7 @@ impl Sampler for Box<dyn Sampler> {
     }
 }
 
-/// The order of a shuffled epoch: the same on every rank.
+/// The order of a shuffled epoch, the same on every rank.
 pub(crate) fn shuffled(cases: usize, seed: u64, epoch: u64) -> Vec<usize> {
     DrawKey::new(seed, epoch, 0).draw("order of cases", 0, 0).permutation(cases)
 }
@@ -81,11 +81,11 @@ pub struct DistributedSampler {
 }
 
 impl DistributedSampler {
-    /// The share of `rank` of `ranks`, shuffled, with the same number on every rank (the first
-    /// cases are repeated where needed).
+    /// Creates the shuffled share of `rank` of `ranks`, of the same size on every rank (the first
+    /// cases are repeated if needed).
     ///
     /// # Errors
-    /// Where there is no such rank, or no case.
+    /// If there is no such rank, or no case.
     pub fn new(cases: usize, ranks: usize, rank: usize) -> Result<Self, DataError> {
         if rank >= ranks {
             return Err(DataError::Option(format!("there is no rank {rank} of {ranks}")));
@@ -104,22 +104,23 @@ impl DistributedSampler {
         self
     }
 
-    /// Seed of the order.
+    /// Sets the seed of the order.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Drops the remainder instead of repeating the first ones.
+    /// Drops the remainder instead of repeating the first cases.
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.drop_last = drop_last;
         self
     }
 
-    /// `false`: no case is repeated, and the last ranks have one case fewer.
+    /// Selects whether cases are repeated; with `false` none is, and the last ranks have one case
+    /// fewer.
     ///
     /// # Errors
-    /// Where a rank would have no case.
+    /// If a rank would have no case.
     pub fn even_divisible(mut self, even_divisible: bool) -> Result<Self, DataError> {
         if !even_divisible && self.cases < self.ranks {
             let (cases, ranks) = (self.cases, self.ranks);
@@ -129,7 +130,7 @@ impl DistributedSampler {
         Ok(self)
     }
 
-    /// Cases of all ranks in an epoch, before they are distributed.
+    /// The number of cases of all ranks in an epoch, before they are distributed.
     fn total(&self) -> usize {
         match (self.even_divisible, self.drop_last) {
             (false, _) => self.cases,
@@ -151,8 +152,8 @@ impl Sampler for DistributedSampler {
     }
 }
 
-/// One rank's part of another sampler's order: every `ranks`-th case, and as many on every rank (the
-/// first cases are repeated where needed).
+/// One rank's part of another sampler's order: every `ranks`-th case, with the same number on every
+/// rank (the first cases are repeated if needed).
 pub struct SharedSampler<S> {
     all: S,
     ranks: usize,
@@ -160,10 +161,10 @@ pub struct SharedSampler<S> {
 }
 
 impl<S: Sampler> SharedSampler<S> {
-    /// The part of `rank` of `ranks`.
+    /// Creates the part of `rank` of `ranks`.
     ///
     /// # Errors
-    /// Where there is no such rank, or no case.
+    /// If there is no such rank, or no case.
     pub fn new(all: S, ranks: usize, rank: usize) -> Result<Self, DataError> {
         DistributedSampler::new(all.len(), ranks, rank)?;
         Ok(Self { all, ranks, rank })
@@ -185,7 +186,7 @@ impl<S: Sampler> Sampler for SharedSampler<S> {
         self.turns(epoch).into_iter().map(|turn| turn.index).collect()
     }
 
-    /// What another rank drew before counts: the batches are those of one rank.
+    /// Occurrences on other ranks count, so that the batches are those of a single rank.
     fn turns(&self, epoch: u64) -> Vec<Turn> {
         let all = self.all.turns(epoch);
         all.iter().cycle().skip(self.rank).step_by(self.ranks).take(self.len()).copied().collect()
@@ -202,11 +203,11 @@ pub struct WeightedRandomSampler {
 }
 
 impl WeightedRandomSampler {
-    /// `samples` cases an epoch, with replacement or without. Weights need not add up to 1.
+    /// Creates a sampler of `samples` cases per epoch, with or without replacement. Weights need
+    /// not add up to 1.
     ///
     /// # Errors
-    /// Where a weight is negative or not finite, all are 0, or there are too few cases to draw
-    /// from.
+    /// If a weight is negative or not finite, all are 0, or there are too few cases to draw from.
     pub fn new(weights: Vec<f64>, samples: usize, replacement: bool, seed: u64) -> Result<Self, DataError> {
         check_weights(&weights)?;
         let possible = weights.iter().filter(|w| **w > 0.0).count();
@@ -240,8 +241,8 @@ impl Sampler for WeightedRandomSampler {
         if self.replacement {
             return with_replacement(&self.weights, self.samples, &draw);
         }
-        // Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): the largest
-        // u^(1/w) are a sample.
+        // Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): the cases
+        // with the largest u^(1/w) are a sample.
         let mut keys: Vec<(f64, usize)> = self
             .weights
             .iter()
@@ -283,11 +284,11 @@ pub struct DistributedWeightedRandomSampler {
 }
 
 impl DistributedWeightedRandomSampler {
-    /// Draws from the share of `share` in each epoch, as many cases as it has. `weights` has one
-    /// entry for each of all cases.
+    /// Creates a sampler that draws from the share of `share` in each epoch, as many cases as it
+    /// has. `weights` has one entry for each case of all ranks.
     ///
     /// # Errors
-    /// Where a weight is negative or not finite, all are 0, or there is another number of them.
+    /// If a weight is negative or not finite, all are 0, or their number is wrong.
     pub fn new(share: DistributedSampler, weights: Vec<f64>) -> Result<Self, DataError> {
         check_weights(&weights)?;
         if weights.len() != share.cases {
@@ -312,8 +313,8 @@ impl Sampler for DistributedWeightedRandomSampler {
         let share = self.share.order(epoch);
         let mut weights: Vec<f64> = share.iter().map(|i| self.weights[*i]).collect();
         if weights.iter().all(|w| *w == 0.0) {
-            // An epoch may distribute only cases of weight 0 to a rank, which must not stop the
-            // others.
+            // An epoch may distribute only cases of weight 0 to a rank; this must not stop the
+            // other ranks.
             weights.fill(1.0);
         }
         let key = DrawKey::new(self.share.seed, epoch, self.share.rank as u64);
@@ -382,12 +383,12 @@ mod tests {
             assert_eq!(order, [0, 2, 3]);
             first == 3
         });
-        // The first one drawn is the heavy one in 8 of 10 epochs.
+        // The first case drawn is the heavy one in 8 of 10 epochs.
         let heavy = heavy.count() as f64;
         assert!((heavy - 1600.0).abs() < 5.0 * (2000.0_f64 * 0.8 * 0.2).sqrt(), "{heavy}");
     }
 
-    /// Batches of one rank, divided: what ranks have in turn is what one rank has.
+    /// Batches of one rank, distributed to ranks: in turn, they have the cases of the single rank.
     #[test]
     fn ranks_share_the_order_of_another_sampler() {
         let weighted = || WeightedRandomSampler::new(vec![1.0, 5.0, 2.0], 7, true, 4).expect("sound");

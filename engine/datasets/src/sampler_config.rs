@@ -1,4 +1,4 @@
-//! The order of an epoch's cases, as a recipe names it:
+//! The order of an epoch's cases, as configured in a recipe:
 //! `[data] sampler = { weights = "weight" }`.
 
 use std::fmt::Debug;
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Field, Item, Sampler, WeightedRandomSampler};
 
-/// The most cases of an epoch: their order is kept.
+/// The maximum number of cases of an epoch: their order is kept in memory.
 const MOST: usize = 1 << 28;
 
 /// The configuration of a sampler, before the cases are known.
 pub trait SamplerConfig: Debug + Send + Sync {
-    /// The sampler of these cases, which are all of them, or those of one of `ranks` ranks that
-    /// share an epoch.
+    /// Creates the sampler of these cases: all of them, or those of one of `ranks` ranks that share
+    /// an epoch.
     ///
     /// # Errors
-    /// Where a case lacks a required field.
+    /// If a case lacks a required field.
     fn sampler(&self, cases: &[Item], ranks: usize, seed: u64) -> Result<Box<dyn Sampler>, Fault>;
 
     /// Checks the parameters.
     ///
     /// # Errors
-    /// The first invalid one.
+    /// The first invalid parameter.
     fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -40,14 +40,14 @@ impl Kind for dyn SamplerConfig {
     }
 }
 
-/// Cases are drawn by their weights (PyTorch's `WeightedRandomSampler`), instead of each once an
+/// Draws cases by their weights (PyTorch's `WeightedRandomSampler`), instead of using each once per
 /// epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Weighted {
-    /// The name of the weight: a column of the table, or a key of the entries of `dataset.json`.
+    /// Name of the weight: a column of the table, or a key of the entries of `dataset.json`.
     pub weights: String,
-    /// Cases of an epoch, which several ranks share; by default the number of cases.
+    /// Number of cases of an epoch, which several ranks share; by default that of the data set.
     #[serde(default)]
     pub num_samples: Option<usize>,
     /// Whether a case may occur several times in an epoch.
@@ -89,12 +89,12 @@ impl SamplerConfig for Weighted {
 
 entry!(dyn SamplerConfig => Weighted, name: "WeightedRandomSampler", example: "weights = \"weight\"");
 
-/// Cases are drawn with equal chances (PyTorch's `RandomSampler`). One that is drawn several times in
-/// an epoch is cropped and augmented anew each time.
+/// Draws cases with equal probability (PyTorch's `RandomSampler`). A case that is drawn several
+/// times in an epoch is cropped and augmented differently each time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Random {
-    /// Cases of an epoch, which several ranks share; by default the number of cases.
+    /// Number of cases of an epoch, which several ranks share; by default that of the data set.
     #[serde(default)]
     pub num_samples: Option<usize>,
     /// Whether a case may occur several times in an epoch.
@@ -122,7 +122,7 @@ impl SamplerConfig for Random {
 
 entry!(dyn SamplerConfig => Random, name: "RandomSampler", example: "num_samples = 500");
 
-/// Cases come in the order of the data set, the same in each epoch (PyTorch's `SequentialSampler`).
+/// Uses cases in the order of the data set, the same in each epoch (PyTorch's `SequentialSampler`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sequential {}

@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::DataError;
 use crate::sampler::Turn;
 
-/// Work from which a thread can claim the next piece.
+/// Work that is divided into pieces which threads claim one by one.
 trait Task: Send + Sync {
     /// Claims the next piece that may be started now.
     fn claim(&self) -> Option<usize>;
 
-    /// Prepares it.
+    /// Prepares a piece.
     fn make(&self, piece: usize);
 }
 
@@ -61,8 +61,8 @@ impl Shared {
         }
     }
 
-    /// A piece may be claimed now. A thread that is about to wait holds the lock, so that the
-    /// notification is not missed.
+    /// Signals that a piece may be claimed. A thread that is about to wait holds the lock, so that
+    /// the notification is not missed.
     fn tell(&self) {
         drop(self.lock());
         self.changed.notify_all();
@@ -70,13 +70,13 @@ impl Shared {
 }
 
 impl Pool {
-    /// So many threads, or as many as the system starts.
+    /// Starts this number of threads, or as many as the system allows.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let threads = (0..threads)
             .map_while(|_| {
                 let shared = shared.clone();
-                // Where the system starts no more, those that there are do the work.
+                // If the system starts no more threads, the existing ones do the work.
                 std::thread::Builder::new().spawn(move || shared.work()).ok()
             })
             .collect();
@@ -107,11 +107,11 @@ struct Work<T> {
 }
 
 struct State<T> {
-    /// The next piece that was not started.
+    /// The next piece that was not yet started.
     begun: usize,
-    /// Pieces that are being prepared.
+    /// Number of pieces that are being prepared.
     active: usize,
-    /// The next piece for the consumer.
+    /// The next piece that the consumer receives.
     taken: usize,
     ready: BTreeMap<usize, Result<T, DataError>>,
 }
@@ -124,7 +124,7 @@ impl<T> Work<T> {
     /// Waits for a change. A thread of the kernels' pool meanwhile helps with the kernels that the
     /// workers call.
     fn wait<'a>(&'a self, state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
-        /// How often such a thread checks for work to help with.
+        /// The interval at which such a thread checks for work to help with.
         const LOOK: Duration = Duration::from_micros(100);
         if rayon::current_thread_index().is_none() {
             return self.changed.wait(state).unwrap_or_else(|p| p.into_inner());
@@ -167,8 +167,8 @@ impl<T: Send> Task for Work<T> {
     }
 }
 
-/// Pieces of work, prepared in any order and returned in the order of the plan. Without a pool each
-/// is prepared on demand.
+/// Prepares pieces of work in any order and returns them in the order of the plan. Without a pool
+/// each piece is prepared on demand.
 pub(crate) struct Run<T> {
     work: Arc<Work<T>>,
     pool: Option<Arc<Pool>>,
@@ -176,8 +176,8 @@ pub(crate) struct Run<T> {
 }
 
 impl<T: Send + 'static> Run<T> {
-    /// `make` receives a piece of the plan, and a function that returns whether the piece is no
-    /// longer needed. At most `buffer` pieces are ready or being prepared.
+    /// Starts the work. `make` receives a piece of the plan, and a function that returns whether
+    /// the piece is no longer needed. At most `buffer` pieces are ready or being prepared.
     pub fn new(
         plan: Vec<Vec<Turn>>,
         make: impl Fn(&[Turn], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
@@ -195,7 +195,7 @@ impl<T: Send + 'static> Run<T> {
         Run { work, pool, next: 0 }
     }
 
-    /// The next piece; after an error it continues with the following one.
+    /// Returns the next piece; after an error it continues with the following one.
     pub fn next(&mut self) -> Option<Result<T, DataError>> {
         if self.next >= self.work.plan.len() {
             return None;

@@ -13,7 +13,7 @@ pub enum DicomError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is not DICOM.
@@ -27,7 +27,7 @@ pub enum DicomError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// A required attribute is missing, or its value is invalid.
@@ -35,9 +35,9 @@ pub enum DicomError {
     Attribute {
         /// The file.
         path: PathBuf,
-        /// Its name in the standard.
+        /// The attribute's name in the standard.
         name: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// The file is valid, but not supported.
@@ -45,7 +45,7 @@ pub enum DicomError {
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// The unsupported feature, and what to do.
         what: String,
     },
     /// The pixels of a frame could not be decoded.
@@ -79,7 +79,7 @@ pub enum DicomError {
     Several {
         /// The folder.
         path: PathBuf,
-        /// A line for each.
+        /// A line for each series.
         series: Vec<String>,
     },
     /// There is a series, but also files that cannot be read: slices may be missing.
@@ -97,7 +97,7 @@ pub enum DicomError {
     /// A series has faults that must be accepted by name before it is read.
     #[error("series {series}: {}\nto read it all the same: ReadOptions::{}", texts(findings), accepting(findings))]
     Findings {
-        /// Which series.
+        /// The series.
         series: String,
         /// Its findings.
         findings: Vec<Finding>,
@@ -107,13 +107,13 @@ pub enum DicomError {
     Regions {
         /// A file of the series.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         what: String,
     },
     /// A volume cannot be written.
     #[error("cannot be written as DICOM: {what}")]
     Write {
-        /// Why.
+        /// The reason.
         what: String,
     },
     /// Contours or segments do not lie on the requested grid.
@@ -121,7 +121,7 @@ pub enum DicomError {
     Grid {
         /// The file.
         path: PathBuf,
-        /// What does not match, and what to do.
+        /// The mismatch, and what to do.
         what: String,
     },
 }

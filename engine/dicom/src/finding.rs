@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum Severity {
     /// Information.
     Note,
-    /// The volume is correct, but something about it may be unexpected.
+    /// The volume is correct, but may have an unexpected property.
     Warning,
     /// The volume would be wrong: it is not read unless the finding is accepted
     /// ([`crate::ReadOptions::accept`]).
@@ -32,8 +32,8 @@ pub enum FindingKind {
     /// Several slices at one position. The same slice twice is a warning, and one is used;
     /// different slices are an error; if accepted, the first by instance number is used.
     DuplicateSlices,
-    /// All positions have the same number of slices (time points, echoes): each becomes a separate
-    /// series. A note.
+    /// All positions have the same number of slices (time points, echoes): each set becomes a
+    /// separate series. A note.
     Repeated,
     /// Slices of one series that cannot be stacked (size, orientation, spacing, colours): each kind
     /// became a series. A warning.
@@ -58,19 +58,19 @@ pub enum FindingKind {
     OutsideGrid,
     /// A requested region is not in the file: it is empty. A warning.
     MissingRegion,
-    /// A requested name fits several regions, which become one. A note.
+    /// A requested name fits several regions, which are combined into one. A note.
     JoinedRegions,
-    /// Regions overlap where one label per voxel was requested. A warning that states which one was
-    /// used.
+    /// Regions overlap, but one label per voxel was requested. A warning that names the region that
+    /// was used.
     Overlap,
 }
 
 impl FindingKind {
-    /// Those that can be errors, and so can be accepted.
+    /// The kinds that can be errors, and so can be accepted.
     pub const ACCEPTABLE: [FindingKind; 3] =
         [FindingKind::MissingSlices, FindingKind::DuplicateSlices, FindingKind::MissingPosition];
 
-    /// One that can be accepted, by its name.
+    /// The acceptable kind with this name.
     pub fn acceptable(name: &str) -> Option<FindingKind> {
         FindingKind::ACCEPTABLE.into_iter().find(|kind| kind.to_string() == name)
     }
@@ -82,7 +82,7 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// Something odd about a series: what, how bad, in which files.
+/// An anomaly of a series: kind, severity, files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -92,7 +92,7 @@ pub struct Finding {
     pub severity: Severity,
     /// A message for users: one line, naming files.
     pub text: String,
-    /// The files concerned; empty where all are.
+    /// The files concerned; empty if all are.
     pub files: Vec<PathBuf>,
 }
 

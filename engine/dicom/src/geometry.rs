@@ -1,9 +1,10 @@
 //! Positions of voxels.
 //!
-//! DICOM's axes point towards the patient's left, posterior and superior (LPS); affines here point
-//! towards right, anterior, superior (RAS+), as in NIfTI: the first two rows change their sign.
+//! DICOM's axes point towards the patient's left, posterior and superior (LPS). Affines in this
+//! crate point towards right, anterior and superior (RAS+), as in NIfTI: the first two rows change
+//! sign.
 
-/// Voxel index `(i, j, k, 1)` to world position in mm, RAS+.
+/// An affine from voxel index `(i, j, k, 1)` to world position in mm, RAS+.
 pub type Affine = [[f64; 4]; 4];
 
 /// A vector in mm, LPS.
@@ -26,7 +27,7 @@ pub(crate) fn norm(a: Vector) -> f64 {
     dot(a, a).sqrt()
 }
 
-/// Directions of rows (towards higher columns) and columns (towards higher rows), both of length 1.
+/// Unit vectors along rows (towards higher columns) and columns (towards higher rows).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Orientation {
     pub row: Vector,
@@ -36,7 +37,8 @@ pub(crate) struct Orientation {
 impl Orientation {
     pub const AXIAL: Orientation = Orientation { row: [1.0, 0.0, 0.0], column: [0.0, 1.0, 0.0] };
 
-    /// From ImageOrientationPatient: two orthogonal directions of length 1, up to rounding.
+    /// Creates an orientation from ImageOrientationPatient: two orthogonal unit vectors, up to
+    /// rounding.
     pub fn new(cosines: [f64; 6]) -> Result<Self, String> {
         let [a, b, c, d, e, f] = cosines;
         let (row, column) = ([a, b, c], [d, e, f]);
@@ -48,7 +50,7 @@ impl Orientation {
         Ok(Orientation { row: unit(row), column: unit(column) })
     }
 
-    /// Right-handed with rows and columns.
+    /// The normal, right-handed with rows and columns.
     pub fn normal(&self) -> Vector {
         let n = cross(self.row, self.column);
         n.map(|x| x / norm(n))
@@ -66,7 +68,7 @@ impl Orientation {
 pub struct Grid {
     shape: [usize; 3],
     affine: Affine,
-    /// First voxel of each slice, LPS. With uneven distances, these positions differ from the
+    /// The first voxel of each slice, LPS. With uneven gaps, these positions differ from the
     /// affine's.
     origins: Vec<Vector>,
 }
@@ -81,8 +83,8 @@ impl Grid {
         Grid { shape, affine, origins: (0..shape[2]).map(origin).collect() }
     }
 
-    /// A stack of slices: pixel distances along rows and columns in mm, the first voxel of each
-    /// slice, and the distance of slices where there is only one.
+    /// The grid of a stack of slices, from the pixel distances along rows and columns in mm, the
+    /// first voxel of each slice, and the distance of slices for a single slice.
     pub(crate) fn stack(
         [x, y]: [usize; 2],
         orientation: &Orientation,
@@ -99,23 +101,23 @@ impl Grid {
         let columns = [orientation.row.map(|v| v * dx), orientation.column.map(|v| v * dy), between, first].map(flip);
         let mut affine: Affine = [[0.0, 0.0, 0.0, 0.0], [0.0; 4], [0.0; 4], [0.0, 0.0, 0.0, 1.0]];
         for (row, values) in affine.iter_mut().take(3).enumerate() {
-            // Avoids minus zero.
+            // Avoids negative zero.
             *values = columns.map(|c| c[row] + 0.0);
         }
         Grid { shape: [x, y, origins.len()], affine, origins }
     }
 
-    /// Voxels along `[X, Y, Z]`.
+    /// The numbers of voxels along `[X, Y, Z]`.
     pub fn shape(&self) -> [usize; 3] {
         self.shape
     }
 
-    /// Voxel index to RAS+ mm.
+    /// The affine from voxel index to RAS+ mm.
     pub fn affine(&self) -> &Affine {
         &self.affine
     }
 
-    /// Distance between neighbouring voxels along each axis, in mm.
+    /// The distances between neighbouring voxels along each axis, in mm.
     pub fn spacing(&self) -> [f64; 3] {
         std::array::from_fn(|c| norm([self.affine[0][c], self.affine[1][c], self.affine[2][c]]))
     }
@@ -129,8 +131,8 @@ impl Grid {
         flip(std::array::from_fn(|r| self.affine[r][axis]))
     }
 
-    /// Maps positions to columns, rows, and distance from a slice; `None` where rows and columns
-    /// are parallel.
+    /// Maps positions to columns, rows, and distance from a slice; `None` if rows and columns are
+    /// parallel.
     pub(crate) fn plane(&self) -> Option<Plane> {
         let (x, y) = (self.step(0), self.step(1));
         let n = cross(x, y);
@@ -155,8 +157,8 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    /// Column and row (fractional; whole numbers are centres of pixels) of a position relative to a
-    /// slice's first voxel.
+    /// The column and row of a position relative to a slice's first voxel (fractional; whole
+    /// numbers are centres of pixels).
     pub fn column_row(&self, origin: Vector, position: Vector) -> [f64; 2] {
         let from = along(position, origin, -1.0);
         [dot(from, self.i), dot(from, self.j)]

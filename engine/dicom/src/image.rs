@@ -47,7 +47,7 @@ pub(crate) struct Identity {
 impl Identity {
     pub fn read(attributes: &Attributes<'_>) -> Self {
         let text = |name| attributes.text(name).unwrap_or_default();
-        // Numbers that are only names are no reason to refuse a file.
+        // An invalid number that only serves as a name does not make the file invalid.
         let number = |name| attributes.int(name).ok().flatten();
         Identity {
             modality: text(tags::MODALITY),
@@ -76,7 +76,7 @@ pub(crate) struct FrameInfo {
     pub slice_spacing: Option<f64>,
     pub thickness: Option<f64>,
     pub location: Option<f64>,
-    /// The index among several volumes at the same position.
+    /// The index among several volumes at the same positions.
     pub time: i64,
     pub slope: f64,
     pub intercept: f64,
@@ -85,7 +85,7 @@ pub(crate) struct FrameInfo {
 }
 
 impl FrameInfo {
-    /// Distance to the next slice where positions do not determine it.
+    /// The distance to the next slice, if positions do not determine it.
     pub fn distance(&self) -> Option<f64> {
         self.slice_spacing.map(f64::abs).or(self.thickness).filter(|d| *d > 0.0)
     }
@@ -103,7 +103,7 @@ impl ImageFile {
                 _ => None,
             };
         let sign = |v: f64| {
-            // The value representation of the padding is ambiguous: US was read where SS was meant.
+            // The value representation of the padding is ambiguous: US may have been read for SS.
             let top = (1_u64 << format.bits_allocated.min(32)) as f64;
             if format.signed && v >= top / 2.0 { v - top } else { v }
         };
@@ -121,7 +121,7 @@ impl ImageFile {
             offsets: attributes.longs(tags::EXTENDED_OFFSET_TABLE),
         };
         if element.length.is_some() {
-            // Incomplete uncompressed pixels are reported immediately: that needs no reading.
+            // Reports incomplete uncompressed pixels immediately, which needs no reading.
             image.frame_reader()?;
         }
         Ok(image)
@@ -184,7 +184,7 @@ fn frame(
     own: Option<Attributes<'_>>,
 ) -> Result<FrameInfo, DicomError> {
     let group = |sequence: Tag| own.and_then(|g| g.item(sequence)).or_else(|| shared.and_then(|g| g.item(sequence)));
-    // Where a functional group is missing, the file itself may have the attribute.
+    // If a functional group is missing, the file itself may have the attribute.
     let source = |sequence: Tag, attribute: Tag| group(sequence).filter(|g| g.has(attribute)).unwrap_or(*file);
     let detector = file
         .item(tags::DETECTOR_INFORMATION_SEQUENCE)
@@ -226,7 +226,7 @@ fn frame(
     })
 }
 
-/// Pixel distances along x and y. Radiographs give them at the detector.
+/// The pixel distances along x and y. In radiographs they are those at the detector.
 fn spacing(measures: &Attributes<'_>, file: &Attributes<'_>) -> Result<Option<[f64; 2]>, DicomError> {
     let places = [
         (measures, tags::PIXEL_SPACING),
@@ -244,8 +244,8 @@ fn spacing(measures: &Attributes<'_>, file: &Attributes<'_>) -> Result<Option<[f
     Ok(None)
 }
 
-/// Positions of frames that have no functional groups: along the normal by GridFrameOffsetVector
-/// (dose), or by SpacingBetweenSlices (nuclear medicine).
+/// The positions of frames without functional groups: along the normal by GridFrameOffsetVector
+/// (dose) or by SpacingBetweenSlices (nuclear medicine).
 fn places(file: &Attributes<'_>, info: &FrameInfo, count: usize) -> Result<Vec<Option<Vector>>, DicomError> {
     let (Some(first), Some(orientation)) = (info.position, info.orientation) else { return Ok(vec![None; count]) };
     let step = |by: f64| Some(along(first, orientation.normal(), by));

@@ -1,4 +1,4 @@
-//! DICOM from folder to volume.
+//! Reads and writes DICOM: folders, volumes, regions.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), hearth_dicom::DicomError> {
@@ -14,20 +14,20 @@
 //! # }
 //! ```
 //!
-//! - [`scan`] inspects all files of a folder and lists the series of images. A **series** here is
-//!   what becomes one volume: slices of one SeriesInstanceUID that can be stacked, sorted by
-//!   position along their normal, never by name or number.
+//! - [`scan`] inspects all files of a folder and lists the series of images. In this crate a
+//!   **series** is the set of slices that form one volume: slices of one SeriesInstanceUID that can
+//!   be stacked, sorted by position along their normal, never by name or number.
 //! - Anomalies are reported as [`Finding`]s with file names: missing slices, tilt, duplicates, ...
-//!   Those that would make the volume wrong are errors until they are accepted
+//!   Those that would make the volume wrong are errors, unless they are accepted
 //!   ([`ReadOptions::accept`]).
-//! - [`Series::read`] decodes slices in parallel. Each slice has its own rescaling, as PET needs
-//!   it.
+//! - [`Series::read`] decodes slices in parallel. Each slice has its own rescaling, which PET
+//!   requires.
 //! - [`StructureSet`] and [`Segmentation`] become masks and label maps on the grid of a series;
 //!   [`Scan::pairs`] matches them to their images. [`mod@write`] writes such files, and reports of
 //!   volumes and diameters.
 //!
-//! Files come from outside, so nothing in them is trusted: every size is checked before memory is
-//! allocated ([`Limits`]), and a panic in a decoder becomes an error of its file.
+//! Files are untrusted: every size is checked before memory is allocated ([`Limits`]), and a panic
+//! in a decoder becomes an error of its file.
 
 #![forbid(unsafe_code)]
 

@@ -50,12 +50,12 @@ pub(crate) enum PixelKind {
 pub(crate) struct PixelElement {
     pub source: Source,
     pub offset: u64,
-    /// `None` where they are in fragments.
+    /// The length in bytes; `None` if the pixels are in fragments.
     pub length: Option<u64>,
     pub kind: PixelKind,
 }
 
-/// Bytes to read from: a file, or an inflated data set.
+/// A source of bytes: a file, or an inflated data set.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     File { path: PathBuf, size: u64 },
@@ -137,7 +137,7 @@ fn grow(file: &mut File, bytes: &mut Vec<u8>, want: u64) -> std::io::Result<()> 
     Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
 }
 
-/// Inflates a data set; no more than `limit` bytes.
+/// Inflates a data set to at most `limit` bytes.
 fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let read = flate2::read::DeflateDecoder::new(bytes).take(limit + 1).read_to_end(&mut out);
@@ -153,8 +153,9 @@ fn parse(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
     caught(parse).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }
 
-/// Elements whose value representation was lost (VR `UN`) are implicit VR, little endian (PS3.5,
-/// 6.2.2): the dictionary defines their type. Elements that cannot be read this way are unchanged.
+/// Reads elements whose value representation was lost (VR `UN`) as implicit VR, little endian
+/// (PS3.5, 6.2.2), with the type of the dictionary. Elements that cannot be read this way are
+/// unchanged.
 fn name_unknown(mut object: InMemDicomObject) -> InMemDicomObject {
     let mut bytes = Vec::new();
     for element in object.iter().filter(|e| e.vr() == VR::UN && StandardDataDictionary.by_tag(e.tag()).is_some()) {
@@ -193,7 +194,7 @@ impl Found {
     }
 }
 
-/// Scans the beginning of a data set of `total` bytes. `None` where more than `bytes` is needed.
+/// Scans the beginning of a data set of `total` bytes. `None` if more than `bytes` is needed.
 fn walk(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Walked>, String> {
     caught(|| walk_tokens(bytes, encoding, total)).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }
@@ -258,7 +259,8 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
     Ok(Some(Walked { end, pixels: Some(Found { offset: begin, length: None, kind: PixelKind::Integer }) }))
 }
 
-/// The parser leaves the rest of a value that is no whole number of its units, and takes it for the next element.
+/// Checks that the length of a value is a whole number of units. The parser leaves a remainder, and
+/// reads it as the next element.
 fn check_whole(tag: Tag, vr: VR, length: u64) -> Result<(), String> {
     let unit = match vr {
         VR::OW | VR::SS | VR::US => 2,
@@ -308,7 +310,8 @@ mod tests {
         out
     }
 
-    /// Rows of three bytes: the parser would read two, and take the third for the beginning of an element.
+    /// Rows of three bytes: the parser would read two, and use the third as the beginning of an
+    /// element.
     #[test]
     fn a_value_of_broken_units_is_refused() {
         let mut bytes = explicit((0x28, 0x10), b"US", &[16, 0, 0]);

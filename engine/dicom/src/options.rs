@@ -2,22 +2,22 @@
 
 use crate::finding::FindingKind;
 
-/// Limits of reading. Everything is checked before memory is allocated for it.
+/// Limits of reading. Sizes are checked before memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of one file, also after a deflated data set is inflated. 4 GiB.
+    /// Bytes of one file, also after inflating a deflated data set. Default 4 GiB.
     pub file_bytes: u64,
-    /// Samples (pixels times colours) of one frame. 2^28.
+    /// Samples (pixels times colours) of one frame. Default 2^28.
     pub frame_samples: u64,
-    /// Frames of one file. 200 000.
+    /// Frames of one file. Default 200 000.
     pub frames: u64,
-    /// Values of a volume; each takes four bytes. 2^31.
+    /// Values of a volume, of four bytes each. Default 2^31.
     pub volume_values: u64,
-    /// Compressed pixels of `n` bytes may become 16 MiB, or 20 000 `n` bytes if that is more: a
-    /// small file cannot claim gigabytes.
+    /// Expansion of compressed pixels: `n` bytes may become 16 MiB, or 20 000 `n` bytes if that is
+    /// more, so that a small file cannot claim gigabytes.
     pub expansion: u64,
-    /// Files in a folder. A million.
+    /// Files in a folder. Default one million.
     pub files: usize,
 }
 
@@ -34,12 +34,12 @@ impl Default for Limits {
     }
 }
 
-/// What to do with MONOCHROME1, where the smallest value is displayed white.
+/// The handling of MONOCHROME1, whose smallest value is displayed white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Monochrome1 {
-    /// Invert where values have no unit (radiographs: CR, DX, MG, XA and the like), so that dense
-    /// is bright as in MONOCHROME2. Keep CT, PT, NM, MR and RTDOSE: there it only concerns the
-    /// display, and inverted Hounsfield units would be wrong.
+    /// Invert values without a unit (radiographs: CR, DX, MG, XA and similar), so that dense is
+    /// bright as in MONOCHROME2. Keep CT, PT, NM, MR and RTDOSE: there MONOCHROME1 only concerns
+    /// the display, and inverted Hounsfield units would be wrong.
     #[default]
     Auto,
     /// Always invert, over the range of the stored bits.
@@ -54,18 +54,17 @@ pub enum Monochrome1 {
 pub struct ReadOptions {
     /// The limits.
     pub limits: Limits,
-    /// Findings of severity error that are accepted.
+    /// Findings of severity error to accept.
     pub accept: Vec<FindingKind>,
-    /// What to do with MONOCHROME1.
+    /// The handling of MONOCHROME1.
     pub monochrome1: Monochrome1,
-    /// Apply RescaleSlope and RescaleIntercept, the modality LUT or DoseGridScaling (else: stored
-    /// values).
+    /// Whether to apply RescaleSlope and RescaleIntercept, the modality LUT or DoseGridScaling;
+    /// otherwise stored values are returned.
     pub rescale: bool,
-    /// Replaces padding pixels by this value (after rescaling). `None` keeps the padding, as in
-    /// MONAI.
+    /// The replacement for padding pixels (after rescaling). `None` keeps the padding, as in MONAI.
     pub padding: Option<f32>,
     /// Other names of regions, for files that lack a requested one: `GTV-1` is also `GTV_Mass_CT`.
-    /// The first that exists is used; patterns are possible.
+    /// The first existing name is used; patterns are possible.
     pub aliases: Vec<(String, Vec<String>)>,
 }
 
@@ -83,7 +82,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Accepts an error finding: a series that has it is read.
+    /// Accepts an error finding, so that a series with it is read.
     pub fn accept(mut self, kind: FindingKind) -> Self {
         self.accept.push(kind);
         self
@@ -95,7 +94,7 @@ impl ReadOptions {
         self
     }
 
-    /// Sets what to do with MONOCHROME1.
+    /// Sets the handling of MONOCHROME1.
     pub fn monochrome1(mut self, what: Monochrome1) -> Self {
         self.monochrome1 = what;
         self

@@ -1,22 +1,22 @@
 //! Outlines of the pixels of a mask, as closed polygons.
 //!
-//! Corners lie halfway between a pixel of the mask and its neighbour outside, so no centre of a
-//! pixel is close to an edge: rounding coordinates to a file's decimals never moves a pixel in or
-//! out. A hole is cut open to the polygon around it (a keyhole), so that every polygon is complete
-//! by itself: filled one by one or together, by the even-odd rule or by winding numbers, they give
+//! Corners lie halfway between a pixel of the mask and its neighbour outside, so that no pixel
+//! centre is close to an edge: rounding coordinates to a file's decimals never changes the mask. A
+//! hole is joined to the polygon around it by a keyhole, so every polygon is complete by itself:
+//! filled one by one or together, by the even-odd rule or by winding numbers, the polygons yield
 //! the mask.
 
 use std::collections::HashMap;
 
-/// Column and row in half pixels: even numbers are centres.
+/// Column and row in half pixels: even numbers are pixel centres.
 type Corner = [i32; 2];
 
-/// Polygons around the pixels of an image for which `inside` holds, with corners in pixels (column,
-/// row); whole numbers are centres.
+/// Polygons around the pixels of an image for which `inside` holds. Corners are in pixels (column,
+/// row); whole numbers are pixel centres.
 pub(crate) fn outlines(width: usize, height: usize, inside: impl Fn(usize, usize) -> bool) -> Vec<Vec<[f64; 2]>> {
     let (mut polygons, holes): (Vec<_>, Vec<_>) =
         loops(width, height, inside).into_iter().partition(|corners| doubled_area(corners) < 0);
-    // From left to right: what lies left of a hole is a polygon, or a hole already joined to one.
+    // From left to right: left of a hole is a polygon, or a hole already joined to one.
     let mut holes: Vec<(Corner, Vec<Corner>)> = holes.into_iter().map(opened).collect();
     holes.sort_by_key(|(left, _)| *left);
     for (left, hole) in holes {
@@ -25,8 +25,8 @@ pub(crate) fn outlines(width: usize, height: usize, inside: impl Fn(usize, usize
     polygons.into_iter().map(|corners| corners.iter().map(|c| c.map(|v| f64::from(v) / 2.0)).collect()).collect()
 }
 
-/// Closed lines between inside and outside, with the inside to the left as the image is shown:
-/// marching squares; pixels that only touch at a corner are separate.
+/// Closed lines between inside and outside, with the inside to the left in the displayed image, by
+/// marching squares. Pixels that only touch at a corner are separate.
 fn loops(width: usize, height: usize, inside: impl Fn(usize, usize) -> bool) -> Vec<Vec<Corner>> {
     let is_in = |x: i32, y: i32| {
         (0..width as i32).contains(&x) && (0..height as i32).contains(&y) && inside(x as usize, y as usize)
@@ -64,7 +64,7 @@ fn loops(width: usize, height: usize, inside: impl Fn(usize, usize) -> bool) -> 
     let mut found = Vec::new();
     for start in starts {
         let (mut corners, mut at) = (Vec::new(), start);
-        // Each corner begins one line, so a walk ends where it began.
+        // Each corner begins one line, so that the walk ends where it began.
         while let Some(to) = next.remove(&at) {
             corners.push(at);
             at = to;
@@ -76,7 +76,7 @@ fn loops(width: usize, height: usize, inside: impl Fn(usize, usize) -> bool) -> 
     found
 }
 
-/// Without the corners at which the direction does not change.
+/// Removes corners at which the direction does not change.
 fn straightened(corners: &[Corner]) -> Vec<Corner> {
     let n = corners.len();
     let turns = |i: &usize| {
@@ -86,14 +86,14 @@ fn straightened(corners: &[Corner]) -> Vec<Corner> {
     (0..n).filter(turns).map(|i| corners[i]).collect()
 }
 
-/// Twice the area within a closed line; negative around an inside.
+/// Twice the signed area within a closed line; negative around an inside.
 fn doubled_area(corners: &[Corner]) -> i64 {
     let wide = |c: Corner| c.map(i64::from);
     let edges = (0..corners.len()).map(|i| (wide(corners[i]), wide(corners[(i + 1) % corners.len()])));
     edges.map(|(a, b)| a[0] * b[1] - b[0] * a[1]).sum()
 }
 
-/// Where a closed line crosses a row of `y` half pixels: the edge and the column.
+/// The crossings of a closed line with a row at `y` half pixels: edge and column.
 fn crossings(corners: &[Corner], y: i32) -> impl Iterator<Item = (usize, i32)> + '_ {
     (0..corners.len()).filter_map(move |i| {
         let (a, b) = (corners[i], corners[(i + 1) % corners.len()]);
@@ -130,7 +130,7 @@ fn join(polygons: &mut [Vec<Corner>], left: Corner, hole: &[Corner]) {
     let at = [x, left[1]];
     let way = std::iter::once(at).chain(hole.iter().copied()).chain([left, at]);
     let corners = &mut polygons[p];
-    // The corner at the crossing itself is there already.
+    // The corner at the crossing itself already exists.
     let after = if corners[edge] == at { way.skip(1).collect::<Vec<_>>() } else { way.collect() };
     corners.splice(edge + 1..edge + 1, after);
 }
@@ -165,9 +165,9 @@ mod tests {
     fn a_ring_is_one_polygon_whose_area_lacks_the_hole() {
         let got = outlined(&[".....", ".###.", ".#.#.", ".###.", "....."]);
         assert_eq!(got.len(), 1, "{got:?}");
-        // A square of 3 pixels without its four corners of 1/8, less a diamond of 1/2.
+        // A square of 3 pixels without its four corners of 1/8, minus a diamond of 1/2.
         assert!((area(&got[0]) - (9.0 - 0.5 - 0.5)).abs() < 1e-12, "{got:?}");
-        // The keyhole is walked twice, and nothing else is.
+        // Only the keyhole is walked twice.
         let twice = got[0].iter().filter(|a| got[0].iter().filter(|b| a == b).count() > 1).count();
         assert_eq!(twice, 4, "{got:?}");
     }
@@ -187,7 +187,7 @@ mod tests {
         ) {
             let (width, height) = (11, 9);
             let polygons = outlines(width, height, |x, y| bits[y * width + x]);
-            // As coordinates come back from a file: not exact.
+            // Coordinates read from a file are not exact.
             let moved = |p: &Vec<[f64; 2]>| p.iter().map(|[x, y]| [x + shift * (1.0 + y), y - shift * x]).collect();
             for polygons in [polygons.clone(), polygons.iter().map(moved).collect()] {
                 let mut together = vec![false; width * height];

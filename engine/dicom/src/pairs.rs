@@ -7,7 +7,7 @@ use crate::scan::{Annotation, Scan};
 use crate::series::Series;
 use crate::volume::Volume;
 
-/// A series, and a structure set or segmentation drawn on it.
+/// A series of images, and a structure set or segmentation drawn on it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Pair {
@@ -21,16 +21,16 @@ pub struct Pair {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Pairs {
-    /// Image and annotation, by the annotation's patient, series number and file.
+    /// The pairs, sorted by the annotation's patient, series number and file.
     pub pairs: Vec<Pair>,
     /// Annotations whose images are missing, with the reason.
     pub unpaired: Vec<(Annotation, String)>,
 }
 
 impl Scan {
-    /// Pairs each RTSTRUCT and SEG with its images: by the SeriesInstanceUID it names, else by the
-    /// frame of reference where only one series has it. Of several stacks of the same series the
-    /// largest is used.
+    /// Pairs each RTSTRUCT and SEG with its images: by the SeriesInstanceUID that it refers to,
+    /// else by the frame of reference if only one series has it. Of several stacks of the same
+    /// series the largest is used.
     pub fn pairs(&self) -> Pairs {
         let mut annotations = self.annotations.clone();
         let key = |a: &Annotation| (a.patient.clone(), a.series_number, a.path.clone());
@@ -48,7 +48,7 @@ impl Scan {
     /// The images that an RTSTRUCT or SEG was drawn on, as [`Scan::pairs`] finds them.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     pub fn image_of(&self, annotation: &Annotation) -> Result<&Series, String> {
         let named = |s: &&Series| annotation.referenced_series.iter().any(|uid| uid == s.uid());
         if let Some(series) = self.series.iter().filter(named).max_by_key(|s| s.slices().len()) {
@@ -72,8 +72,8 @@ impl Scan {
 impl Pair {
     /// Reads image and regions, one channel per region ([`Regions::channels`]).
     ///
-    /// Regions lie on the grid of the image. A segmentation of other voxels stays on its own grid,
-    /// and a finding says so: resample it to the image.
+    /// Regions lie on the grid of the image. A segmentation with other voxels stays on its own
+    /// grid, and a finding reports it: resample it to the image.
     ///
     /// # Errors
     /// As [`Series::read_with`] and [`Regions::channels`].

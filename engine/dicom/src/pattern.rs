@@ -1,16 +1,16 @@
-//! Patterns of names: `*` is any text, `?` any one character; upper and lower case are the same.
+//! Patterns of names: `*` matches any text, `?` any one character; case is ignored.
 
 /// Whether a name is a pattern.
 pub(crate) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// Whether a text fits a pattern, without the blanks around both.
+/// Whether a text matches a pattern; leading and trailing blanks of both are ignored.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let plain = |text: &str| text.trim().to_lowercase().chars().collect::<Vec<char>>();
     let (pattern, text) = (plain(pattern), plain(text));
     let (mut p, mut t) = (0, 0);
-    // Where the last star stood, and how much text it has taken.
+    // The position of the last star, and the length of text it has matched.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {

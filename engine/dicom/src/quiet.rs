@@ -1,4 +1,4 @@
-//! Panics in third-party code become errors, and nothing is printed.
+//! Converts panics in third-party code to errors, without printing.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -9,10 +9,10 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Calls `work`; a panic in it comes back as its message.
+/// Calls `work`; a panic in it is returned as its message.
 ///
 /// # Errors
-/// Where it panics.
+/// If it panics.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

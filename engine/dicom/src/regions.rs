@@ -16,17 +16,17 @@ use crate::write::Coding;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Region {
-    /// Its value in a label map.
+    /// The value in a label map.
     pub label: u32,
     /// ROIName or SegmentLabel.
     pub name: String,
     /// ROIDescription or SegmentDescription.
     pub description: Option<String>,
-    /// Its type: RTROIInterpretedType, or the meaning of SegmentedPropertyTypeCodeSequence.
+    /// The type: RTROIInterpretedType, or the meaning of SegmentedPropertyTypeCodeSequence.
     pub property: Option<String>,
     /// Red, green, blue.
     pub color: Option<[u8; 3]>,
-    /// What it is, in codes; written files have those of its name's words where there are none here.
+    /// The codes of the region. Without them, files are written with codes derived from the name.
     pub coding: Option<Coding>,
 }
 
@@ -41,37 +41,37 @@ impl Region {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RegionVolume {
-    /// `[C, X, Y, Z]`, Z fastest. A label map has one channel with labels, 0 for none. Otherwise
-    /// there is one channel per region: 0 or 1, or a fraction between.
+    /// The values `[C, X, Y, Z]`, Z fastest. A label map has one channel with labels, 0 for none.
+    /// Otherwise there is one channel per region with 0 or 1, or a fraction between.
     pub values: Vec<f32>,
     /// `[C, X, Y, Z]`.
     pub shape: [usize; 4],
     /// The regions, in the order of channels.
     pub regions: Vec<Region>,
-    /// The positions of its voxels.
+    /// The positions of the voxels.
     pub grid: Grid,
-    /// Its findings.
+    /// The findings.
     pub findings: Vec<Finding>,
     /// Whether there is a channel for each region.
     pub(crate) channels: bool,
 }
 
 impl RegionVolume {
-    /// Regions of a label map `[X, Y, Z]`, Z fastest, on a grid; 0 is the background.
+    /// Regions from a label map `[X, Y, Z]`, Z fastest, on a grid; 0 is the background.
     pub fn of_labels(values: Vec<f32>, regions: Vec<Region>, grid: Grid) -> Self {
         let [x, y, z] = grid.shape();
         RegionVolume { values, shape: [1, x, y, z], regions, grid, findings: Vec::new(), channels: false }
     }
 
-    /// Regions that may overlap: a channel for each, `[C, X, Y, Z]`, Z fastest, on a grid. A voxel
-    /// belongs to a region from a value of one half on.
+    /// Regions that may overlap, from one channel per region `[C, X, Y, Z]`, Z fastest, on a grid.
+    /// A voxel belongs to a region if its value is at least one half.
     pub fn of_channels(values: Vec<f32>, regions: Vec<Region>, grid: Grid) -> Self {
         let [x, y, z] = grid.shape();
         let shape = [regions.len(), x, y, z];
         RegionVolume { values, shape, regions, grid, findings: Vec::new(), channels: true }
     }
 
-    /// The regions without a voxel.
+    /// The regions that have no voxel.
     pub fn empty(&self) -> Vec<Region> {
         let size = self.shape[1..].iter().product::<usize>().max(1);
         let has = |i: usize, region: &Region| match self.channels {
@@ -95,7 +95,7 @@ impl Regions {
     /// Opens an RTSTRUCT or SEG file.
     ///
     /// # Errors
-    /// Where it is neither, or damaged.
+    /// If it is neither, or is damaged.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, DicomError> {
         match Segmentation::open_with(&path, options) {
             Ok(segmentation) => Ok(Regions::Segments(Box::new(segmentation))),
@@ -112,13 +112,13 @@ impl Regions {
         }
     }
 
-    /// One channel per region, in the order of `names`; all regions where `names` is empty. A name
-    /// is a region's name or description, or a pattern (`GTV*`, in any case) whose regions become
-    /// one; where there is none, one of its [aliases](ReadOptions::aliases). A region that this file does not have is a channel of
-    /// zeros and a finding.
+    /// One channel per region, in the order of `names`; all regions if `names` is empty. A name is
+    /// a region's name or description, or a pattern (`GTV*`, in any case) whose regions are
+    /// combined. If there is none, one of its [aliases](ReadOptions::aliases) is used. A region
+    /// that this file does not have becomes a channel of zeros and a finding.
     ///
     /// # Errors
-    /// Where none of the names exists, regions do not lie on the grid, a file is damaged, or limits
+    /// If none of the names exists, regions do not lie on the grid, a file is damaged, or limits
     /// are exceeded.
     pub fn channels(&self, names: &[&str], grid: &Grid, options: &ReadOptions) -> Result<RegionVolume, DicomError> {
         match self {
@@ -127,9 +127,9 @@ impl Regions {
         }
     }
 
-    /// A label map: label 1 for the first of `names` and so on; where `names` is empty, the labels
-    /// of [`Regions::list`]. Where regions overlap the later one is used, and a finding reports it;
-    /// a fraction counts from one half.
+    /// A label map with label 1 for the first of `names` and so on; if `names` is empty, with the
+    /// labels of [`Regions::list`]. If regions overlap, the later one is used, and a finding
+    /// reports it. Fractions of at least one half count.
     ///
     /// # Errors
     /// As [`Regions::channels`].
@@ -140,8 +140,9 @@ impl Regions {
         }
     }
 
-    /// Channels or a label map on the grid of the images it was drawn on. A segmentation with other
-    /// voxels stays on its own grid, and a finding reports it: resample it to the images.
+    /// Channels or a label map on the grid of the images that the regions were drawn on. A
+    /// segmentation with other voxels stays on its own grid, and a finding reports it: resample it
+    /// to the images.
     ///
     /// # Errors
     /// As [`Regions::channels`].
@@ -176,7 +177,7 @@ impl Regions {
     }
 }
 
-/// Selects the requested regions: for each one its places in `all`, its name and its label.
+/// Selects the requested regions: for each one its indices in `all`, its name and its label.
 pub(crate) fn choose(
     all: &[Region],
     names: &[&str],
@@ -217,7 +218,7 @@ pub(crate) fn choose(
     Ok(chosen.collect())
 }
 
-/// The places of a region by its name, by a pattern, or by its aliases: the first that exists.
+/// The indices of a region by its name, by a pattern, or by its aliases: the first that exists.
 fn places_of(all: &[Region], name: &str, options: &ReadOptions) -> Vec<usize> {
     let of = |name: &str| match place_of(all, name) {
         Some(at) => vec![at],
@@ -236,8 +237,8 @@ fn same(a: &str, b: &str) -> bool {
     a.trim().to_lowercase() == b.trim().to_lowercase()
 }
 
-/// The place of a region by its name or description; else by what a listing of regions shows: its
-/// name whatever the case and the blanks around it, its name and kind (`GTV-1, ORGAN`), its number.
+/// The index of a region by its name or description; else by its text in a listing of regions: its
+/// name (ignoring case and surrounding blanks), its name and kind (`GTV-1, ORGAN`), or its number.
 fn place_of(all: &[Region], name: &str) -> Option<usize> {
     let plain = |text: &str| text.trim().to_lowercase();
     let wanted = plain(name);
@@ -252,7 +253,7 @@ fn place_of(all: &[Region], name: &str) -> Option<usize> {
     rules.iter().find_map(|rule| all.iter().position(rule))
 }
 
-/// Zeros for so many channels on a grid.
+/// Zeros for this number of channels on a grid.
 pub(crate) fn zeros(
     channels: usize,
     grid: &Grid,
@@ -273,7 +274,7 @@ pub(crate) fn zeros(
     }
 }
 
-/// Reports how many voxels had more than one label.
+/// Reports the number of voxels with more than one label.
 pub(crate) fn overlap(voxels: usize) -> Option<Finding> {
     let text = format!("regions overlap in {voxels} voxel(s): the later one was used");
     (voxels > 0).then(|| Finding::new(FindingKind::Overlap, Severity::Warning, text))

@@ -21,15 +21,15 @@ const CLASS: &str = "1.2.840.10008.5.1.4.1.1.481.3";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StructureSet {
-    /// Its file.
+    /// The file.
     pub path: PathBuf,
     /// StructureSetLabel.
     pub label: Option<String>,
-    /// Its regions, in the order of the file.
+    /// The regions, in the order of the file.
     pub rois: Vec<Roi>,
-    /// SeriesInstanceUIDs of the images it was drawn on.
+    /// SeriesInstanceUIDs of the images that the regions were drawn on.
     pub referenced_series: Vec<String>,
-    /// Frame of reference it lies in.
+    /// The frame of reference.
     pub frame_of_reference: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct Roi {
     pub interpreted_type: Option<String>,
     /// Red, green, blue.
     pub color: Option<[u8; 3]>,
-    /// Its contours.
+    /// The contours.
     pub contours: Vec<Contour>,
 }
 
@@ -55,9 +55,9 @@ pub struct Roi {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Contour {
-    /// The meaning of its points.
+    /// The meaning of the points.
     pub kind: ContourKind,
-    /// Its points in mm, LPS.
+    /// The points in mm, LPS.
     pub points: Vec<[f64; 3]>,
 }
 
@@ -65,9 +65,9 @@ pub struct Contour {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ContourKind {
-    /// A polygon in a plane. These make masks.
+    /// A polygon in a plane. Only closed polygons make masks.
     ClosedPlanar,
-    /// As `ClosedPlanar`, combined by exclusive or.
+    /// As `ClosedPlanar`, but combined by exclusive or.
     ClosedPlanarXor,
     /// A line in a plane.
     OpenPlanar,
@@ -93,7 +93,7 @@ impl StructureSet {
     /// Opens an RTSTRUCT file with default options.
     ///
     /// # Errors
-    /// Where it is not one, or damaged.
+    /// If it is not one, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DicomError> {
         StructureSet::open_with(path, &ReadOptions::default())
     }
@@ -151,7 +151,7 @@ impl StructureSet {
     /// The region of that name.
     ///
     /// # Errors
-    /// Where there is none; the message lists the existing names.
+    /// If there is none; the message lists the existing names.
     pub fn roi(&self, name: &str) -> Result<&Roi, DicomError> {
         self.rois.iter().find(|r| r.name == name).ok_or_else(|| {
             let there: Vec<&str> = self.rois.iter().map(|r| r.name.as_str()).collect();
@@ -227,25 +227,25 @@ impl StructureSet {
         roi.mask(grid).map(Some).map_err(fail)
     }
 
-    /// The mask of the region of that name on a grid: of the series it was drawn on, or any whose
-    /// slices are parallel to the contours.
+    /// The mask of the region of that name on a grid: that of the series it was drawn on, or any
+    /// whose slices are parallel to the contours.
     ///
     /// # Errors
-    /// Where there is no such region, or its contours are not parallel to the slices.
+    /// If there is no such region, or its contours are not parallel to the slices.
     pub fn mask(&self, name: &str, grid: &Grid) -> Result<Mask, DicomError> {
         self.roi(name)?.mask(grid).map_err(|what| DicomError::Grid { path: self.path.clone(), what })
     }
 }
 
 impl Roi {
-    /// Whether it has an area: contours that are closed.
+    /// Whether the region has an area, that is, closed contours.
     pub fn has_area(&self) -> bool {
         self.contours.iter().any(Contour::has_area)
     }
 
-    /// The mask: a voxel belongs to it where its centre lies within the contours of its slice, by
-    /// the even-odd rule, so that a contour within another is a hole. A contour belongs to the
-    /// slice nearest to its plane.
+    /// The mask. A voxel belongs to it if its centre lies within the contours of its slice by the
+    /// even-odd rule, so that a contour within another is a hole. A contour belongs to the slice
+    /// nearest to its plane.
     fn mask(&self, grid: &Grid) -> Result<Mask, String> {
         let [nx, ny, nz] = grid.shape();
         let plane = grid.plane().ok_or_else(|| "rows and columns of the grid are parallel".to_owned())?;
@@ -301,7 +301,7 @@ impl Contour {
     }
 }
 
-/// Distance to the nearer neighbour of a slice.
+/// The distance of a slice to its nearer neighbour.
 fn slice_gap(grid: &Grid, slice: usize) -> f64 {
     let origins = grid.origins();
     let to = |k: Option<usize>| k.and_then(|k| origins.get(k)).map(|o| norm(along(*o, origins[slice], -1.0)));
@@ -331,12 +331,12 @@ pub(crate) fn is_structure_set(identity: &Identity) -> bool {
     identity.sop_class == CLASS || (identity.sop_class.is_empty() && identity.modality == "RTSTRUCT")
 }
 
-/// The frame of reference that its regions lie in.
+/// The frame of reference of the regions.
 pub(crate) fn frame_of_reference(attributes: &Attributes<'_>) -> Option<String> {
     attributes.items(tags::STRUCTURE_SET_ROI_SEQUENCE).find_map(|r| r.text(tags::REFERENCED_FRAME_OF_REFERENCE_UID))
 }
 
-/// SeriesInstanceUIDs of the images it was drawn on.
+/// SeriesInstanceUIDs of the images that the regions were drawn on.
 pub(crate) fn referenced_series(attributes: &Attributes<'_>) -> Vec<String> {
     let mut out: Vec<String> = attributes
         .items(tags::REFERENCED_FRAME_OF_REFERENCE_SEQUENCE)

@@ -20,7 +20,7 @@ use crate::stack::{Slice, stacks};
 use crate::tags::Attributes;
 use crate::volume::Volume;
 
-/// What was found in a folder or among files.
+/// The content of a folder or of a list of files.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Scan {
@@ -31,9 +31,9 @@ pub struct Scan {
     /// Other DICOM objects: reports, plans, presentation states, whole slides, a DICOMDIR (the
     /// files themselves are inspected instead).
     pub others: Vec<OtherObject>,
-    /// The number of files that are not DICOM, which were skipped.
+    /// The number of skipped files that are not DICOM.
     pub not_dicom: usize,
-    /// DICOM files that cannot be used, each with its reason.
+    /// The errors of DICOM files that cannot be used.
     pub failed: Vec<DicomError>,
 }
 
@@ -50,19 +50,19 @@ pub enum AnnotationKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Annotation {
-    /// Its file.
+    /// The file.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind.
     pub kind: AnnotationKind,
-    /// SeriesInstanceUIDs of the images it was drawn on; where the usual sequences name none, those
-    /// in any of its sequences.
+    /// SeriesInstanceUIDs of the images it was drawn on; if the usual sequences name none, those in
+    /// any of its sequences.
     pub referenced_series: Vec<String>,
     /// ReferencedSOPInstanceUIDs in all its sequences: of images, and of other objects that it
     /// refers to.
     pub referenced_instances: Vec<String>,
-    /// Frame of reference it lies in.
+    /// The frame of reference.
     pub frame_of_reference: Option<String>,
-    /// StudyInstanceUID; empty where there is none.
+    /// StudyInstanceUID; empty if missing.
     pub study: String,
     /// PatientID, else PatientName.
     pub patient: Option<String>,
@@ -74,9 +74,9 @@ pub struct Annotation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OtherObject {
-    /// Its file.
+    /// The file.
     pub path: PathBuf,
-    /// Its modality: `SR`, `RTPLAN`, `SM`, ...; empty where there is none.
+    /// The modality: `SR`, `RTPLAN`, `SM`, ...; empty if missing.
     pub modality: String,
     /// SOPClassUID.
     pub sop_class: String,
@@ -86,7 +86,7 @@ pub struct OtherObject {
 /// not read.
 ///
 /// # Errors
-/// Where the path cannot be read, or has too many files. Errors of single files are in
+/// If the path cannot be read, or has too many files. Errors of single files are in
 /// [`Scan::failed`].
 pub fn scan(path: impl AsRef<Path>) -> Result<Scan, DicomError> {
     scan_with(path, &ReadOptions::default())
@@ -139,7 +139,7 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
 /// Reads the one series of a folder, or one file.
 ///
 /// # Errors
-/// Where there is no series of images, or more than one, or a file cannot be read; and as
+/// If there is no series of images, or more than one, or a file cannot be read; and as
 /// [`Series::read_with`].
 pub fn read_path(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume, DicomError> {
     let path = path.as_ref();
@@ -175,7 +175,7 @@ impl Scan {
         Err(DicomError::Nothing { path: path.to_owned(), what })
     }
 
-    /// What was found other than series, for a message.
+    /// A description for messages of what was found other than series.
     fn contents(&self) -> String {
         let mut parts = Vec::new();
         for annotation in &self.annotations {

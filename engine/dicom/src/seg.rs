@@ -21,21 +21,21 @@ use crate::write::{Code, Coding};
 /// Segmentation Storage and Label Map Segmentation Storage.
 const CLASSES: [&str; 2] = ["1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7"];
 
-/// The most slices without a frame in a segmentation's own grid; an invalid file could request
-/// millions.
+/// The largest number of slices without a frame in a segmentation's own grid; an invalid file could
+/// request millions.
 const MOST_SLICES: f64 = 1024.0;
 
-/// Frames decoded at once.
+/// The number of frames decoded at once.
 const BATCH: usize = 64;
 
 /// The storage of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SegmentationKind {
-    /// Frames of one segment each, 0 or 1.
+    /// Frames of one segment each, with values 0 or 1.
     Binary,
-    /// Frames of one segment each; values up to this number are probabilities or occupancies from 0
-    /// to 1.
+    /// Frames of one segment each, whose values up to this number are probabilities or occupancies
+    /// from 0 to 1.
     Fractional {
         /// MaximumFractionalValue.
         maximum: u16,
@@ -54,15 +54,15 @@ pub struct Segment {
     pub label: String,
     /// SegmentDescription.
     pub description: Option<String>,
-    /// Its category: `Tissue`, `Anatomical Structure`, ...
+    /// The category: `Tissue`, `Anatomical Structure`, ...
     pub category: Option<String>,
-    /// Its type: `Liver`, `Neoplasm`, ...
+    /// The type: `Liver`, `Neoplasm`, ...
     pub property: Option<String>,
     /// `AUTOMATIC`, `SEMIAUTOMATIC` or `MANUAL`.
     pub algorithm: Option<String>,
     /// Red, green, blue.
     pub color: Option<[u8; 3]>,
-    /// Its category and type as codes, where the file has both.
+    /// The category and type as codes, if the file has both.
     pub coding: Option<Coding>,
 }
 
@@ -74,7 +74,7 @@ pub struct Segmentation {
     segments: Vec<Segment>,
     referenced_series: Vec<String>,
     file: ImageFile,
-    /// The segment of each frame; none in a label map.
+    /// The segment of each frame; empty for a label map.
     frame_segments: Vec<Option<u16>>,
 }
 
@@ -85,7 +85,7 @@ impl Segmentation {
     /// Opens a SEG file with default options. Its pixels are read on demand.
     ///
     /// # Errors
-    /// Where it is not one, or damaged.
+    /// If it is not one, or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, DicomError> {
         Segmentation::open_with(path, &ReadOptions::default())
     }
@@ -146,7 +146,7 @@ impl Segmentation {
         Ok(Segmentation { path: path.to_owned(), kind, segments, referenced_series, file, frame_segments })
     }
 
-    /// Its file.
+    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -156,12 +156,12 @@ impl Segmentation {
         self.kind
     }
 
-    /// Its segments, in the order of the file. A label map may name its background as segment 0.
+    /// The segments, in the order of the file. A label map may list its background as segment 0.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// SeriesInstanceUIDs of the images it was drawn on.
+    /// SeriesInstanceUIDs of the images that the segments were drawn on.
     pub fn referenced_series(&self) -> &[String] {
         &self.referenced_series
     }
@@ -171,7 +171,7 @@ impl Segmentation {
         self.file.identity.frame_of_reference.as_deref()
     }
 
-    /// Segments without the background; labels are segment numbers.
+    /// The segments without the background; labels are segment numbers.
     pub fn regions(&self) -> Vec<Region> {
         let region = |s: &Segment| Region {
             label: u32::from(s.number),
@@ -184,11 +184,11 @@ impl Segmentation {
         self.segments.iter().filter(|s| s.number > 0).map(region).collect()
     }
 
-    /// The grid of its own frames. Files often omit frames without any segment, so that distances
-    /// of frames may be multiples of the distance of slices.
+    /// The grid of the segmentation's own frames. Files often omit frames without any segment, so
+    /// distances of frames may be multiples of the distance of slices.
     ///
     /// # Errors
-    /// Where frames have no position (whole slides), or do not lie at multiples of one distance.
+    /// If frames have no position (whole slides), or do not lie at multiples of one distance.
     pub fn own_grid(&self) -> Result<Grid, DicomError> {
         let mut places: Vec<Vector> = self.positions()?;
         let (orientation, spacing) = self.plane()?;
@@ -236,7 +236,7 @@ impl Segmentation {
         self.visit(grid, options, &mut findings, |segment, voxel, value| {
             for (c, number) in &channels {
                 match segment {
-                    // Of several segments that become one, the larger fraction is used.
+                    // If several segments are combined, the largest fraction is used.
                     Some(segment) if segment == *number => {
                         let held = &mut values[c * size + voxel];
                         *held = held.max(f32::from(value) / full);
@@ -271,7 +271,7 @@ impl Segmentation {
         self.visit(grid, options, &mut findings, |segment, voxel, value| {
             let Some(label) = label(segment.unwrap_or(value)) else { return };
             if full > 1.0 {
-                // The larger fraction is used, from one half on.
+                // The largest fraction is used, if it is at least one half.
                 if f32::from(value) / full < 0.5 || value <= fractions[voxel] {
                     return;
                 }
@@ -431,7 +431,7 @@ pub(crate) fn is_segmentation(identity: &Identity) -> bool {
     CLASSES.contains(&identity.sop_class.as_str()) || (identity.sop_class.is_empty() && identity.modality == "SEG")
 }
 
-/// SeriesInstanceUIDs of the images it was drawn on.
+/// SeriesInstanceUIDs of the images that the segments were drawn on.
 pub(crate) fn referenced_series(attributes: &Attributes<'_>) -> Vec<String> {
     attributes.items(tags::REFERENCED_SERIES_SEQUENCE).filter_map(|s| s.text(tags::SERIES_INSTANCE_UID)).collect()
 }

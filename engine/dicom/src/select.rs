@@ -1,4 +1,4 @@
-//! One of the series of a folder.
+//! Selection of one series of a folder.
 
 use crate::pattern::{is_pattern, matches};
 use crate::scan::Scan;
@@ -8,13 +8,13 @@ use crate::series::Series;
 const RULES: [&str; 2] = ["most-slices", "thinnest"];
 
 impl Scan {
-    /// The place in [`Scan::series`] of the one that a text names: its SeriesInstanceUID, its
+    /// The index in [`Scan::series`] of the series that a text names: its SeriesInstanceUID, its
     /// description, its SeriesNumber, a pattern of its description (`*thorax*`, in any case), or a
-    /// rule: `most-slices`, or `thinnest`, the least distance of slices (and of those that have it,
-    /// the one of most slices; a single slice, such as a localizer, has no distance).
+    /// rule. The rules are `most-slices`, and `thinnest`: the smallest distance of slices, and
+    /// among equals the most slices (a single slice, such as a localizer, has no distance).
     ///
     /// # Errors
-    /// Where none or several fit; the text lists the series.
+    /// If none or several fit; the text lists the series.
     pub fn select(&self, wanted: &str) -> Result<usize, String> {
         let plain = |text: &str| text.trim().to_lowercase();
         let kinds: [&dyn Fn(&Series) -> bool; 4] = [
@@ -69,7 +69,7 @@ impl Scan {
         }
     }
 
-    /// A text, and a line for each series.
+    /// Formats a text and a line for each series.
     fn listed(&self, what: &str) -> String {
         let line = |series: &Series| match series.number() {
             Some(number) => format!("\n  {number}: {}", series.summary()),

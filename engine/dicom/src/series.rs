@@ -14,10 +14,10 @@ use crate::pixels::{FrameReader, Photometric, check_expansion};
 use crate::stack::{Slice, Stack};
 use crate::volume::{Rescale, Volume};
 
-/// The most bytes of decoded slices held at once.
+/// The largest number of bytes of decoded slices held at once.
 const BATCH: usize = 256 << 20;
 
-/// Columns that one thread moves into the volume at once.
+/// The number of columns that one thread moves into the volume at once.
 const BLOCK: usize = 16;
 
 /// The slices of one volume, in order along their normal.
@@ -37,8 +37,8 @@ impl Series {
         &self.slices[0].file
     }
 
-    /// SeriesInstanceUID; empty where there is none. Slices of one UID that cannot be stacked
-    /// become several series.
+    /// SeriesInstanceUID; empty if missing. Slices of one UID that cannot be stacked become several
+    /// series.
     pub fn uid(&self) -> &str {
         &self.first().identity.series
     }
@@ -78,24 +78,24 @@ impl Series {
         &self.slices
     }
 
-    /// Its files, each once, in the order of the volume.
+    /// The files without duplicates, in the order of the volume.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut seen = std::collections::HashSet::new();
         self.slices.iter().map(|s| s.path()).filter(|p| seen.insert(*p)).map(ToOwned::to_owned).collect()
     }
 
-    /// `[C, X, Y, Z]` of its volume.
+    /// The shape `[C, X, Y, Z]` of its volume.
     pub fn shape(&self) -> [usize; 4] {
         let [x, y, z] = self.grid.shape();
         [self.first().format.channels(), x, y, z]
     }
 
-    /// Where its voxels lie.
+    /// The positions of its voxels.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Its findings. Those of severity error must be accepted before it is read.
+    /// The findings. Those of severity error must be accepted before the series is read.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
@@ -109,7 +109,7 @@ impl Series {
         format!("{}{description}, {x} x {y} x {z}{colors}, {uid}", self.modality())
     }
 
-    /// Reads it with default options.
+    /// Reads the series with default options.
     ///
     /// # Errors
     /// As [`Series::read_with`].
@@ -117,12 +117,12 @@ impl Series {
         self.read_with(&ReadOptions::default())
     }
 
-    /// Reads and decodes the slices in parallel. In addition to the volume at most 256 MiB of
-    /// decoded slices are held at once (or one slice per thread, if those are larger).
+    /// Reads and decodes the slices in parallel. In addition to the volume, at most 256 MiB of
+    /// decoded slices are held at once (or one slice per thread, if slices are larger).
     ///
     /// # Errors
-    /// Where it has findings of severity error that are not accepted, a file is damaged or has
-    /// changed since it was scanned, its pixels cannot be decoded, or limits are exceeded.
+    /// If findings of severity error are not accepted, a file is damaged or has changed since it
+    /// was scanned, its pixels cannot be decoded, or limits are exceeded.
     pub fn read_with(&self, options: &ReadOptions) -> Result<Volume, DicomError> {
         let refused = |f: &&Finding| f.severity == Severity::Error && !options.accept.contains(&f.kind);
         let faults: Vec<Finding> = self.findings.iter().filter(refused).cloned().collect();
@@ -155,8 +155,8 @@ impl Series {
         files.into_par_iter().map(|(path, file)| Ok((path, file.frame_reader()?))).collect()
     }
 
-    /// Rejects compressed slices that together claim more than they can become, before the volume
-    /// is allocated.
+    /// Rejects compressed slices that together claim a larger size than they can have, before the
+    /// volume is allocated.
     fn check_expansion(&self, readers: &HashMap<&Path, FrameReader>, options: &ReadOptions) -> Result<(), DicomError> {
         let (mut compressed, mut decoded) = (0, 0);
         for slice in &self.slices {
@@ -205,13 +205,13 @@ impl Series {
     }
 }
 
-/// How many slices are decoded at once: 64 where they fit, and one for each thread in any case.
+/// The number of slices decoded at once: 64 if they fit, and at least one for each thread.
 fn at_once(slice_bytes: usize, threads: usize) -> usize {
     (BATCH / slice_bytes.max(1)).min(64).max(threads)
 }
 
-/// Moves decoded slices (channel, row, column) into the volume (channel, column, row, slice), some
-/// columns per thread.
+/// Moves decoded slices (channel, row, column) into the volume (channel, column, row, slice),
+/// several columns per thread.
 fn insert(values: &mut [f32], [_, x, y, z]: [usize; 4], first: usize, slices: &[Vec<f32>]) {
     for (c, channel) in values.chunks_exact_mut(x * y * z).enumerate() {
         channel.par_chunks_mut(BLOCK * y * z).enumerate().for_each(|(block, columns)| {

@@ -43,7 +43,7 @@ impl Slice {
         self.info().position.zip(self.info().orientation)
     }
 
-    /// Time, acquisition, number, name: the order where positions do not determine it.
+    /// The sort key if positions do not determine the order: time, acquisition, number, name.
     fn order(&self) -> (i64, Option<i64>, Option<i64>, &Path, usize) {
         let identity = &self.file.identity;
         (self.info().time, identity.acquisition_number, identity.instance_number, self.path(), self.frame)
@@ -146,7 +146,7 @@ fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
         .collect()
 }
 
-/// The same slice twice: the same SOPInstanceUID in several files.
+/// Drops copies of a slice: the same SOPInstanceUID in several files.
 fn drop_copies(slices: &mut Vec<Slice>, findings: &mut Vec<Finding>) {
     let mut seen = std::collections::HashSet::new();
     let mut copies: Vec<PathBuf> = Vec::new();

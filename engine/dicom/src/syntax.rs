@@ -31,7 +31,7 @@ pub(crate) enum Codec {
     Unknown,
 }
 
-/// A transfer syntax: its UID and what it means.
+/// A transfer syntax: its UID and meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferSyntax {
     uid: String,
@@ -71,12 +71,12 @@ impl TransferSyntax {
         })
     }
 
-    /// Its UID.
+    /// The UID.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Whether it is lossy.
+    /// Whether the compression is lossy.
     pub fn is_lossy(&self) -> bool {
         [".4.50", ".4.51", ".4.81", ".4.91", ".4.203"].iter().any(|s| self.uid == format!("1.2.840.10008.1.2{s}"))
     }
@@ -130,16 +130,16 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The start of each part of a file.
+/// The start of the data set of a file, and its syntax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// First byte of the data set.
+    /// The first byte of the data set.
     pub dataset: usize,
     /// The transfer syntax, as stated or as recognized.
     pub syntax: TransferSyntax,
 }
 
-/// The layout of a file by its first bytes; `None` where it is not DICOM. A few kilobytes are
+/// The layout of a file, from its first bytes; `None` if it is not DICOM. A few kilobytes are
 /// enough.
 pub(crate) fn layout(head: &[u8]) -> Option<Layout> {
     let meta = if head.get(128..132) == Some(b"DICM") {
@@ -152,14 +152,14 @@ pub(crate) fn layout(head: &[u8]) -> Option<Layout> {
     let (dataset, uid) = walk_meta(head, meta);
     let syntax = match uid {
         Some(uid) => TransferSyntax::from_uid(&uid),
-        // A file without it breaks the standard; the data set still reveals its encoding.
+        // A file without it violates the standard; the data set still reveals its encoding.
         None => TransferSyntax::of_encoding(encoding(&head[dataset..]).unwrap_or(Encoding::Explicit)),
     };
     Some(Layout { dataset, syntax })
 }
 
 /// Whether the first bytes of a file are DICOM: `DICM` after a preamble of 128 bytes, or a data set
-/// without any header. A few hundred bytes are enough.
+/// without a header. A few hundred bytes are enough.
 pub fn is_dicom(head: &[u8]) -> bool {
     layout(head).is_some()
 }
@@ -170,7 +170,7 @@ fn starts_meta(head: &[u8]) -> bool {
 }
 
 /// The end of the file meta information (group 2, always explicit, little endian) and the transfer
-/// syntax it names.
+/// syntax in it.
 fn walk_meta(bytes: &[u8], start: usize) -> (usize, Option<String>) {
     let (mut at, mut uid) = (start, None);
     while let Some(header) = bytes.get(at..at + 8) {

@@ -1,5 +1,5 @@
-//! Attributes by value: a missing one is `None`, an invalid one is an error that names file and
-//! attribute.
+//! Access to attributes. A missing attribute is `None`; an invalid one is an error with the file
+//! and the attribute.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl<'a> Attributes<'a> {
         self.object.get(tag).is_some()
     }
 
-    /// An error about an attribute.
+    /// An error of an attribute.
     pub fn error(&self, tag: Tag, what: impl Into<String>) -> DicomError {
         let name = StandardDataDictionary.by_tag(tag).map_or("private", |entry| entry.alias);
         DicomError::Attribute { path: self.path.to_owned(), name, what: what.into() }
@@ -40,14 +40,14 @@ impl<'a> Attributes<'a> {
         self.error(tag, "missing")
     }
 
-    /// A string without padding; `None` where it is missing, empty or not a string.
+    /// A string without padding; `None` if it is missing, empty or not a string.
     pub fn text(&self, tag: Tag) -> Option<String> {
         let text = self.object.get(tag)?.to_str().ok()?;
         let text = text.trim_matches(|c: char| c == '\0' || c.is_whitespace());
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// Numbers, all finite; `None` where missing or empty.
+    /// Finite numbers; `None` if missing or empty.
     pub fn floats(&self, tag: Tag) -> Result<Option<Vec<f64>>, DicomError> {
         let Some(element) = self.object.get(tag).filter(|e| !blank(e.value())) else { return Ok(None) };
         let wrong = || self.error(tag, format!("{} is not a list of numbers", shorten(element.to_str().ok())));
@@ -98,7 +98,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The items of a sequence; none where it is missing.
+    /// The items of a sequence; empty if it is missing.
     pub fn items(&self, tag: Tag) -> impl Iterator<Item = Attributes<'a>> + use<'a> {
         let path = self.path;
         let items = self.object.get(tag).and_then(|e| e.items()).unwrap_or_default();
@@ -109,8 +109,7 @@ impl<'a> Attributes<'a> {
         self.items(tag).next()
     }
 
-    /// The values of an attribute anywhere within sequences, each string once, in the order of the
-    /// file.
+    /// The values of an attribute within all sequences, each string once, in the order of the file.
     pub fn within_sequences(&self, tag: Tag) -> Vec<String> {
         let mut found = Vec::new();
         self.collect(tag, &mut HashSet::new(), &mut found);
@@ -127,7 +126,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Whether a value is empty, or blank.
+/// Whether a value is empty or blank.
 fn blank(value: &dicom_core::DicomValue<InMemDicomObject, Vec<u8>>) -> bool {
     let bare = |text: &String| text.trim_matches(|c: char| c == '\0' || c.is_whitespace()).is_empty();
     match value.primitive() {

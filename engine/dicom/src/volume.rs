@@ -1,4 +1,4 @@
-//! A series as numbers.
+//! A series converted to numbers.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::finding::Finding;
 use crate::geometry::{Affine, Grid};
 use crate::pixels::StoredType;
 
-/// From stored values to the modality's units.
+/// The conversion from stored values to the modality's units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rescale {
     /// RescaleSlope (or DoseGridScaling).
@@ -19,12 +19,12 @@ pub struct Rescale {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Volume {
-    /// Values, row-major: `[C, X, Y, Z]`, Z fastest.
+    /// The values, row-major: `[C, X, Y, Z]`, Z fastest.
     pub values: Vec<f32>,
-    /// `[C, X, Y, Z]`: one channel, or three for red, green, blue; X along the rows of a slice, Y
-    /// along its columns.
+    /// The shape `[C, X, Y, Z]`: one channel, or three for red, green, blue; X along the rows of a
+    /// slice, Y along its columns.
     pub shape: [usize; 4],
-    /// Voxel index to RAS+ mm. With a gantry tilt it is sheared.
+    /// The affine from voxel index to RAS+ mm. With a gantry tilt it is sheared.
     pub affine: Affine,
     /// The type of stored samples.
     pub stored_type: StoredType,
@@ -32,12 +32,12 @@ pub struct Volume {
     pub modality: String,
     /// Units as in the file: `HU`, `BQML`, `GY`, ...
     pub units: Option<String>,
-    /// Slope and intercept of stored values, where they are the same for all slices (for PET they
-    /// often are not).
+    /// Slope and intercept of stored values, if they are the same for all slices (for PET they
+    /// often differ).
     pub rescale: Option<Rescale>,
     /// The range of stored values that mark padding.
     pub padding: Option<(f64, f64)>,
-    /// SeriesInstanceUID; empty where there is none.
+    /// SeriesInstanceUID; empty if missing.
     pub series_uid: String,
     /// SeriesDescription.
     pub series_description: Option<String>,
@@ -49,13 +49,13 @@ pub struct Volume {
     pub frame_of_reference: Option<String>,
     /// The file of each slice, along Z.
     pub files: Vec<PathBuf>,
-    /// Its findings.
+    /// The findings.
     pub findings: Vec<Finding>,
     pub(crate) grid: Grid,
 }
 
 impl Volume {
-    /// The grid of its voxels, for masks and segmentations.
+    /// The grid of the voxels, for masks and segmentations.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }

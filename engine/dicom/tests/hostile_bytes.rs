@@ -1,5 +1,5 @@
-//! Truncated, changed or contradictory files: each is an error or a volume, never a panic, and
-//! never takes much memory.
+//! Truncated, changed or contradictory files: each yields an error or a volume, never a panic, and
+//! never uses much memory.
 
 mod common;
 
@@ -15,11 +15,11 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// One test at a time: the memory is that of the process.
+/// One test at a time: memory is measured for the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// No small file may take more than this, for any header: 16 MiB of decoded samples, and a
-/// decoder's own memory.
+/// The memory limit for a small file with any header: 16 MiB of decoded samples, and a decoder's
+/// own memory.
 const MOST: usize = 256 << 20;
 
 /// Reads bytes by every entry point; returns whether any succeeded, and the peak memory.
@@ -46,8 +46,8 @@ fn read(folder: &Path, bytes: &[u8]) -> (bool, usize) {
     (good, MEMORY.peak_usage().saturating_sub(before))
 }
 
-/// Cuts at every 64th part, and changes bytes: in the first kilobytes, where the attributes are,
-/// and everywhere.
+/// Truncates at every 64th part, and changes bytes: in the first kilobytes, which hold the
+/// attributes, and everywhere.
 fn torture(name: &str, bytes: &[u8], changes: u64, folder: &Path) -> usize {
     let mut worst = 0;
     let mut good = 0;
@@ -177,7 +177,7 @@ fn a_small_file_can_not_claim_gigabytes() {
     assert!(!good && memory < 1 << 20, "{memory}");
     let error = read_path(&path, &ReadOptions::default()).expect_err("too few");
     assert!(error.to_string().contains("too few"), "{error}");
-    // Compressed to next to nothing: the same in run lengths, JPEG, JPEG-LS, JPEG 2000.
+    // A tiny compressed stream: the same in run lengths, JPEG, JPEG-LS, JPEG 2000.
     for syntax in ["5", "4.50", "4.57", "4.80", "4.90", "4.201", "8.1"] {
         let mut bare = huge.clone();
         bare.0.remove_element(tags::PIXEL_DATA);

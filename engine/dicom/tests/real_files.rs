@@ -196,7 +196,7 @@ fn transcoded_files_are_the_same_volumes() {
     for codec in ["rle", "j2k", "jpegls"] {
         same(&original, &read(&format!("dicom/ct_abdomen_3slice_transcoded/{codec}")), codec);
     }
-    // All three in one folder: the same slices three times over.
+    // All three in one folder: the same slices three times.
     let all = series("dicom/ct_abdomen_3slice_transcoded");
     assert!(all.findings().iter().any(|f| f.kind == FindingKind::DuplicateSlices && f.files.len() == 6));
     same(&original, &all.read().expect("a volume"), "together");
@@ -205,7 +205,7 @@ fn transcoded_files_are_the_same_volumes() {
         same(&small, &read(&format!("dicom/transfer_syntax/MR_small_{name}.dcm")), name);
     }
     let enhanced = read("dicom/enhanced_multiframe/emri_small.dcm");
-    // Its functional groups were taken out; the distance of slices is still there.
+    // Its functional groups were removed; the distance of slices is still present.
     assert_eq!((enhanced.shape, enhanced.affine[2][2]), ([1, 64, 64, 10], 1.2));
     assert!(
         enhanced.findings.iter().any(|f| f.kind == FindingKind::MissingPosition && f.severity == Severity::Warning)

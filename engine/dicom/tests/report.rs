@@ -1,4 +1,4 @@
-//! SEG of all kinds and the Structured Report, as highdicom, pydicom and dciodvfy read them.
+//! SEG of all kinds and the Structured Report, as read by highdicom, pydicom and dciodvfy.
 
 #[path = "../../../tests/clients.rs"]
 mod clients;
@@ -93,7 +93,7 @@ fn author() -> Authorship {
     Authorship::new("a test").description("Findings").created(noon).software("test 1")
 }
 
-/// Name and bytes of all files: a SEG of each kind, and reports with and without one.
+/// The name and bytes of all files: a SEG of each kind, and reports with and without one.
 fn files(series: &Series) -> Vec<(&'static str, Vec<u8>)> {
     let (labels, fractions) = (regions(series), fractions(series));
     let of = |kind, volume| segmentation_as(kind, volume, series, &author()).expect("written");
@@ -173,7 +173,7 @@ fn measures_are_those_of_the_shapes() {
     let folder = tempfile::tempdir().expect("a folder");
     let series = series(folder.path());
     let [bar, block, voxel] = &measure(&regions(&series))[..] else { panic!("three regions") };
-    // Middles of the sides of corner pixels: 8 x 3 pixels of 0.75 x 0.5 mm apart.
+    // Distances between midpoints of the sides of corner pixels: 8 x 3 pixels of 0.75 x 0.5 mm.
     let long = 6_f64.hypot(1.5);
     let at = bar.diameters.expect("voxels");
     assert_eq!((bar.voxels, bar.volume, at.slice), (64, 64.0 * 0.375 * 3.0, 1));
@@ -232,7 +232,7 @@ for path in sys.argv[1:]:
 print(json.dumps(out))
 "#;
 
-/// What the clients say, as the geometry has it.
+/// The clients' results against the geometry.
 fn check(said: &Value, series: &Series) {
     let labels = json!([[1, "liver tumour", "108369006"], [2, "liver", "10200004"], [3, "implant", "T1"]]);
     let binary = &said["binary.dcm"];
@@ -346,7 +346,7 @@ fn live_the_validator_finds_no_error() {
     let (folder, out) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let series = series(folder.path());
     let mut paths = written(&series, out.path());
-    // It does not know the class of label maps, which is newer.
+    // It does not know the newer class of label maps.
     paths.retain(|path| !path.ends_with("labelmap.dcm"));
     let set = out.path().join("set.dcm");
     std::fs::write(&set, structure_set(&regions(&series), &series, &author()).expect("written")).expect("written");
@@ -362,7 +362,7 @@ fn live_the_validator_finds_no_error() {
     keep("dciodvfy.json", &json!({ "made_with": "dicom3tools, Debian 12", "files": sums(&series), "said": said }));
 }
 
-/// Each code of the table of defaults has its meaning in the dictionary of PS3.16 that pydicom has.
+/// Each code of the table of defaults has its meaning in pydicom's dictionary of PS3.16.
 #[test]
 fn codes_are_those_of_the_standard() {
     codes_agree(&recorded("codes.json")["said"]);
@@ -405,6 +405,6 @@ fn a_report_is_no_file_of_regions() {
     let series = series(folder.path());
     let path = written(&series, folder.path()).into_iter().find(|p| p.ends_with("report.dcm")).expect("a report");
     assert!(Regions::open(&path, &ReadOptions::default()).is_err());
-    // Beside its images it is listed, and changes nothing.
+    // Next to its images it is listed, and changes nothing.
     assert_eq!(scan(folder.path()).expect("scanned").series.len(), 1);
 }

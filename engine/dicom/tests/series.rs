@@ -323,7 +323,7 @@ fn enhanced_frames_have_their_own_places_and_rescaling() {
     let volume = read_path(&path, &ReadOptions::default()).expect("a volume");
     assert_eq!((volume.shape, &volume.values[..]), ([1, 2, 1, 3], &[6.0, 15.0, 1.0, 8.0, 18.0, 2.0][..]));
     assert_eq!([volume.affine[0][0], volume.affine[1][1], volume.affine[2][2]], [-1.25, -1.5, 3.0]);
-    // One group too few.
+    // One group is missing.
     let object = object.sequence(tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE, vec![group(0.0, 1.0)]);
     object.write(&path);
     let error = read_path(&path, &ReadOptions::default()).expect_err("refused");
@@ -442,7 +442,7 @@ fn a_series_is_selected_by_uid_description_number_pattern_or_rule() {
         ("*1.0", "1.2.8.1"),
         ("local*", "1.2.8.2"),
         ("most-slices", "1.2.8.3"),
-        // As thin as another, with more slices.
+        // Equally thin as another, with more slices.
         ("thinnest", "1.2.8.3"),
     ] {
         assert_eq!(selected(wanted).as_deref(), Ok(uid), "{wanted}");

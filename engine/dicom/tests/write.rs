@@ -1,4 +1,4 @@
-//! Regions that are written as SEG and RTSTRUCT read back: by our readers, by pydicom and by
+//! Regions that are written as SEG and RTSTRUCT and read back: by our readers, by pydicom and by
 //! highdicom. Regions that do not fit are errors.
 
 #[path = "../../../tests/clients.rs"]
@@ -79,7 +79,7 @@ fn labels(series: &Series) -> RegionVolume {
     RegionVolume::of_labels(values(|at| value(at) as f32), regions, series.grid().clone())
 }
 
-/// Labels 2 and 5 as 1 and 2, their places.
+/// Labels 2 and 5 renumbered to 1 and 2.
 fn numbered() -> Vec<f32> {
     values(|at| match value(at) {
         2 => 1.0,
@@ -121,14 +121,15 @@ fn a_label_map_comes_back_from_a_segmentation() {
     );
     let back = read.labels(&[], series.grid(), &ReadOptions::default()).expect("labels");
     assert_eq!((back.values, back.findings.len()), (numbered(), 0));
-    // Beside its images, it belongs to them.
+    // Next to its images, it belongs to them.
     std::fs::copy(&path, images.path().join("seg.dcm")).expect("copied");
     let pairs = scan(images.path()).expect("scanned").pairs();
     assert_eq!((pairs.pairs.len(), pairs.unpaired.len()), (1, 0));
     assert_eq!(pairs.pairs[0].annotation.patient.as_deref(), Some("P-7"));
 }
 
-/// PS3.3, C.12.1: what processed the images, for whoever meets the file without its record.
+/// PS3.3, C.12.1: the equipment that processed the images, for readers of the file without its
+/// record.
 #[test]
 fn files_name_the_model_that_found_the_regions() {
     let (images, out) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
@@ -321,7 +322,7 @@ fn a_volume_comes_back_from_a_series() {
     refused(&hounsfield, &Grid::new(SIZE, sheared), "right angles");
 }
 
-/// Asks pydicom and highdicom: for each file the numbers that [`expected`] gives.
+/// Reads both files with pydicom and highdicom, and prints the numbers of [`expected`].
 const SCRIPT: &str = r#"
 import json, sys
 import numpy as np
@@ -385,7 +386,7 @@ out["set"] = {
 print(json.dumps(out))
 "#;
 
-/// What a client says of the two files.
+/// The expected output of a client for the two files.
 fn expected() -> Value {
     let of = |label: u32| -> Vec<usize> {
         values(|at| f32::from(u8::from(value(at) == label)))
@@ -467,7 +468,7 @@ fn live_clients_read_what_is_written() {
     }
 }
 
-/// The structures of real series, through both files and back.
+/// The structures of real series, written to both files and read back.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
 fn real_structures_come_back() {

@@ -1,4 +1,4 @@
-//! Whether all ranks run the same thing: [`agree`].
+//! The check that all ranks run the same thing: [`agree`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::{At, CommError, Communicator};
 
-/// What a rank runs: names of facts (`version`, `recipe`, `weights`, `data`) and their values,
-/// usually hashes.
+/// The facts about a rank's run: names (`version`, `recipe`, `weights`, `data`) and values, usually
+/// hashes.
 pub type Facts = BTreeMap<String, String>;
 
-/// Why ranks do not agree.
+/// The reason why ranks do not agree.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AgreeError {
     /// A fact differs: the message names the ranks of each value.
@@ -24,10 +24,10 @@ pub enum AgreeError {
 /// Compares the facts of all ranks. All ranks get the same answer.
 ///
 /// # Errors
-/// Where a fact differs or a rank lacks it, with the ranks and hosts that are not like most (or, in
-/// a tie, not like rank 0); where the exchange fails.
+/// If a fact differs or a rank lacks it: names the ranks and hosts that differ from the majority
+/// (in a tie, from rank 0). If the exchange fails.
 pub fn agree(ranks: &dyn Communicator, facts: &Facts, at: &At) -> Result<(), AgreeError> {
-    // A map of strings can always be written.
+    // A map of strings always serializes.
     let own = serde_json::to_vec(facts).unwrap_or_default();
     let parts = ranks.all_gather(own, at)?;
     let all: Vec<Facts> = parts.iter().map(|part| serde_json::from_slice(part).unwrap_or_default()).collect();
@@ -35,8 +35,8 @@ pub fn agree(ranks: &dyn Communicator, facts: &Facts, at: &At) -> Result<(), Agr
     if differences.is_empty() { Ok(()) } else { Err(AgreeError::Differ(differences)) }
 }
 
-/// How the facts of the ranks differ, with the ranks and hosts that are not like most; empty where
-/// they do not.
+/// The differences between the facts of the ranks, with the ranks and hosts that differ from the
+/// majority; empty if there are none.
 pub(crate) fn differences(all: &[Facts], hosts: &[Arc<str>]) -> String {
     let mut differences = String::new();
     let mut names: Vec<&String> = all.iter().flat_map(Facts::keys).collect();
@@ -45,7 +45,7 @@ pub(crate) fn differences(all: &[Facts], hosts: &[Arc<str>]) -> String {
     for name in names {
         let values: Vec<Option<&str>> = all.iter().map(|facts| facts.get(name).map(String::as_str)).collect();
         let votes = |value: &Option<&str>| values.iter().filter(|other| *other == value).count();
-        // The first of those with most ranks.
+        // The first of the values with most ranks.
         let Some(usual) = values.iter().rev().max_by_key(|value| votes(value)).copied() else { continue };
         let odd: Vec<usize> = (0..values.len()).filter(|rank| values[*rank] != usual).collect();
         if odd.is_empty() {

@@ -1,19 +1,19 @@
-//! Where in a run an operation belongs: [`At`].
+//! The place of an operation in a run: [`At`].
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The deadline of an operation that names no other: 5 minutes.
+/// The default deadline of an operation: 5 minutes.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Where in a run an operation belongs, and how long it may take. Errors name phase and step.
+/// The place of an operation in a run, and its deadline. Errors name phase and step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At {
-    /// What the run is doing: `gradients`, `validation`, ...
+    /// The part of the run: `gradients`, `validation`, ...
     pub phase: Cow<'static, str>,
     /// The iteration, from 0.
     pub step: u64,
-    /// How long after its start the operation fails if a rank has not arrived.
+    /// The time after the start at which the operation fails if a rank has not arrived.
     pub deadline: Duration,
 }
 
@@ -23,7 +23,7 @@ impl At {
         At { phase: phase.into(), step, deadline: DEADLINE }
     }
 
-    /// With another deadline.
+    /// The same with another deadline.
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

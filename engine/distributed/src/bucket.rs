@@ -1,19 +1,19 @@
-//! Gradients in groups, for the all-reduce: [`Buckets`].
+//! Groups of gradients for the all-reduce: [`Buckets`].
 
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The usual size of a bucket, 25 MiB: large enough for the bandwidth of the network, small enough
-/// that the first is reduced while backward computes the rest.
+/// that the first is reduced while the backward pass computes the rest.
 pub const BUCKET_BYTES: usize = 25 << 20;
 
-/// Which parameters are reduced together.
+/// The groups of parameters whose gradients are reduced together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets {
     buckets: Vec<Bucket>,
-    /// Of each parameter: its bucket, and where in it its values begin.
+    /// For each parameter: its bucket, and the offset of its values in the bucket.
     places: Vec<(usize, usize)>,
-    /// Number of values of each parameter.
+    /// The number of values of each parameter.
     lengths: Vec<usize>,
 }
 
@@ -22,21 +22,21 @@ pub struct Buckets {
 pub struct Bucket {
     /// The parameters, in the order of their values.
     pub parameters: Vec<usize>,
-    /// Number of values.
+    /// The number of values.
     pub len: usize,
 }
 
 impl Buckets {
-    /// Buckets of at most `bytes` bytes of f32 (a larger parameter has its own) for parameters with
-    /// these numbers of values, in the order in which backward usually yields their gradients: the
-    /// reverse of `lengths`.
+    /// Buckets of at most `bytes` bytes of f32 for parameters with these numbers of values; a
+    /// larger parameter gets its own bucket. The order is that in which the backward pass usually
+    /// yields gradients: the reverse of `lengths`.
     pub fn new(lengths: &[usize], bytes: usize) -> Self {
         let order: Vec<usize> = (0..lengths.len()).rev().collect();
         Buckets::in_order(lengths, &order, bytes)
     }
 
-    /// Buckets in another order, such as that of the gradients of a first step. Parameters that
-    /// `order` leaves out follow at the end; what it repeats, or what does not exist, is ignored.
+    /// Buckets in another order, such as that of the gradients of a first step. Parameters missing
+    /// from `order` follow at the end; repeated and unknown indices are ignored.
     pub fn in_order(lengths: &[usize], order: &[usize], bytes: usize) -> Self {
         let mut places = vec![None; lengths.len()];
         let mut buckets: Vec<Bucket> = Vec::new();
@@ -63,8 +63,8 @@ impl Buckets {
         &self.buckets
     }
 
-    /// The values of a bucket, from those of its parameters that [`Filling`] released. A parameter
-    /// without a gradient has none, and counts as zeros.
+    /// The values of a bucket, concatenated from the gradients that [`Filling`] released. A missing
+    /// gradient counts as zeros.
     pub fn flatten<V: AsRef<[f32]>>(&self, bucket: usize, gradients: &[Option<V>]) -> Vec<f32> {
         let mut values = Vec::with_capacity(self.buckets[bucket].len);
         for ((_, range), gradient) in self.ranges(bucket).zip(gradients) {
@@ -81,7 +81,7 @@ impl Buckets {
         self.ranges(bucket).map(|(parameter, range)| (parameter, &values[range]))
     }
 
-    /// The parameters of a bucket, and where in it their values are.
+    /// The parameters of a bucket and the ranges of their values in it.
     pub fn ranges(&self, bucket: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.buckets[bucket].parameters.iter().map(move |parameter| {
             let start = self.places[*parameter].1;
@@ -97,12 +97,12 @@ impl Buckets {
     }
 }
 
-/// The gradients of one step, as they arrive: values, or what stands for those of a device. Buckets
-/// are released in their order, because all ranks must reduce them in the same order.
+/// The gradients of one step, as they arrive: values, or handles of values on a device. Buckets are
+/// released in their order, because all ranks must reduce them in the same order.
 #[derive(Debug)]
 pub struct Filling<V = Vec<f32>> {
     buckets: Arc<Buckets>,
-    /// Of each parameter, until its bucket is released.
+    /// The gradient of each parameter, until its bucket is released.
     gradients: Vec<Option<V>>,
     missing: Vec<usize>,
     arrived: Vec<bool>,
@@ -112,41 +112,41 @@ pub struct Filling<V = Vec<f32>> {
 /// A bucket that can be reduced: its number, and the gradients of its parameters.
 pub type Released<V> = (usize, Vec<Option<V>>);
 
-/// Why a gradient does not belong in a bucket.
+/// The reason why a gradient is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FillingError {
-    /// No such parameter.
+    /// There is no such parameter.
     #[error("there is no parameter {parameter}, only {count}")]
     Unknown {
         /// The parameter.
         parameter: usize,
-        /// Number of parameters.
+        /// The number of parameters.
         count: usize,
     },
-    /// It came before.
+    /// The gradient arrived before.
     #[error("the gradient of parameter {parameter} arrived twice in a step")]
     Twice {
         /// The parameter.
         parameter: usize,
     },
-    /// It has another number of values.
+    /// The gradient has the wrong number of values.
     #[error("the gradient of parameter {parameter} has {got} values instead of {expected}")]
     Length {
         /// The parameter.
         parameter: usize,
-        /// Its number of values.
+        /// The gradient's number of values.
         got: usize,
-        /// Those of the parameter.
+        /// The parameter's number of values.
         expected: usize,
     },
 }
 
 impl<V> Filling<V> {
-    /// Takes the gradient of a parameter, of so many values, and gives the buckets that can be reduced
-    /// now.
+    /// Adds the gradient of a parameter, with `count` values, and returns the buckets that can be
+    /// reduced now.
     ///
     /// # Errors
-    /// Where there is no such parameter, or its gradient came before or has another length.
+    /// If there is no such parameter, or its gradient arrived before or has another length.
     pub fn arrive(&mut self, parameter: usize, count: usize, gradient: V) -> Result<Vec<Released<V>>, FillingError> {
         match self.arrived.get(parameter) {
             None => return Err(FillingError::Unknown { parameter, count: self.arrived.len() }),
@@ -164,12 +164,12 @@ impl<V> Filling<V> {
         Ok(self.release(ready))
     }
 
-    /// Whether the gradient of a parameter came.
+    /// Whether the gradient of a parameter has arrived.
     pub fn has(&self, parameter: usize) -> bool {
         self.arrived.get(parameter).copied().unwrap_or_default()
     }
 
-    /// The buckets that were not released. Gradients that did not arrive are zeros.
+    /// The buckets that were not released. Missing gradients count as zeros.
     pub fn rest(mut self) -> Vec<Released<V>> {
         self.release(self.missing.len() - self.next)
     }
@@ -218,8 +218,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order of arrival, each parameter is in one bucket, buckets come in order, and
-        /// what is taken out is what was put in.
+        /// In any order of arrival, each parameter is in one bucket, buckets come in order, and the
+        /// values taken out equal those put in.
         #[test]
         fn every_gradient_returns(
             lengths in prop::collection::vec(0_usize..40, 0..20),

@@ -1,11 +1,11 @@
-//! What ranks say to each other: [`Communicator`].
+//! The communication between ranks: [`Communicator`].
 
 use std::sync::Arc;
 
 use crate::wire::values_of;
 use crate::{AllReduce, At, CommError, OnCards, Operation, Pending, Received, Waits};
 
-/// The ranks of one run, seen from one of them.
+/// The ranks of one run, from the view of one of them.
 ///
 /// All ranks start the same operations in the same order. Each operation has a deadline, after which
 /// it fails and names the ranks that have not arrived. After an error, every later operation of the
@@ -17,31 +17,31 @@ pub trait Communicator: Send + Sync {
     /// The host of each rank.
     fn hosts(&self) -> &[Arc<str>];
 
-    /// Starts an operation. It proceeds while the caller computes.
+    /// Starts an operation, which proceeds in the background.
     fn start(&self, operation: Operation, at: &At) -> Pending<Received>;
 
-    /// Reports to the other ranks why this one cannot go on: what they are waiting for fails with
-    /// [`Cause::PeerFault`](crate::Cause::PeerFault). With MPI this ends all processes and does not
-    /// return; `code` is their exit code.
+    /// Reports to the other ranks that this one cannot continue, and why: operations that wait for
+    /// it fail with [`Cause::PeerFault`](crate::Cause::PeerFault). With MPI this ends all processes
+    /// and does not return; `code` is their exit code.
     fn abort(&self, code: i32, why: &str);
 
-    /// Ends the communication, after all ranks have arrived here. A communicator that is dropped
-    /// without it reports to the other ranks that this one has left.
+    /// Ends the communication when all ranks have arrived. A communicator that is dropped without
+    /// it reports to the other ranks that this one has left.
     ///
     /// # Errors
     /// As [`Pending::wait`].
     fn finish(&self, at: &At) -> Result<(), CommError>;
 
-    /// How long this rank has waited, by phase.
+    /// The time that this rank has waited, by phase.
     fn waits(&self) -> Waits;
 
-    /// The ranks as they are reached over their cards, where they are: values that are on a card are
-    /// added there, in place.
+    /// The communicator over the ranks' GPUs, if there is one: it sums values that are on a GPU in
+    /// place.
     fn on_cards(&self) -> Option<&OnCards> {
         None
     }
 
-    /// Number of ranks.
+    /// The number of ranks.
     fn world(&self) -> usize {
         self.hosts().len()
     }
@@ -51,12 +51,12 @@ pub trait Communicator: Send + Sync {
         &self.hosts()[self.rank()]
     }
 
-    /// Number of lower ranks on this host: which of its GPUs to take.
+    /// The number of lower ranks on this host; selects this rank's GPU.
     fn local_rank(&self) -> usize {
         self.hosts()[..self.rank()].iter().filter(|host| *host == self.host()).count()
     }
 
-    /// Number of ranks on this host.
+    /// The number of ranks on this host.
     fn local_world(&self) -> usize {
         self.hosts().iter().filter(|host| *host == self.host()).count()
     }
@@ -74,11 +74,11 @@ pub trait Communicator: Send + Sync {
         self.start_all_reduce(values, how, at).wait()
     }
 
-    /// The sums of f64 values in the order of ranks: the same to the last bit on every rank. For
-    /// metrics and counts, of which there are few: each rank receives the values of all.
+    /// The sums of f64 values, added in the order of ranks: the same to the last bit on every rank.
+    /// For metrics and counts, which are few: each rank receives the values of all.
     ///
     /// # Errors
-    /// As [`Pending::wait`], and where a rank gave another number of values.
+    /// As [`Pending::wait`], and if a rank gave another number of values.
     fn sum(&self, values: &[f64], at: &At) -> Result<Vec<f64>, CommError> {
         let parts = self.all_gather(bytemuck::cast_slice(values).to_vec(), at)?;
         let mut sums = vec![0.0; values.len()];
@@ -97,7 +97,7 @@ pub trait Communicator: Send + Sync {
     /// The root's bytes, on every rank. Other ranks' `bytes` are ignored.
     ///
     /// # Errors
-    /// As [`Pending::wait`], and where there is no rank `root`.
+    /// As [`Pending::wait`], and if there is no rank `root`.
     fn broadcast(&self, bytes: Vec<u8>, root: usize, at: &At) -> Result<Vec<u8>, CommError> {
         self.start(Operation::Broadcast { bytes, root }, at).map(Received::into_bytes).wait()
     }
@@ -114,7 +114,8 @@ pub trait Communicator: Send + Sync {
     /// differ.
     ///
     /// # Errors
-    /// As [`Pending::wait`], and where there is no rank `root`, or together they are 2 GiB or more.
+    /// As [`Pending::wait`], and if there is no rank `root`, or the parts have 2 GiB or more in
+    /// total.
     fn gather(&self, bytes: Vec<u8>, root: usize, at: &At) -> Result<Option<Vec<Vec<u8>>>, CommError> {
         self.start(Operation::Gather { bytes, root }, at).map(Received::into_parts).wait()
     }
@@ -122,12 +123,12 @@ pub trait Communicator: Send + Sync {
     /// The bytes of each rank, in the order of ranks, on every rank. Lengths may differ.
     ///
     /// # Errors
-    /// As [`Pending::wait`], and where together they are 2 GiB or more.
+    /// As [`Pending::wait`], and if the parts have 2 GiB or more in total.
     fn all_gather(&self, bytes: Vec<u8>, at: &At) -> Result<Vec<Vec<u8>>, CommError> {
         self.start(Operation::AllGather { bytes }, at).map(|received| received.into_parts().unwrap_or_default()).wait()
     }
 
-    /// Ends when all ranks have arrived.
+    /// Waits until all ranks have arrived.
     ///
     /// # Errors
     /// As [`Pending::wait`].
@@ -135,7 +136,7 @@ pub trait Communicator: Send + Sync {
         self.start(Operation::Barrier, at).map(|_| ()).wait()
     }
 
-    /// An error of this rank.
+    /// Creates an error of this rank.
     fn error(&self, operation: &'static str, at: &At, cause: crate::Cause) -> CommError {
         CommError {
             rank: self.rank(),

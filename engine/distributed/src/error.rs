@@ -1,4 +1,4 @@
-//! Why an operation between ranks failed: [`CommError`].
+//! The error of an operation between ranks: [`CommError`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,21 +11,21 @@ use std::time::Duration;
 pub struct CommError {
     /// The rank that reports the error.
     pub rank: usize,
-    /// Number of ranks.
+    /// The number of ranks.
     pub world: usize,
-    /// Its host.
+    /// The rank's host.
     pub host: Arc<str>,
     /// The phase of the operation.
     pub phase: Cow<'static, str>,
     /// The step of the operation.
     pub step: u64,
-    /// What was done: `all-reduce`, `barrier`, ...
+    /// The name of the operation: `all-reduce`, `barrier`, ...
     pub operation: &'static str,
-    /// What happened.
+    /// The cause.
     pub cause: Box<Cause>,
 }
 
-/// What happened to an operation.
+/// The cause of a failed operation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -34,41 +34,41 @@ pub enum Cause {
     Deadline {
         /// The deadline.
         waited: Duration,
-        /// What is known of the other ranks.
+        /// The states of the other ranks.
         peers: Vec<Peer>,
     },
-    /// Another rank reported that it cannot go on, panicked or left.
+    /// Another rank reported that it cannot continue, panicked or left.
     #[error("rank {rank} on {host} reported a fault (code {code}): {why}")]
     PeerFault {
-        /// The rank that reported it.
+        /// The rank.
         rank: usize,
-        /// Its host.
+        /// The rank's host.
         host: Arc<str>,
-        /// The exit code that it gave.
+        /// The exit code of the report.
         code: i32,
-        /// What it said.
+        /// The reason.
         why: String,
     },
-    /// Another rank started something else at this point.
+    /// Another rank started another operation at this point.
     #[error("rank {rank} on {host} started another operation here: {theirs}")]
     Mismatch {
         /// The other rank.
         rank: usize,
-        /// Its host.
+        /// The rank's host.
         host: Arc<str>,
-        /// What it started.
+        /// The operation that it started.
         theirs: String,
     },
     /// There is no such rank.
     #[error("there is no rank {root}")]
     NoSuchRank {
-        /// The root that was asked for.
+        /// The requested root.
         root: usize,
     },
     /// More bytes than one operation can carry.
     #[error("{bytes} bytes are more than the {limit} that one operation can carry")]
     TooLarge {
-        /// Bytes of all ranks together.
+        /// The bytes of all ranks together.
         bytes: u64,
         /// The limit, in bytes.
         limit: u64,
@@ -78,27 +78,27 @@ pub enum Cause {
     Call {
         /// The function.
         function: &'static str,
-        /// What it returned.
+        /// The returned code.
         code: i32,
-        /// What the library says of it.
+        /// The library's text for the code.
         text: String,
     },
-    /// The library noticed an error of work that was under way, such as a lost connection.
+    /// The library found an error in an operation in progress, such as a lost connection.
     #[error("{library} reports an error of work that was under way, code {code}: {text}")]
     Asynchronous {
         /// `NCCL` or `RCCL`.
         library: &'static str,
         /// The code.
         code: i32,
-        /// What the library says of it.
+        /// The library's text for the code.
         text: String,
     },
-    /// The library does not return from a call.
+    /// A call of the library does not return.
     #[error("the {library} library does not return from a call after {} s", .waited.as_secs_f64())]
     Stuck {
         /// `MPI`, `NCCL` or `RCCL`.
         library: &'static str,
-        /// Time since the start of the operation.
+        /// The time since the start of the operation.
         waited: Duration,
     },
     /// An earlier operation of this communicator failed.
@@ -109,32 +109,32 @@ pub enum Cause {
     Finished,
 }
 
-/// What is known of another rank when a deadline has passed.
+/// The state of another rank when a deadline has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The other rank.
     pub rank: usize,
-    /// Its host.
+    /// The rank's host.
     pub host: Arc<str>,
-    /// What is known of it.
+    /// The rank's state.
     pub state: PeerState,
 }
 
-/// Where another rank is.
+/// The state of another rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerState {
     /// It started the operation.
     Arrived,
     /// It is alive, and has not started the operation.
     Behind {
-        /// The last operation that it started; none if it is empty.
+        /// The last operation that it started; empty if none.
         last: String,
     },
     /// It does not respond: stopped, dead, or cut off.
     Silent,
 }
 
-/// The states of peers for a message: first those that are the cause.
+/// Formats the states of peers for a message, the likely cause first.
 struct Peers<'a>(&'a [Peer]);
 
 impl fmt::Display for Peers<'_> {

@@ -1,18 +1,20 @@
-//! One training on several ranks.
+//! Distributed training: one run on several ranks.
 //!
 //! A **rank** is one of the processes (or threads) that train the same network. Each has the same
-//! weights and a part of the data, and the sums of their gradients are what one process with all of
+//! weights and a part of the data. The sums of their gradients are those that one process with all
 //! the data would compute.
 //!
-//! - [`Communicator`] is what ranks say to each other: all-reduce, broadcast, gather, barrier. It is
+//! - [`Communicator`] exchanges data between ranks: all-reduce, broadcast, gather, barrier. It is
 //!   implemented by [`threads`] of one process and by [`mpi`], whose library is found at run time.
-//! - [`nccl`] lets the sums go over the ranks' cards, by NCCL or RCCL, on top of one of the two.
-//! - [`Placement`] is which rank a launcher made this process; [`connect`] opens what it calls for.
-//! - [`Buckets`] group gradients for the all-reduce in the order in which backward yields them.
-//! - [`agree`] finds out which rank has another recipe, version, data or weights.
-//! - [`Share`] is which cases a rank evaluates, each once. (What a rank trains on is
-//!   `hearth_data`'s `partition_dataset`.)
-//! - [`Waits`] say for how long each rank waited for others.
+//! - [`nccl`] computes the sums on the ranks' GPUs, by NCCL or RCCL, on top of one of the two.
+//! - [`Placement`] is the rank that a launcher assigned to this process; [`connect`] opens the
+//!   communicator for it.
+//! - [`Buckets`] group gradients for the all-reduce in the order in which the backward pass yields
+//!   them.
+//! - [`agree`] finds ranks that have another recipe, version, data or weights.
+//! - [`Share`] is the list of cases that a rank evaluates; each case is evaluated once. (The cases
+//!   a rank trains on come from `hearth_data`'s `partition_dataset`.)
+//! - [`Waits`] record the time that each rank waited for others.
 //!
 //! ```
 //! use hearth_distributed::{AllReduce, At, Communicator, threads};

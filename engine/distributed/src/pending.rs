@@ -1,4 +1,4 @@
-//! An operation that was started and not waited for: [`Pending`].
+//! An operation in progress: [`Pending`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 use crate::waits::Ledger;
 use crate::{At, CommError, Received};
 
-/// What a backend sends when an operation has ended.
+/// The result of an operation, sent by a backend.
 pub(crate) type Answer = Result<Received, CommError>;
 
-/// Why an answer has not come.
+/// The reason why an answer is late.
 pub(crate) enum Late {
-    /// It will not: the error.
+    /// The answer will not come; the error.
     Never(CommError),
-    /// It is about to come; the error if it does not after all.
+    /// The answer is about to come; the error if it does not.
     Soon(CommError),
 }
 
-/// An operation that was started. It proceeds whether or not it is waited for; dropping it ignores
+/// An operation that was started. It proceeds whether or not it is waited for. Dropping it discards
 /// its result.
 pub struct Pending<T> {
     answer: Receiver<Answer>,
     started: Instant,
-    /// How long after the start the answer is waited for.
+    /// The time after the start for which the answer is waited for.
     patience: Duration,
-    /// What is said where no answer came by then.
+    /// Creates the error if no answer arrived in that time.
     late: Box<dyn FnOnce() -> Late + Send>,
     ledger: Arc<Ledger>,
     phase: String,
@@ -34,10 +34,10 @@ pub struct Pending<T> {
     take: fn(Received) -> T,
 }
 
-/// The answer when its time has passed, or when none can come any more.
+/// The answer after its time has passed, or when none can come any more.
 fn overdue(answer: &Receiver<Answer>, late: Box<dyn FnOnce() -> Late + Send>) -> Answer {
     let late = late();
-    // It may have come while the reason was looked for.
+    // The answer may have arrived in the meantime.
     match (answer.try_recv(), late) {
         (Ok(answer), _) => answer,
         (Err(_), Late::Never(error)) => Err(error),
@@ -46,7 +46,8 @@ fn overdue(answer: &Receiver<Answer>, late: Box<dyn FnOnce() -> Late + Send>) ->
 }
 
 impl Pending<Received> {
-    /// An operation whose result comes over `answer`, or `late` after `patience`.
+    /// An operation whose result is sent over `answer`; if none arrives within `patience`, `late`
+    /// is called.
     pub(crate) fn new(
         answer: Receiver<Answer>,
         patience: Duration,
@@ -57,7 +58,7 @@ impl Pending<Received> {
         Pending { answer, started, patience, late: Box::new(late), ledger, phase, bytes, take: |received| received }
     }
 
-    /// With a result of another type.
+    /// Converts the result to another type.
     pub fn map<T>(self, take: fn(Received) -> T) -> Pending<T> {
         let Pending { answer, started, patience, late, ledger, phase, bytes, .. } = self;
         Pending { answer, started, patience, late, ledger, phase, bytes, take }
@@ -68,8 +69,8 @@ impl<T> Pending<T> {
     /// Waits for the result. The time is added to the communicator's [`Waits`](crate::Waits).
     ///
     /// # Errors
-    /// Where a rank does not arrive by the deadline, reports a fault or leaves, or the library
-    /// reports an error.
+    /// If a rank does not arrive by the deadline, reports a fault or leaves, or the library reports
+    /// an error.
     pub fn wait(self) -> Result<T, CommError> {
         let begin = Instant::now();
         let answer = self.answer.recv_timeout((self.started + self.patience).saturating_duration_since(begin));
@@ -84,7 +85,7 @@ impl<T> Pending<T> {
 
 impl Pending<Received> {
     /// The answer, if there is one by now: from the backend, or because its time has passed. This
-    /// counts as no wait.
+    /// does not count as a wait.
     pub(crate) fn poll(self) -> Result<Answer, Self> {
         match self.answer.try_recv() {
             Ok(answer) => return Ok(answer),

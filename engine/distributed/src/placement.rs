@@ -1,14 +1,14 @@
-//! Which rank a launcher made this process: [`Placement`].
+//! The rank that a launcher assigned to this process: [`Placement`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What started the ranks.
+/// The program that started the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Launcher {
     /// Open MPI's `mpirun`.
     OpenMpi,
-    /// MPICH's `mpirun` (Hydra), and those of Intel MPI and others that descend from it.
+    /// `mpirun` of MPICH (Hydra), of Intel MPI, and of others that descend from it.
     Hydra,
     /// MVAPICH2's `mpirun_rsh`.
     Mvapich,
@@ -16,7 +16,7 @@ pub enum Launcher {
     Slurm,
     /// `flux run`.
     Flux,
-    /// Another launcher with the interface PMI, such as Cray's `aprun` and PALS.
+    /// Another launcher with a PMI interface, such as Cray's `aprun` and PALS.
     Pmi,
     /// PyTorch's `torchrun`.
     Torchrun,
@@ -36,33 +36,33 @@ impl fmt::Display for Launcher {
     }
 }
 
-/// Which of how many ranks this process is.
+/// The rank of this process, and the number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// This rank, from 0.
     pub rank: usize,
-    /// Number of ranks.
+    /// The number of ranks.
     pub world: usize,
-    /// The number of this rank on its host, where the launcher says so.
+    /// The index of this rank on its host, if the launcher sets it.
     pub local_rank: Option<usize>,
-    /// What started the ranks.
+    /// The program that started the ranks.
     pub launcher: Launcher,
 }
 
-/// A variable of a launcher that makes no sense.
+/// A launcher's variable is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// It is no number.
+    /// The variable is not a number.
     #[error("{variable}={value:?}, which {launcher} sets, is not a number")]
     Number {
         /// The variable.
         variable: &'static str,
-        /// Its value.
+        /// The variable's value.
         value: String,
-        /// What is taken to have set it.
+        /// The launcher that is assumed to have set it.
         launcher: Launcher,
     },
-    /// A rank that is not one of the ranks.
+    /// The rank is not below the number of ranks.
     #[error("{launcher} says that this is rank {rank} of {world} ({variable})")]
     Rank {
         /// The variable of the rank.
@@ -71,7 +71,7 @@ pub enum PlacementError {
         rank: usize,
         /// The number of ranks.
         world: usize,
-        /// What is taken to have set it.
+        /// The launcher that is assumed to have set it.
         launcher: Launcher,
     },
 }
@@ -82,14 +82,14 @@ struct Row {
     rank: &'static str,
     world: &'static str,
     local_rank: &'static str,
-    /// What must also be set: without it, the variables are those of something else.
+    /// Another variable that must be set; otherwise the variables belong to another program.
     also: Option<&'static str>,
 }
 
-/// The first row whose variables are set answers. MPI's launchers come before SLURM: within an
-/// allocation they start their own processes through it, whose variables ranks inherit. PMI comes
-/// after SLURM, which sets its variables for ranks too. `torchrun`'s names are the most common ones,
-/// so all three must be set.
+/// The first row whose variables are set is used. MPI's launchers come before SLURM: within an
+/// allocation they start their own processes through it, whose variables the ranks inherit. PMI
+/// comes after SLURM, which sets PMI's variables for ranks too. `torchrun`'s names are the most
+/// common ones, so all three must be set.
 const ROWS: [Row; 7] = [
     Row {
         launcher: Launcher::OpenMpi,
@@ -136,16 +136,16 @@ const ROWS: [Row; 7] = [
     },
 ];
 
-/// The lowest number of SLURM's own steps. The shell of `salloc` and the script of `sbatch` are such
-/// steps, and not ranks.
+/// The lowest number of SLURM's own steps. The shell of `salloc` and the script of `sbatch` are
+/// such steps, not ranks.
 const SLURM_OWN_STEPS: u64 = 0xffff_fff0;
 
 impl Placement {
-    /// What these environment variables say; `None` where no launcher set any, so that this process
-    /// is the only one.
+    /// The placement that these environment variables describe; `None` if no launcher set any, so
+    /// that this process is the only one.
     ///
     /// # Errors
-    /// Where a launcher's variable is no number, or the rank is not below the number of ranks.
+    /// If a launcher's variable is not a number, or the rank is not below the number of ranks.
     pub fn of(variables: &BTreeMap<String, String>) -> Result<Option<Self>, PlacementError> {
         let set = |name: &str| variables.get(name).filter(|value| !value.is_empty());
         let row = ROWS.iter().find(|row| {
@@ -182,7 +182,8 @@ fn is_no_step(step: Option<&String>) -> bool {
     step.and_then(|step| step.trim().parse::<u64>().ok()).is_some_and(|step| step >= SLURM_OWN_STEPS)
 }
 
-/// The variables of this process. Those that are no Unicode belong to no launcher.
+/// The environment variables of this process. Variables that are not Unicode are skipped: launchers
+/// set none.
 pub fn variables() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -1,7 +1,7 @@
-//! Which cases a rank evaluates: [`Share`].
+//! The cases that a rank evaluates: [`Share`].
 
-/// A rank's share of cases of which each is evaluated once: no case is repeated to make shares
-/// even, and a share may be empty.
+/// The distribution of cases over ranks for evaluation. Each case is evaluated once: none is
+/// repeated to make shares even, and a share may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     cases: usize,
@@ -9,7 +9,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Shares of `cases` cases for `world` ranks (at least one).
+    /// The shares of `cases` cases for `world` ranks (at least one).
     pub fn new(cases: usize, world: usize) -> Self {
         Share { cases, world: world.max(1) }
     }
@@ -20,7 +20,7 @@ impl Share {
     }
 
     /// The rows of all ranks in the order of cases, from those of each rank in the order of
-    /// [`Share::of`]. `None` where a rank has more or fewer rows than cases.
+    /// [`Share::of`]. `None` if a rank has more or fewer rows than cases.
     pub fn in_order<T>(&self, rows: Vec<Vec<T>>) -> Option<Vec<T>> {
         let fits =
             rows.len() == self.world && rows.iter().enumerate().all(|(r, rows)| rows.len() == self.of(r).count());

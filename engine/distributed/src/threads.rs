@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process: [`ThreadCommunicator`].
+//! Ranks as threads of one process: [`ThreadCommunicator`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +19,16 @@ pub fn group(world: usize) -> Vec<ThreadCommunicator> {
     (0..world).map(|rank| ThreadCommunicator::new(group.clone(), rank)).collect()
 }
 
-/// The only rank of a run.
+/// The communicator of a run with one rank.
 pub fn alone() -> ThreadCommunicator {
     ThreadCommunicator::new(Arc::new(Group::new(1)), 0)
 }
 
-/// Runs `work` on `world` threads, one for each rank, and gives their results in the order of ranks.
+/// Runs `work` on `world` threads, one for each rank, and returns the results in the order of
+/// ranks.
 ///
 /// # Panics
-/// Where a rank panics, after all have ended.
+/// If a rank panics, after all have ended.
 pub fn run<T: Send>(world: usize, work: impl Fn(ThreadCommunicator) -> T + Sync) -> Vec<T> {
     let work = &work;
     std::thread::scope(|scope| {
@@ -54,21 +55,21 @@ struct Group {
 
 #[derive(Debug)]
 struct State {
-    /// Operations for which ranks are missing, by number.
+    /// The operations that wait for ranks, by number.
     meetings: BTreeMap<u64, Vec<Option<Arrival>>>,
     seats: Vec<Seat>,
-    /// Why no operation can succeed any more.
+    /// The reason why all operations fail from now on.
     fault: Option<Cause>,
 }
 
-/// What a rank has started.
+/// The operations that a rank has started.
 #[derive(Clone, Debug, Default)]
 struct Seat {
     count: u64,
     last: String,
 }
 
-/// A rank at an operation.
+/// A rank that has arrived at an operation.
 #[derive(Debug)]
 struct Arrival {
     operation: Operation,
@@ -95,7 +96,7 @@ impl Group {
         Group { hosts: vec![HOST.into(); world], state: Mutex::new(state) }
     }
 
-    /// A rank that panicked within an operation leaves a state that is whole: it only holds what
+    /// The state. It is consistent even if a rank panicked within an operation: it only holds what
     /// others wait for.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -107,12 +108,12 @@ impl Group {
         CommError { rank, world, host, phase, step, operation, cause: Box::new(cause) }
     }
 
-    /// Fails what the ranks wait for, and all that follows.
+    /// Fails all operations in progress and all later ones.
     fn fail(&self, state: &mut State, cause: &Cause) {
         for (_, arrivals) in std::mem::take(&mut state.meetings) {
             for (rank, arrival) in arrivals.into_iter().enumerate() {
                 if let Some(Arrival { operation, at, answer }) = arrival {
-                    // Where a rank does not wait, nobody is notified.
+                    // If a rank does not wait, its receiver is gone.
                     let _ = answer.send(Err(self.error(rank, operation.name(), &at, cause.clone())));
                 }
             }
@@ -125,14 +126,14 @@ impl Group {
         self.fail(&mut self.state(), &cause);
     }
 
-    /// What the rank finds when a deadline has passed, and the end of the operation for the others.
-    /// Where all have arrived, the result is being computed.
+    /// The reason why a rank's operation is late when its deadline has passed; ends the operation
+    /// for the others. If all ranks have arrived, the result is being computed.
     fn late(&self, rank: usize, number: u64, operation: &'static str, at: &At) -> Late {
         let mut state = self.state();
         let Some(meeting) = state.meetings.get_mut(&number) else {
             return Late::Soon(self.error(rank, operation, at, Cause::Finished));
         };
-        // Its own answer is the error below.
+        // This rank's own answer is the error below.
         meeting[rank] = None;
         let peers = state.seats.iter().enumerate().filter(|(peer, _)| *peer != rank).map(|(peer, seat)| {
             let arrived = seat.count > number;
@@ -147,7 +148,7 @@ impl Group {
     }
 }
 
-/// How an arrival differs from another one, if they cannot be one operation.
+/// The difference between two arrivals, if they are not the same operation.
 fn mismatch(first: &Arrival, other: &Arrival) -> Option<String> {
     if other.describe() != first.describe() || other.operation.root() != first.operation.root() {
         return Some(match other.operation.root() {
@@ -165,7 +166,7 @@ fn mismatch(first: &Arrival, other: &Arrival) -> Option<String> {
     }
 }
 
-/// What each rank receives.
+/// The results of an operation, one for each rank.
 fn meet(operations: Vec<Operation>) -> Vec<Received> {
     let world = operations.len();
     match operations.first() {
@@ -229,14 +230,14 @@ impl Communicator for ThreadCommunicator {
             _ => None,
         };
         if let Some(cause) = refused {
-            // The receiver is here.
+            // The receiver exists.
             let _ = answer.send(Err(group.error(rank, name, at, cause)));
         } else {
             let arrival = Arrival { operation, at: at.clone(), answer };
             state.seats[rank] = Seat { count: number + 1, last: arrival.describe() };
             let world = self.world();
             let meeting = state.meetings.entry(number).or_insert_with(|| (0..world).map(|_| None).collect());
-            // Those that came before agree with each other.
+            // Those that arrived earlier agree with each other.
             let differs = meeting.iter().flatten().next().and_then(|first| mismatch(first, &arrival));
             meeting[rank] = Some(arrival);
             if let Some(theirs) = differs {
@@ -244,12 +245,12 @@ impl Communicator for ThreadCommunicator {
                 group.fail(&mut state, &cause);
             } else if meeting.iter().all(Option::is_some) {
                 let arrivals = state.meetings.remove(&number).unwrap_or_default();
-                // Others start operations while this rank computes the result.
+                // Other ranks start operations while this one computes the result.
                 drop(state);
                 let (operations, answers): (Vec<_>, Vec<_>) =
                     arrivals.into_iter().flatten().map(|arrival| (arrival.operation, arrival.answer)).unzip();
                 for (answer, received) in answers.into_iter().zip(meet(operations)) {
-                    // A rank that dropped its `Pending` wants no result.
+                    // A rank that dropped its `Pending` needs no result.
                     let _ = answer.send(Ok(received));
                 }
             }

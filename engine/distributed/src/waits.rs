@@ -1,4 +1,4 @@
-//! How long ranks wait for each other: [`Waits`].
+//! The time that ranks wait for each other: [`Waits`].
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,33 +8,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::{At, CommError, Communicator};
 
-/// What one rank waited in one phase.
+/// The waits of one rank in one phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseWaits {
-    /// Number of operations that were waited for.
+    /// The number of operations that were waited for.
     pub operations: u64,
-    /// Bytes that this rank contributed to them.
+    /// The number of bytes that this rank contributed to them.
     pub bytes: u64,
-    /// Time spent waiting, in seconds.
+    /// The time spent waiting, in seconds.
     pub seconds: f64,
     /// The longest wait, in seconds.
     pub longest_seconds: f64,
 }
 
-/// What one rank waited, by phase.
+/// The waits of one rank, by phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
-    /// By the phase of [`At`].
+    /// The waits, by the phase of [`At`].
     pub phases: BTreeMap<String, PhaseWaits>,
 }
 
 impl Waits {
-    /// Time spent waiting in all phases, in seconds.
+    /// The time spent waiting in all phases, in seconds.
     pub fn seconds(&self) -> f64 {
         self.phases.values().map(|phase| phase.seconds).sum()
     }
 
-    /// With those of another communicator of this rank.
+    /// Adds the waits of another communicator of this rank.
     pub(crate) fn and(mut self, other: Waits) -> Waits {
         for (phase, more) in other.phases {
             let entry = self.phases.entry(phase).or_default();
@@ -47,14 +47,14 @@ impl Waits {
     }
 }
 
-/// The waits of a communicator, while it is used.
+/// The waits of a communicator in use.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Waits>);
 
 impl Ledger {
     pub(crate) fn record(&self, phase: &str, bytes: u64, waited: Duration) {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Phases are few; only the first wait of one allocates its name.
+        // Phases are few; only the first wait of a phase allocates its name.
         if !waits.phases.contains_key(phase) {
             waits.phases.insert(phase.to_owned(), PhaseWaits::default());
         }
@@ -86,12 +86,12 @@ pub fn gather_waits(ranks: &dyn Communicator, at: &At) -> Result<Vec<Waits>, Com
 pub struct Straggler {
     /// The rank that waited least.
     pub rank: usize,
-    /// How much less it waited than the median rank, in seconds.
+    /// The difference of its wait to that of the median rank, in seconds.
     pub behind_seconds: f64,
 }
 
-/// The rank that waited least: in a collective, all wait for the last one, which does not wait.
-/// `None` with fewer than two ranks.
+/// The rank that waited least: in a collective, all ranks wait for the last one, which does not
+/// wait. `None` with fewer than two ranks.
 pub fn straggler(waits: &[Waits]) -> Option<Straggler> {
     let mut order: Vec<(f64, usize)> = waits.iter().enumerate().map(|(rank, waits)| (waits.seconds(), rank)).collect();
     order.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,17 +1,17 @@
-//! How values travel between ranks: [`Wire`].
+//! The type of values in transfers between ranks: [`Wire`].
 
 use bytemuck::AnyBitPattern;
 use half::bf16;
 
-/// The type in which the values of an all-reduce travel.
+/// The type in which the values of an all-reduce are transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
     /// 4 bytes per value, unchanged.
     #[default]
     F32,
-    /// 2 bytes per value. Each rank's values are rounded once, the sum is accumulated in f64 and
-    /// rounded once more (for NCCL and [`Order::Any`](crate::Order), see there).
+    /// 2 bytes per value. Each rank's values are rounded once; the sum is accumulated in f64 and
+    /// rounded once more (for NCCL, see [`Order::Any`](crate::Order)).
     Bf16,
 }
 
@@ -25,8 +25,8 @@ impl Wire {
     }
 }
 
-/// f32 values as bf16, rounded to the nearest, ties to even; a NaN stays one. `half` converts the
-/// same way, value by value; this loop is compiled to vectors.
+/// f32 values as bf16, rounded to nearest, ties to even; NaN stays NaN. `half` converts in the same
+/// way, value by value; this loop is vectorized.
 pub(crate) fn to_bf16(values: &[f32]) -> Vec<bf16> {
     let word = |value: &f32| {
         let bits = value.to_bits();
@@ -42,12 +42,12 @@ pub(crate) fn from_bf16(words: &[bf16]) -> Vec<f32> {
     words.iter().map(|word| f32::from_bits(u32::from(word.to_bits()) << 16)).collect()
 }
 
-/// The values whose bytes these are. Bytes of an incomplete value at the end are ignored.
+/// The values that these bytes encode. Bytes of an incomplete value at the end are ignored.
 pub(crate) fn values_of<T: AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
 
-/// Values as the other ranks see them.
+/// Values as the other ranks receive them.
 pub(crate) fn rounded(values: Vec<f32>, wire: Wire) -> Vec<f32> {
     match wire {
         Wire::F32 => values,

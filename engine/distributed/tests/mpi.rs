@@ -1,5 +1,5 @@
-//! Ranks over MPI. `live_*` start ranks by the `mpirun` of a real MPI; their twins run one rank
-//! over `mpi_stub.c`, a library for each of the three interfaces that checks what it is called with.
+//! Ranks over MPI. `live_*` start ranks by the `mpirun` of a real MPI; their counterparts run one
+//! rank over `mpi_stub.c`, a library for each of the three interfaces that checks its arguments.
 
 // Signals, and libraries that a C compiler builds.
 #![cfg(unix)]
@@ -18,13 +18,13 @@ use hearth_distributed::{
 #[path = "../../../tests/clients.rs"]
 mod clients;
 
-/// What the ranks of a test do, and how the test asks for it.
+/// The variable with the task of the ranks of a test.
 const WHAT: &str = "HEARTH_TEST_RANKS_DO";
 
-/// The deadline of what is expected to fail.
+/// The deadline of operations that are expected to fail.
 const SHORT: Duration = Duration::from_millis(1500);
 
-/// How long a run of ranks may take: the machine may be busy.
+/// The time limit of a run of ranks: the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(90);
 
 fn at(step: u64) -> At {
@@ -108,7 +108,7 @@ fn what_a_rank_does() {
                 _ => ranks.all_reduce(vec![1.0; 1000], AllReduce::default(), &limited).map(|_| ()),
             };
             if let Err(error) = ended {
-                // In one piece: the ranks share the launcher's output.
+                // Printed at once: the ranks share the launcher's output.
                 let line = format!("after {:.1} s: {error}\n", begin.elapsed().as_secs_f64());
                 eprint!("{line}");
                 ranks.abort(3, &error.to_string());
@@ -120,7 +120,7 @@ fn what_a_rank_does() {
     println!("rank {rank} has finished");
 }
 
-/// Sends a signal to this process, and does nothing until it takes effect.
+/// Sends a signal to this process, and sleeps until it takes effect.
 fn signal(name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(std::process::id().to_string()).status();
     assert!(sent.expect("kill").success());
@@ -180,7 +180,7 @@ fn everything(ranks: &MpiCommunicator) {
     println!("rank {rank} of {world} over {:?}, {}: all right", ranks.interface(), ranks.library());
 }
 
-/// Time of an all-reduce of 5 million values, for each way.
+/// The time of an all-reduce of 5 million values, for each type and order.
 fn speed(ranks: &MpiCommunicator) {
     for (wire, order) in [(Wire::F32, Order::Any), (Wire::F32, Order::Rank), (Wire::Bf16, Order::Rank)] {
         let how = AllReduce { wire, order };
@@ -198,7 +198,7 @@ fn speed(ranks: &MpiCommunicator) {
             println!("5 million values, {wire:?}, {order:?}: median {:.1} ms, least {:.1} ms", times[6], times[0]);
         }
     }
-    // What communication costs the thread that computes, and how much of it is hidden.
+    // The cost of communication for the thread that computes, and the part that is hidden.
     let mut rows: Vec<[f64; 3]> = (0..9)
         .map(|step| {
             ranks.barrier(&at(step)).expect("all arrive");
@@ -239,7 +239,7 @@ fn work() {
     }
 }
 
-/// What a run of ranks printed, and how it ended.
+/// The output of a run of ranks, and its exit code.
 struct Run {
     said: String,
     code: Option<i32>,
@@ -251,7 +251,7 @@ fn ranks_of(mut command: Command, what: &str) -> Run {
     let this = std::env::current_exe().expect("this test");
     command.arg(this).args(["--exact", "what_a_rank_does", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(WHAT, what).env("RUST_BACKTRACE", "0");
-    // Open MPI starts nothing as root, or more ranks than cores, unless it is asked to.
+    // Without these, Open MPI starts nothing as root, and no more ranks than cores.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     let begin = Instant::now();
@@ -278,16 +278,16 @@ fn ranks_of(mut command: Command, what: &str) -> Run {
     Run { said, code, seconds: begin.elapsed().as_secs_f64() }
 }
 
-/// `count` ranks by an `mpirun`.
+/// Runs `count` ranks by an `mpirun`.
 fn mpirun(program: &Path, count: usize, what: &str) -> Run {
     let mut command = Command::new(program);
     command.args(["-n", &count.to_string()]);
     ranks_of(command, what)
 }
 
-/// What real ranks do, whichever MPI they have.
+/// Checks real ranks, with any MPI.
 fn live(program: &Path, interface: &str) {
-    // Ranks of two tests at once would wait for the processor, not for each other.
+    // Ranks of two concurrent tests would wait for the CPU, not for each other.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     for count in [2, 4] {
@@ -301,7 +301,7 @@ fn live(program: &Path, interface: &str) {
     let Run { said, .. } = mpirun(program, 3, "agree");
     assert!(said.contains("recipe: ab on ranks 0, 1, but cd on rank 2 ("), "{said}");
 
-    // A rank that has stopped, and one that is alive elsewhere. All end, soon after the deadline.
+    // A rank that has stopped, and one that is busy elsewhere. All end soon after the deadline.
     for (what, expected) in [
         ("stop", "rank 1 on HOST does not respond"),
         ("late", "rank 1 on HOST has not arrived; its last operation is barrier of phase test, step 1"),
@@ -358,12 +358,12 @@ fn live_speed_of_open_mpi_and_mpich() {
     println!("MPICH, 2 ranks:\n{}", mpirun(&mpich, 2, "speed").said);
 }
 
-/// The stub, built for an interface, in a folder that is kept while the tests run.
+/// Builds the stub for an interface, in a folder that is kept while the tests run.
 fn stub(interface: &str) -> PathBuf {
     stub_with(interface, &[])
 }
 
-/// The same with other arguments for the compiler.
+/// The same with more arguments for the compiler.
 fn stub_with(interface: &str, more: &[&str]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder"));
@@ -371,7 +371,7 @@ fn stub_with(interface: &str, more: &[&str]) -> PathBuf {
     let name = format!("lib{interface_name}{}.so", more.len());
     let library = folder.path().join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi_stub.c");
-    // Under another name first: tests run at once, and one may have opened it.
+    // Under another name first: tests run concurrently, and one may have opened it.
     let built = tempfile::NamedTempFile::new_in(folder.path()).expect("a file").into_temp_path();
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", &format!("-D{interface}")]);
@@ -381,14 +381,14 @@ fn stub_with(interface: &str, more: &[&str]) -> PathBuf {
     library
 }
 
-/// A process that finds the stub, with variables for it.
+/// Runs a process that finds the stub, with variables for it.
 fn stubbed(interface: &str, variables: &[(&str, &str)], what: &str) -> Run {
     let mut command = Command::new("env");
     command.env("HEARTH_MPI", stub(interface)).envs(variables.iter().copied());
     ranks_of(command, what)
 }
 
-/// What the twins of the tests above check, for an interface.
+/// Checks the same as the live tests, for an interface.
 fn calls_are_right(interface: &str, name: &str) {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let path = log.path().to_str().expect("Unicode");
@@ -409,7 +409,7 @@ fn calls_are_right(interface: &str, name: &str) {
         assert!((0..4).any(|lane| calls.contains(&format!("{call} {lane}").as_str())), "{call}");
     }
 
-    // A library that does not return from its last call spoils nothing.
+    // A library that does not return from its last call does no harm.
     let Run { said, code, .. } = stubbed(interface, &[("STUB_NEVER_ENDS", "1")], "everything");
     assert!(code == Some(0) && said.contains("rank 0 has finished"), "{said}");
 

@@ -1,4 +1,4 @@
-//! Ranks that are threads: what each operation gives, and what is said where a rank does not arrive.
+//! Ranks as threads: the results of each operation, and the errors if a rank does not arrive.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use hearth_distributed::{
 };
 use proptest::prelude::*;
 
-/// Shorter than a test may take, longer than a thread needs to be scheduled.
+/// Shorter than the limit of a test, longer than a thread needs to be scheduled.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn at(step: u64) -> At {
     At::new("test", step).within(Duration::from_secs(20))
 }
 
-/// Runs to the end, so that no rank reports that another has left.
+/// Runs until all ranks have finished, so that no rank reports that another has left.
 fn run<T: Send>(world: usize, work: impl Fn(&ThreadCommunicator) -> Result<T, CommError> + Sync) -> Vec<T> {
     threads::run(world, |ranks| {
         let value = work(&ranks)?;
@@ -56,7 +56,7 @@ fn each_operation_gives_what_it_should() {
 }
 
 proptest! {
-    /// The sum is that of one process that adds the ranks' values in their order in f64, to the last
+    /// The sum equals that of one process that adds the ranks' values in order in f64, to the last
     /// bit, on each rank.
     #[test]
     fn sums_by_rank_are_those_of_one_process(

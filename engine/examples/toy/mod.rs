@@ -1,4 +1,4 @@
-//! A trainer for examples that needs no files: it learns to find bright voxels.
+//! A trainer for examples that needs no files. It learns to find bright voxels.
 
 use std::error::Error;
 

@@ -36,11 +36,11 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     replace_with(path, |file| file.write_all(content.as_ref()))
 }
 
-/// As [`replace`], for content that is generated while it is written.
+/// Replaces a file like [`replace`], for content that is generated while it is written.
 ///
 /// # Errors
 ///
-/// Those of [`replace`] and of `write`.
+/// The errors of [`replace`] and of `write`.
 pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     // A device or a pipe is written to directly: renaming would replace it by a regular file.
     if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
@@ -51,7 +51,7 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io:
     let folder = folder_of(path);
     let mut builder = Builder::new();
     builder.prefix(".writing-");
-    // The permissions of any new file: `tempfile` lets only the owner read its files.
+    // The permissions of an ordinary new file: `tempfile` lets only the owner read its files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let (file, place) = builder.tempfile_in(folder)?.into_parts();
@@ -64,14 +64,14 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io:
     flush_folder(folder)
 }
 
-/// The files of this process that do not have their names yet.
+/// Temporary files of this process that are not yet renamed.
 static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that is in the list until it has its name, or writing it failed.
+/// A file that stays in the list until it is renamed or writing it fails.
 struct Unfinished(PathBuf);
 
 impl Unfinished {
@@ -87,15 +87,15 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes what [`replace`] and its like are writing on other threads: for a program that ends at once.
-/// They fail if it does not.
+/// Removes the temporary files that [`replace`] and related functions are writing on other threads.
+/// For a program that exits immediately; these writes then fail.
 pub fn remove_unfinished() {
     remove(unfinished().iter());
 }
 
 fn remove<'a>(files: impl IntoIterator<Item = &'a PathBuf>) {
     for file in files {
-        // One that has just got its name is not there any more.
+        // A file that was just renamed no longer exists under this name.
         let _ = fs::remove_file(file);
     }
 }
@@ -105,7 +105,7 @@ fn remove<'a>(files: impl IntoIterator<Item = &'a PathBuf>) {
 ///
 /// # Errors
 ///
-/// The operating system's error for the folder or the disk, or that the file exists.
+/// The operating system's error for the folder or the disk, or for a file that exists already.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(content)?;
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["kept.txt"]);
         replace(&path, "new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        // A folder is not replaced by a file.
+        // A file does not replace a folder.
         assert!(replace(folder.path(), "x").is_err());
         assert!(create(&path, b"again").is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists));
     }
@@ -163,7 +163,7 @@ mod tests {
         let failed = replace_with(&path, |file| {
             file.write_all(b"half")?;
             assert_eq!(names(folder.path()).len(), 1);
-            // Other tests write at this time, too.
+            // Other tests write at the same time.
             let mine: Vec<PathBuf> =
                 unfinished().iter().filter(|file| file.starts_with(folder.path())).cloned().collect();
             assert_eq!(mine.len(), 1);

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io::Read;
 
-/// The most bytes of a header, as in NumPy; those of numbers have about a hundred.
+/// The maximum number of bytes of a header, as in NumPy; headers of numeric arrays have about a
+/// hundred.
 const MAX_HEADER: usize = 10_000;
 
 /// The most axes of an array, as in NumPy.
@@ -91,7 +92,7 @@ pub struct NpyHeader {
 ///
 /// # Errors
 ///
-/// What is wrong with the header, as half a sentence.
+/// A description of what is wrong with the header, as half a sentence.
 pub fn npy_header(source: &mut impl Read) -> Result<NpyHeader, String> {
     let not = |what: &str| format!("not an NPY file: {what}");
     let mut bytes = Vec::new();
@@ -102,7 +103,7 @@ pub fn npy_header(source: &mut impl Read) -> Result<NpyHeader, String> {
     let Some(version) = bytes.strip_prefix(b"\x93NUMPY").and_then(<[u8]>::first) else {
         return Err(not("it begins with other bytes"));
     };
-    // Version 1 has two bytes for the length, those after it four.
+    // Version 1 stores the length in two bytes, later versions in four.
     let size = if *version == 1 { 2 } else { 4 };
     more(&mut bytes, size)?;
     if bytes.len() < 8 + size {

@@ -1,19 +1,19 @@
 //! Voxel-to-world matrices: 4x4, f64, world in millimetres towards Right, Anterior, Superior
 //! (RAS+).
 
-/// Voxel index `(i, j, k, 1)` to world position in mm, RAS+.
+/// A matrix from voxel index `(i, j, k, 1)` to world position in mm, RAS+.
 pub type Affine = [[f64; 4]; 4];
 
-/// Voxels of 1 mm, the first at the origin.
+/// The affine of voxels of 1 mm, the first at the origin.
 pub const IDENTITY: Affine = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
 
-/// `a * b`: first `b`, then `a`.
+/// Multiplies `a * b`: `b` acts first, then `a`.
 pub fn compose(a: &Affine, b: &Affine) -> Affine {
     std::array::from_fn(|r| std::array::from_fn(|c| (0..4).map(|k| a[r][k] * b[k][c]).sum()))
 }
 
-/// The inverse by Gauss-Jordan elimination with row pivoting; `None` where the matrix is singular
-/// or not finite.
+/// Inverts a matrix by Gauss-Jordan elimination with row pivoting; `None` if it is singular or not
+/// finite.
 pub fn inverse(a: &Affine) -> Option<Affine> {
     let mut left = *a;
     let mut right = IDENTITY;
@@ -42,13 +42,13 @@ pub fn inverse(a: &Affine) -> Option<Affine> {
     right.iter().flatten().all(|v| v.is_finite()).then_some(right)
 }
 
-/// World position of a (fractional) voxel index.
+/// Returns the world position of a (fractional) voxel index.
 #[inline]
 pub fn apply(a: &Affine, [x, y, z]: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|r| a[r][0] * x + a[r][1] * y + a[r][2] * z + a[r][3])
 }
 
-/// The matrix that moves by `offset` voxels.
+/// Returns the matrix that moves by `offset` voxels.
 pub fn translation(offset: [f64; 3]) -> Affine {
     let mut matrix = IDENTITY;
     for (row, by) in matrix.iter_mut().zip(offset) {
@@ -57,8 +57,8 @@ pub fn translation(offset: [f64; 3]) -> Affine {
     matrix
 }
 
-/// Distance between neighbouring voxels per axis, in mm; 1 where a column is all zero (as in
-/// MONAI).
+/// Returns the distance between neighbouring voxels per axis, in mm; 1 where a column is all zero
+/// (as in MONAI).
 pub fn spacing(a: &Affine) -> [f64; 3] {
     std::array::from_fn(|c| {
         let norm = (0..3).map(|r| a[r][c] * a[r][c]).sum::<f64>().sqrt();
@@ -66,12 +66,14 @@ pub fn spacing(a: &Affine) -> [f64; 3] {
     })
 }
 
-/// Spacing within the first `n` spatial axes only: a 2-D image uses the upper left 2x2 block.
+/// Returns the spacing within the first `n` spatial axes only: a 2-D image uses the upper left 2x2
+/// block.
 pub fn spacing_in(a: &Affine, n: usize) -> [f64; 3] {
     spacing(&restrict(a, n))
 }
 
-/// The affine of an image with `n` spatial axes: the rest is the identity (MONAI's `to_affine_nd`).
+/// Returns the affine of an image with `n` spatial axes: the rest is the identity (MONAI's
+/// `to_affine_nd`).
 pub fn restrict(a: &Affine, n: usize) -> Affine {
     let mut out = IDENTITY;
     for r in 0..n {
@@ -81,7 +83,7 @@ pub fn restrict(a: &Affine, n: usize) -> Affine {
     out
 }
 
-/// Largest absolute difference of two matrices.
+/// Returns the largest absolute difference of two matrices.
 pub fn distance(a: &Affine, b: &Affine) -> f64 {
     a.iter().flatten().zip(b.iter().flatten()).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max)
 }

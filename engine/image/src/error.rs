@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use hearth_kernels::device_error::reason;
 use hearth_kernels::label::LabelError;
 
-/// A transform could not do its work. The pipeline adds case, file, step, shape and spacing.
+/// The error of a transform. The pipeline adds case, file, step, shape and spacing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransformError {
     /// What is wrong.
@@ -14,17 +14,17 @@ pub struct TransformError {
     pub expected: Option<String>,
     /// What to do about it.
     pub advice: Option<String>,
-    /// The value of the sample concerned.
+    /// The key of the sample's value concerned.
     pub key: Option<String>,
 }
 
 impl TransformError {
-    /// An error with this message.
+    /// Creates an error with this message.
     pub fn new(what: impl Into<String>) -> Self {
         TransformError { what: what.into(), expected: None, advice: None, key: None }
     }
 
-    /// Where a device did not compute values that are needed: why, and what to do about it.
+    /// Creates the error for values that a device did not compute, with the reason and advice.
     pub fn of_device(error: &impl Display) -> Self {
         Self::new(format!("the device did not compute the values: {}", reason(error)))
     }
@@ -41,7 +41,7 @@ impl TransformError {
         self
     }
 
-    /// Sets the value concerned, unless it is already set.
+    /// Sets the key concerned, unless it is already set.
     pub fn at(mut self, key: &str) -> Self {
         self.key.get_or_insert_with(|| key.to_owned());
         self

@@ -13,14 +13,14 @@ use crate::spatial::lazy::Laziness;
 
 /// A volume with its geometry.
 ///
-/// 2-D work has `Z = 1` and `meta.spatial_dims = 2`.
+/// 2-D images have `Z = 1` and `meta.spatial_dims = 2`.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// `[C, X, Y, Z]`, f32.
+    /// Values `[C, X, Y, Z]`, f32.
     pub data: Tensor<4>,
-    /// Voxel index to mm, RAS+.
+    /// Matrix from voxel index to mm, RAS+.
     pub affine: Affine,
-    /// The file's metadata and the transforms applied since.
+    /// Metadata of the file, and the transforms applied since.
     pub meta: Meta,
 }
 
@@ -28,25 +28,25 @@ pub struct Image {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Meta {
-    /// The file it came from.
+    /// Path of the file that the image was read from.
     pub path: Option<PathBuf>,
-    /// 2 or 3.
+    /// Number of spatial axes, 2 or 3.
     pub spatial_dims: usize,
     /// Type of the values in the file: `int16`, `float32`, ...
     pub stored_type: String,
-    /// The affine it was loaded with.
+    /// Affine when the image was loaded.
     pub original_affine: Affine,
-    /// Shape in the file, its own axis order.
+    /// Shape in the file, in its own axis order.
     pub original_shape: Vec<usize>,
-    /// Which axis of the file held channels; `None` where there was none and one was added.
+    /// Axis of the file that held channels; `None` if there was none and one was added.
     pub original_channel_dim: Option<i64>,
     /// World coordinates of the affine: `RAS` (default) or `LPS`.
     pub space: Space,
-    /// Spatial operations since loading, in order, which [`Image::undo_last`] inverts.
+    /// Spatial operations since loading, in order; [`Image::undo_last`] inverts them.
     pub applied: Vec<Applied>,
-    /// The file's header, carried over when the image, or a prediction on its grid, is written.
+    /// The file's header; it is written with the image, or with a prediction on its grid.
     pub header: Option<std::sync::Arc<crate::nifti::Header>>,
-    /// The pending operations on the values. Empty outside a pipeline.
+    /// Pending operations on the values. Empty outside a pipeline.
     pub(crate) lazy: Laziness,
 }
 
@@ -61,7 +61,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// Labels of its axes.
+    /// The labels of the axes.
     pub fn labels(self) -> orientation::Labels {
         match self {
             Space::Ras => orientation::RAS_LABELS,
@@ -93,69 +93,69 @@ impl Default for Meta {
 pub enum Applied {
     /// Axes permuted and flipped (Orientation, Flip, Rotate90).
     Reorder(Reorder),
-    /// A part was cropped.
+    /// A part was cropped out.
     Crop {
         /// First voxel kept, per axis.
         start: [usize; 3],
-        /// Shape before.
+        /// Shape before the crop.
         shape: [usize; 3],
     },
     /// Voxels were added.
     Pad {
-        /// Added before, per axis.
+        /// Voxels added before, per axis.
         before: [usize; 3],
-        /// Added after, per axis.
+        /// Voxels added after, per axis.
         after: [usize; 3],
     },
     /// A volume of one slice became a 2-D image.
     Flatten,
     /// Resampled onto another grid.
     Resample {
-        /// Affine before.
+        /// Affine before the operation.
         affine: Affine,
-        /// Shape before.
+        /// Shape before the operation.
         shape: [usize; 3],
-        /// How it was sampled.
+        /// How the values were sampled.
         sampling: crate::spatial::GridSampling,
     },
-    /// Resized by another mode than a linear one (Resize, Zoom).
+    /// Resized by a mode that is not linear (Resize, Zoom).
     Resize {
-        /// Affine before.
+        /// Affine before the operation.
         affine: Affine,
-        /// Shape before.
+        /// Shape before the operation.
         shape: [usize; 3],
-        /// Number of axes before.
+        /// Number of axes before the operation.
         spatial_dims: usize,
-        /// How it was resized.
+        /// Interpolation mode.
         mode: crate::spatial::ResizeMode,
-        /// Whether centres instead of outer corners were aligned.
+        /// Whether the centres of the corner voxels, rather than their outer corners, were aligned.
         align_corners: bool,
     },
     /// Sampled through a matrix (Rotate, Affine, Zoom).
     Warp {
-        /// Affine before.
+        /// Affine before the operation.
         affine: Affine,
-        /// Shape before.
+        /// Shape before the operation.
         shape: [usize; 3],
-        /// Matrix from voxels before to the positions that the inverse reads.
+        /// Matrix from the earlier voxels to the positions that the inverse reads.
         back: Affine,
-        /// How it was sampled.
+        /// How the values were sampled.
         sampling: crate::spatial::GridSampling,
     },
 }
 
 impl Image {
-    /// An image that does not come from a file.
+    /// Creates an image that does not come from a file.
     pub fn new(data: Tensor<4>, affine: Affine) -> Self {
         let [_, x, y, z] = data.dims();
         let meta = Meta { original_affine: affine, original_shape: vec![x, y, z], ..Meta::default() };
         Image { data, affine, meta }
     }
 
-    /// From values in row-major order (`Z` fastest).
+    /// Creates an image from values in row-major order (`Z` fastest).
     ///
     /// # Panics
-    /// Where the number of values is not the product of the shape.
+    /// If the number of values is not the product of the shape.
     pub fn from_values(values: Vec<f32>, shape: [usize; 4], affine: Affine, device: &Device) -> Self {
         Image::new(Tensor::from_data(TensorData::new(values, shape), device), affine)
     }
@@ -166,45 +166,45 @@ impl Image {
         self
     }
 
-    /// Number of channels.
+    /// The number of channels.
     pub fn channels(&self) -> usize {
         self.data.dims()[0]
     }
 
-    /// `[X, Y, Z]`. Within a lazy run of a pipeline it is that of the result, which is not yet
-    /// sampled.
+    /// The shape `[X, Y, Z]`. Within a lazy run of a pipeline this is the shape of the result,
+    /// which is not sampled yet.
     pub fn shape(&self) -> [usize; 3] {
         let [_, x, y, z] = self.data.dims();
         self.meta.lazy.shape().unwrap_or([x, y, z])
     }
 
-    /// The axes that count: 2 entries for a 2-D image.
+    /// The shape of the spatial axes: 2 entries for a 2-D image.
     pub fn spatial_shape(&self) -> Vec<usize> {
         self.shape()[..self.meta.spatial_dims].to_vec()
     }
 
-    /// Voxel size in mm.
+    /// The voxel size in mm.
     pub fn spacing(&self) -> [f64; 3] {
         affine::spacing(&self.affine)
     }
 
-    /// Orientation code, for instance `RAS`.
+    /// The orientation code, for instance `RAS`.
     pub fn orientation(&self) -> String {
         orientation::codes(&self.affine, self.meta.spatial_dims, &self.meta.space.labels())
     }
 
-    /// The values in row-major order; copies them from the device.
+    /// Copies the values from the device, in row-major order.
     ///
     /// # Panics
-    /// Where the device did not compute them.
+    /// If the device did not compute them.
     pub fn to_vec(&self) -> Vec<f32> {
         host::values(&self.data)
     }
 
-    /// Calls `read` with the values in row-major order; those in host memory are not copied.
+    /// Calls `read` with the values in row-major order; values in host memory are not copied.
     ///
     /// # Panics
-    /// Where the device did not compute them.
+    /// If the device did not compute them.
     pub fn with_values<R>(&self, read: impl FnOnce(&[f32]) -> R) -> R {
         let mut read = Some(read);
         let seen = host::read(&self.data, |values| read.take().map(|read| read(values))).flatten();
@@ -218,7 +218,8 @@ impl Image {
     /// The same image with its values in host memory.
     ///
     /// # Errors
-    /// Where the device did not compute them: it has no memory left, its driver failed, it is lost.
+    /// If the device did not compute the values: it is out of memory, its driver failed, or it is
+    /// lost.
     pub fn to_host(self) -> Result<Self, TensorReadError> {
         let host = host_device();
         if self.data.device() == host {
@@ -227,7 +228,7 @@ impl Image {
         Ok(Image { data: Tensor::from_data(self.data.try_into_data_as::<f32>()?, &host), ..self })
     }
 
-    /// Bytes of its values.
+    /// The number of bytes of the values.
     pub fn bytes(&self) -> usize {
         self.data.dims().iter().product::<usize>() * self.data.dtype().size()
     }
@@ -240,8 +241,8 @@ impl Image {
         self
     }
 
-    /// Inverts the last spatial operation. `nearest` forces nearest interpolation, regardless of
-    /// the forward mode.
+    /// Inverts the last spatial operation. `nearest` forces nearest interpolation, whatever the
+    /// forward mode was.
     ///
     /// # Errors
     /// Where an affine cannot be inverted, or the image no longer has the shape that the operation

@@ -1,9 +1,8 @@
-//! Medical images: [`Image`], a tensor with its position in the world, and what can be done to its
-//! grid.
+//! Medical images: [`Image`], a tensor with its position in the world, and operations on its grid.
 //!
-//! [`affine`] and [`orientation`] are the geometry, [`spatial`] has the operations: each updates the
-//! affine, records itself in the image's history, and can be inverted. [`nifti::Header`] is the
-//! header that an image carries from the file it came from to the file it is written to.
+//! [`affine`] and [`orientation`] contain the geometry, [`spatial`] the operations: each updates
+//! the affine, is recorded in the image's history, and can be inverted. [`nifti::Header`] is the
+//! file header that an image carries from reading to writing.
 
 #![forbid(unsafe_code)]
 

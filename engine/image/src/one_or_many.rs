@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected one value, or a list of them")]
 pub enum OneOrMany<T> {
-    /// One value, for all.
+    /// One value for all axes or keys.
     One(T),
-    /// A list.
+    /// A list with a value for each.
     Many(Vec<T>),
 }
 
@@ -24,7 +24,8 @@ impl<T> OneOrMany<T> {
 }
 
 impl<T: Copy> OneOrMany<T> {
-    /// The value at an index: the single value, or that of the list (its last one beyond the end).
+    /// Returns the value at an index: the single value, or that of the list (its last one beyond
+    /// the end).
     pub fn at(&self, place: usize) -> Option<T> {
         match self {
             OneOrMany::One(value) => Some(*value),

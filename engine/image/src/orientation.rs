@@ -3,11 +3,12 @@
 
 use crate::affine::{Affine, IDENTITY};
 
-/// One voxel axis: the world axis (0 left-right, 1 posterior-anterior, 2 inferior-superior) that it
-/// runs along, and whether it runs against it. `None` for an axis without direction.
+/// The direction of one voxel axis: the world axis (0 left-right, 1 posterior-anterior, 2
+/// inferior-superior) along which it runs, and whether it runs in reverse. `None` for an axis
+/// without direction.
 pub type AxisDirection = Option<(usize, bool)>;
 
-/// Labels of the (beginning, end) of each world axis.
+/// Labels of the (start, end) of each world axis.
 pub type Labels = [(char, char); 3];
 
 /// The labels of RAS+ space.
@@ -15,8 +16,8 @@ pub const RAS_LABELS: Labels = [('L', 'R'), ('P', 'A'), ('I', 'S')];
 /// The labels of LPS+ space.
 pub const LPS_LABELS: Labels = [('R', 'L'), ('A', 'P'), ('I', 'S')];
 
-/// The nearest world axis of each of the first `n` voxel axes: the closest rotation is found by a
-/// singular value decomposition, then the voxel axes choose in the order of how closely they align
+/// Finds the nearest world axis of each of the first `n` voxel axes: a singular value decomposition
+/// gives the closest rotation, then world axes are assigned to voxel axes, the best aligned first
 /// (nibabel's `io_orientation`).
 pub fn directions(affine: &Affine, n: usize) -> [AxisDirection; 3] {
     let mut columns = [[0.0_f64; 3]; 3];
@@ -53,8 +54,8 @@ pub fn directions(affine: &Affine, n: usize) -> [AxisDirection; 3] {
     found
 }
 
-/// `U * V^T` of the singular value decomposition, without the directions whose singular value is
-/// zero. Columns in, columns out.
+/// Computes `U * V^T` of the singular value decomposition, without the directions whose singular
+/// value is zero. Input and output are columns.
 pub(crate) fn closest_rotation(columns: [[f64; 3]; 3], n: usize) -> [[f64; 3]; 3] {
     // One-sided Jacobi: rotate pairs of columns until all are orthogonal; then A * V = U * S.
     let mut a = columns;
@@ -91,7 +92,7 @@ pub(crate) fn closest_rotation(columns: [[f64; 3]; 3], n: usize) -> [[f64; 3]; 3
     })
 }
 
-/// The code of an affine, for instance `RAS`; `?` for an axis without direction.
+/// Returns the code of an affine, for instance `RAS`; `?` for an axis without direction.
 pub fn codes(affine: &Affine, n: usize, labels: &Labels) -> String {
     directions(affine, n)
         .iter()
@@ -100,7 +101,7 @@ pub fn codes(affine: &Affine, n: usize, labels: &Labels) -> String {
         .collect()
 }
 
-/// Reads a code such as `RAS`. `None` where a letter is unknown or an axis occurs twice.
+/// Parses a code such as `RAS`. `None` if a letter is unknown or an axis occurs twice.
 pub fn parse_codes(code: &str, labels: &Labels) -> Option<Vec<(usize, bool)>> {
     let mut found: Vec<(usize, bool)> = Vec::new();
     for letter in code.chars() {
@@ -119,16 +120,16 @@ pub fn parse_codes(code: &str, labels: &Labels) -> Option<Vec<(usize, bool)>> {
 pub struct Reorder {
     /// Input axis of each output axis.
     pub source: [usize; 3],
-    /// Whether that axis is reversed.
+    /// Whether the output axis is reversed.
     pub flip: [bool; 3],
 }
 
 impl Reorder {
-    /// The identity.
+    /// Returns the identity.
     pub const NONE: Reorder = Reorder { source: [0, 1, 2], flip: [false; 3] };
 
-    /// The reordering from axes with the directions `from` to axes with the directions `to`. `None`
-    /// where they do not cover the same axes.
+    /// Returns the reordering from axes with the directions `from` to axes with the directions
+    /// `to`. `None` if they do not cover the same axes.
     pub fn between(from: &[AxisDirection; 3], to: &[(usize, bool)]) -> Option<Reorder> {
         let mut out = Reorder::NONE;
         for (axis, (world, reversed)) in to.iter().enumerate() {
@@ -139,7 +140,7 @@ impl Reorder {
         Some(out)
     }
 
-    /// The inverse reordering.
+    /// Returns the inverse reordering.
     pub fn inverse(&self) -> Reorder {
         let mut out = Reorder::NONE;
         for axis in 0..3 {
@@ -149,7 +150,7 @@ impl Reorder {
         out
     }
 
-    /// Output voxel index to input voxel index, for an input of this shape.
+    /// Returns the matrix from output to input voxel index, for an input of this shape.
     pub fn matrix(&self, shape: [usize; 3]) -> Affine {
         let mut out = IDENTITY;
         for row in out.iter_mut().take(3) {

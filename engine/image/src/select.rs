@@ -64,7 +64,7 @@ impl Select {
         }
     }
 
-    /// The mask of selected values, on the tensor's device.
+    /// Returns the mask of selected values, on the tensor's device.
     pub fn mask<const D: usize>(self, values: Tensor<D>) -> Tensor<D, Bool> {
         let number = self.number as f32;
         match self.comparison {
@@ -77,9 +77,9 @@ impl Select {
         }
     }
 
-    /// First and last index in a row with a selected value.
+    /// Returns the first and last index in a row with a selected value.
     pub(crate) fn ends(self, row: &[f32]) -> Option<(usize, usize)> {
-        // One loop per comparison: the choice is made once per row, not per voxel.
+        // One loop per comparison: the operator is chosen once per row, not per voxel.
         fn ends(row: &[f32], counts: impl Fn(&f32) -> bool) -> Option<(usize, usize)> {
             let first = row.iter().position(&counts)?;
             Some((first, row.iter().rposition(&counts).unwrap_or(first)))

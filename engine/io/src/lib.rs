@@ -1,7 +1,7 @@
 //! Files of medical images: [`readers`] and [`writers`], chosen by content or suffix.
 //!
-//! [`nifti`] is read and written here; DICOM, whole-slide images and meshes have crates of their own,
-//! which the readers and writers call. Blosc2 frames are read for nnU-Net's data.
+//! [`nifti`] is implemented here; DICOM, whole-slide images and meshes have separate crates, which
+//! the readers and writers call. Blosc2 frames are read for nnU-Net's data.
 
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,15 @@
 //! Limits the structures, other than samples, that a JPEG 2000 code stream makes a decoder
 //! allocate. Tiles, precincts and code-blocks (with an entry for each layer) take up to hundreds of
-//! bytes each, and a few bytes of header can request one of them per sample. So they are counted
-//! before anything is decoded.
+//! bytes each, and a header of a few bytes can request one of them per sample. Therefore they are
+//! counted before decoding.
 
 #![forbid(unsafe_code)]
 
 /// The number of a tile has 16 bits.
 const MAX_TILES: u64 = 1 << 16;
 
-/// The least number of samples of a code-block per layer: 4 x 4 samples are enough for two layers,
-/// 16 x 16 for more than decoders support.
+/// The smallest number of samples of a code-block per layer: 4 x 4 samples are enough for two
+/// layers, 16 x 16 for more layers than decoders support.
 const SAMPLES_PER_LAYER: u32 = 8;
 
 const SIZ: u8 = 0x51;
@@ -22,10 +22,10 @@ const SOT: u8 = 0x90;
 const SOD: u8 = 0x93;
 const EOC: u8 = 0xd9;
 
-/// Checks a code stream, which begins with its first marker (SOC).
+/// Checks a code stream, starting at its first marker (SOC).
 ///
 /// # Errors
-/// Damage, or a size that its bytes cannot hold.
+/// If the stream is damaged, or has a size that its bytes cannot hold.
 pub fn check(stream: &[u8]) -> Result<(), String> {
     let damaged = || "the headers of the code stream are damaged".to_owned();
     let segments = segments(stream).ok_or_else(damaged)?;
@@ -52,7 +52,7 @@ pub fn check(stream: &[u8]) -> Result<(), String> {
         let style = style.ok_or_else(damaged)?;
         block = block.min(style.block);
         let precincts = components.iter().map(|c| style.precincts(size.tile, *c)).fold(0, u64::saturating_add);
-        // Each has at least one packet, which has at least one byte.
+        // Each precinct has at least one packet of at least one byte.
         if precincts > stream.len() as u64 {
             return Err(format!("{precincts} precincts in a tile cannot be in {} bytes", stream.len()));
         }
@@ -68,7 +68,7 @@ struct Size<'a> {
     /// Width and height of a tile on the reference grid, at most those of the image.
     tile: [u64; 2],
     tiles: u64,
-    /// Depth, and steps along x and y, of each.
+    /// The depth, and the steps along x and y, of each component.
     components: &'a [[u8; 3]],
 }
 
@@ -87,7 +87,7 @@ impl<'a> Size<'a> {
         Some(Size { tile: [width, height], tiles: across.checked_mul(down)?, components })
     }
 
-    /// Bytes of the number of a component.
+    /// The number of bytes of a component's index.
     fn index_bytes(&self) -> usize {
         index_bytes(self.components.len())
     }
@@ -100,9 +100,9 @@ fn index_bytes(components: usize) -> usize {
 /// The content of COD or COC.
 struct Style<'a> {
     levels: u32,
-    /// Samples of a code-block.
+    /// The number of samples of a code-block.
     block: u32,
-    /// Exponents of the size of precincts at each resolution; none: 15.
+    /// The exponents of the size of precincts at each resolution; 15 if empty.
     precincts: &'a [u8],
 }
 
@@ -114,7 +114,7 @@ impl<'a> Style<'a> {
         (precincts.len() == wanted).then_some(Style { levels: u32::from(*levels), block, precincts })
     }
 
-    /// The least number of precincts that a component has in a tile.
+    /// The smallest number of precincts of a component in a tile.
     fn precincts(&self, tile: [u64; 2], [_, x, y]: [u8; 3]) -> u64 {
         let resolution = |r: u32| {
             let exponents = self.precincts.get(r as usize).copied().unwrap_or(0xff);
@@ -128,21 +128,21 @@ impl<'a> Style<'a> {
 }
 
 /// The marker segments of the main header and of all tile parts' headers: marker and content.
-/// `None` where a segment's length does not match its content, or goes beyond the stream: a decoder
-/// could then see other segments than this function.
+/// `None` if a segment's length does not match its content, or exceeds the stream: a decoder could
+/// then see other segments than this function.
 fn segments(stream: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut found = Vec::new();
     let mut components = 0;
     let (mut at, mut next_part) = (2, stream.len());
     while let Some([0xff, marker]) = stream.get(at..at + 2) {
         match *marker {
-            // Without a content.
+            // Markers without content.
             0x30..=0x3f => at += 2,
             SOD | EOC if next_part > at => at = next_part,
             SOD | EOC => break,
             marker => {
                 let length = stream.get(at + 2..at + 4).map(|l| usize::from(u16::from_be_bytes([l[0], l[1]])));
-                // Decoders read most segments without looking at the length.
+                // Decoders read most segments without checking the length.
                 let content = stream.get(at + 4..at + 2 + length?)?;
                 let index = index_bytes(components);
                 let sound = match marker {

@@ -37,17 +37,17 @@ const LAYERS: [[usize; 6]; 24] = [
     // Many weights and few outputs: a patch of 32^3, and one of 64^3.
     [1, 256, 256, 2, 3, 1],
     [1, 256, 256, 4, 3, 1],
-    // The transposed convolutions, read backwards.
+    // The transposed convolutions, as the convolutions whose gradients they are.
     [4, 64, 384, 12, 3, 2],
     [4, 32, 128, 24, 3, 2],
     [4, 16, 64, 48, 3, 2],
     [4, 2, 32, 96, 3, 2],
     [4, 2, 2, 96, 3, 1],
-    // Of the UNet with channels 32 to 512.
+    // Layers of the UNet with channels 32 to 512.
     [4, 32, 32, 48, 3, 1],
     [4, 64, 64, 24, 3, 1],
     [4, 128, 128, 12, 3, 1],
-    // Of VNet.
+    // Layers of VNet.
     [1, 32, 32, 64, 5, 1],
     [1, 64, 64, 32, 5, 1],
     [1, 128, 128, 16, 5, 1],
@@ -76,7 +76,7 @@ fn layers(c: &mut Criterion) {
         group.bench_function(BenchmarkId::from_parameter("weight gradient"), |b| {
             b.iter(|| black_box(conv3d_weight(x.clone(), dy.clone(), [kernel; 3], shape)));
         });
-        // The same in bf16, as mixed precision has it.
+        // The same in bf16, as in mixed precision.
         let [x, dy, weight] = [x, dy, weight].map(|t| cast(t, DType::BF16));
         group.bench_function(BenchmarkId::from_parameter("forward, bf16"), |b| {
             b.iter(|| black_box(conv3d(x.clone(), weight.clone(), None, shape)));

@@ -1,4 +1,4 @@
-//! Resizes a volume by every mode, up and down:
+//! Resizes a volume with every mode, up and down:
 //! `cargo bench -p hearth-kernels -p build-once --bench interpolate`.
 
 use burn::tensor::{Device, Tensor, TensorData};

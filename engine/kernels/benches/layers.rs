@@ -25,7 +25,7 @@ use hearth_kernels::{rectified_sum, rectify};
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
-/// Of the levels of a UNet at a batch of 4 x 96^3.
+/// Shapes of the levels of a UNet at a batch of 4 x 96^3.
 const SHAPES: [[usize; 5]; 3] = [[4, 16, 48, 48, 48], [4, 64, 12, 12, 12], [1, 32, 96, 96, 96]];
 
 type Layer = (&'static str, fn(Tensor<5>) -> Tensor<5>);

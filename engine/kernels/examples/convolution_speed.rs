@@ -1,5 +1,5 @@
-//! GFLOP/s of forward, input gradient and weight gradient for the convolutions of a UNet, ours and
-//! Burn's.
+//! Prints GFLOP/s of forward, input gradient and weight gradient for the convolutions of a UNet,
+//! with this crate and with Burn.
 //!
 //! `cargo build --release -p hearth-kernels -p build-once --examples &&
 //! target/release/examples/convolution_speed`

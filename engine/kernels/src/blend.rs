@@ -26,7 +26,7 @@ pub fn add_window(
     let [_, channels, sx, sy, sz] = window.dims();
     let [x, y, z] = [(start[0], sx), (start[1], sy), (start[2], sz)].map(|(from, size)| from..from + size);
     let place = [item..item + 1, 0..channels, x, y, z];
-    // The view is dropped before the canvas is written, so that the write needs no copy.
+    // The view is dropped before the canvas is written, so that the write does not copy.
     let sum = canvas.clone().slice(place.clone()) + window;
     canvas.slice_assign(place, sum)
 }
@@ -45,7 +45,7 @@ mod cpu {
     }
 
     /// Returns the canvas where there is no kernel for it.
-    #[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+    #[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
     pub fn add_window(
         canvas: Tensor<5>,
         (item, start): (usize, [usize; 3]),
@@ -113,7 +113,7 @@ mod tests {
 
     use super::add_window;
 
-    /// The same by Burn's operations.
+    /// Computes the same with Burn's operations.
     fn parts(canvas: Tensor<5>, window: Tensor<5>, [item, x, y, z]: [usize; 4]) -> Tensor<5> {
         let [_, channels, sx, sy, sz] = window.dims();
         let place = [item..item + 1, 0..channels, x..x + sx, y..y + sy, z..z + sz];
@@ -139,7 +139,7 @@ mod tests {
             let ours = add_window(canvas.clone(), place, (&windows, 2), None);
             assert_eq!(ours.into_data(), parts(canvas.clone(), window, at).into_data(), "plain at {at:?}");
         }
-        // A canvas with another owner is not written to.
+        // A canvas with another owner is not changed.
         assert_eq!(canvas.into_data(), before);
     }
 

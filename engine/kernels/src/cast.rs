@@ -1,13 +1,13 @@
-//! Conversion between floating-point types, also within a graph, as mixed precision needs it around
-//! every layer.
+//! Conversion between floating-point types, also within an autodiff graph, as mixed precision needs
+//! it around every layer.
 
 use burn::tensor::{DType, Tensor};
 
 /// Converts `x` to another floating-point type; returns `x` itself where it already has that type.
 /// Rounds to nearest, ties to even.
 ///
-/// On the CPU f32, f16 and bf16 are converted on all threads. Other devices and types use Burn's
-/// own conversion, which on the CPU works value by value.
+/// On the CPU, f32, f16 and bf16 are converted on all threads. Other devices and types use Burn's
+/// own conversion, which on the CPU converts one value at a time.
 pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     if x.dtype() == dtype {
         return x;
@@ -19,7 +19,7 @@ pub fn cast<const D: usize>(x: Tensor<D>, dtype: DType) -> Tensor<D> {
     x.cast(dtype)
 }
 
-/// The type of a half-precision tensor on the CPU, where our kernels take f32.
+/// The type of a half-precision tensor on the CPU, where this crate's kernels take f32.
 pub(crate) fn half_on_cpu<const D: usize>(x: &Tensor<D>) -> Option<DType> {
     if matches!(x.dtype(), DType::F16 | DType::BF16) && crate::flex::is_cpu(x) {
         return Some(x.dtype());
@@ -46,7 +46,7 @@ pub(crate) mod convert {
     /// Values per task.
     const PIECE: usize = 16 << 10;
 
-    /// Values that are converted while they are in the first-level cache.
+    /// The number of values that are converted while they are in the first-level cache.
     const STEP: usize = 2 << 10;
 
     /// Applies `convert` to the values on all threads. Its output buffer is filled with `zero`.
@@ -56,7 +56,7 @@ pub(crate) mod convert {
         convert: impl Fn(&mut [T], &[S]) + Sync,
     ) -> Vec<T> {
         let mut out = Vec::with_capacity(from.len());
-        // Not cleared as a whole: that would be one more pass over memory.
+        // The buffer is not cleared at once: that would be one more pass over memory.
         let places = out.spare_capacity_mut()[..from.len()].par_chunks_mut(PIECE);
         places.zip(from.par_chunks(PIECE)).for_each(|(to, from)| {
             for (to, from) in to.chunks_mut(STEP).zip(from.chunks(STEP)) {
@@ -70,7 +70,7 @@ pub(crate) mod convert {
         out
     }
 
-    /// Values of half precision in row-major order; f32 stays as it is.
+    /// Half-precision values in row-major order; f32 is returned unchanged.
     pub fn in_order(t: FloatTensor<Flex>) -> FloatTensor<Flex> {
         let half = matches!(t.dtype(), DType::F16 | DType::BF16);
         if half && t.layout().contiguous_offsets().is_none() { t.to_contiguous() } else { t }
@@ -142,7 +142,7 @@ mod ops {
     /// The conversion.
     #[backend_extension(Flex, Autodiff)]
     pub trait CastOps: Backend {
-        /// The same values in `dtype`.
+        /// Converts the values to `dtype`.
         fn in_type(x: FloatTensor<Self>, dtype: DType) -> FloatTensor<Self>;
     }
 
@@ -155,7 +155,7 @@ mod ops {
         }
     }
 
-    /// Gradients are converted back.
+    /// Converts gradients back.
     #[derive(Debug)]
     struct CastBackward;
 
@@ -194,7 +194,7 @@ mod tests {
 
     use super::cast;
 
-    /// Numbers of every size, signs, zeros, subnormals, ties between two halves, and NaN.
+    /// Numbers of every magnitude, signs, zeros, subnormals, ties between two halves, and NaN.
     fn odd() -> Vec<f32> {
         let mut values: Vec<f32> =
             (0..1_u32 << 16).map(|high| f32::from_bits(high << 16 | (high * 40_503) & 0xffff)).collect();
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(ours.dtype(), dtype);
             assert_eq!(bits(cast(ours.clone(), DType::F32)), bits(ours.clone()), "{dtype:?} and back");
             assert!(bits(ours) == bits(burns), "{dtype:?}");
-            // A view, not in the order of memory.
+            // A view that is not in memory order.
             let view = x.clone().reshape([5, values.len() / 5]).swap_dims(0, 1);
             assert!(bits(cast(view.clone(), dtype)) == bits(view.cast(dtype)), "a view as {dtype:?}");
         }

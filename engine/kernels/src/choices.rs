@@ -1,32 +1,32 @@
-//! The kernels that were chosen for a GPU, as a file for machines with the same card: [`export`],
-//! [`import`].
+//! Stores the kernels that were chosen for a GPU in a file, for machines with the same GPU:
+//! [`export`], [`import`].
 
 use std::path::Path;
 
-/// Why choices cannot be written or read.
+/// The reason why choices cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ChoicesError {
-    /// Nothing is chosen on a CPU.
+    /// No kernels are chosen on a CPU.
     #[error("this program chooses no kernels: it is built without a GPU's backend, or without the feature `tuned`")]
     NoGpu,
-    /// The file, or the store of this machine.
+    /// The file or this machine's store is invalid or not accessible.
     #[error("{0}")]
     Store(String),
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Choices that are new here.
+    /// The number of choices that were new on this machine.
     pub new: usize,
-    /// Choices that this machine has already; its own are kept.
+    /// The number of choices that this machine already had; its own are kept.
     pub known: usize,
 }
 
-/// Writes this machine's choices to a file, and returns how many they are.
+/// Writes this machine's choices to a file, and returns their number.
 ///
-/// A choice belongs to a model of card, a kind of work and a size: on another card, and for another version
-/// of CubeCL, the file does nothing.
+/// A choice is valid for one GPU model, kind of work and size: on another GPU, or with another
+/// version of CubeCL, the file has no effect.
 ///
 /// # Errors
 /// Where the file cannot be written, and in a program without a GPU's backend.
@@ -50,7 +50,7 @@ pub fn export(file: &Path) -> Result<u64, ChoicesError> {
 /// Adds the choices of a file that [`export`] wrote to those of this machine.
 ///
 /// # Errors
-/// Where the file is none of these, and in a program without a GPU's backend.
+/// Where the file is not such a file, and in a program without a GPU's backend.
 pub fn import(file: &Path) -> Result<Imported, ChoicesError> {
     #[cfg(tuned_gpu)]
     {

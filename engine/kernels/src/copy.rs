@@ -1,19 +1,19 @@
 //! Copies on the CPU at memory bandwidth: strided views (crops, flips, transpositions) into
 //! row-major order.
 //!
-//! Rows that lie together are copied in one go, transposed axes tile by tile, and large copies by
-//! several threads.
+//! Contiguous rows are copied at once, transposed axes tile by tile, and large copies by several
+//! threads.
 
 use std::mem::MaybeUninit;
 
 use rayon::prelude::*;
 
-/// Copies of fewer values are done by one thread.
+/// The number of values below which one thread copies.
 const PARALLEL: usize = 1 << 16;
-/// Side of the tiles in which two axes are exchanged: a cache line of f32.
+/// The side of the tiles in which two axes are transposed: a cache line of f32.
 const TILE: usize = 16;
 
-/// A part of a buffer: where it begins, and how far apart neighbours along each axis are.
+/// A part of a buffer: its start, and the distance between neighbours along each axis.
 #[derive(Clone, Debug)]
 pub(crate) struct View<'a> {
     values: &'a [f32],
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
             }
             return;
         }
-        // Whole tiles where this axis is one of those that are exchanged.
+        // Whole tiles where this axis is transposed.
         let step = if stride.abs() == 1 { (target / each).next_multiple_of(TILE) } else { target / each };
         for from in (0..length).step_by(step.max(1)) {
             let mut part = View { start: along(from), ..self.clone() };
@@ -73,8 +73,8 @@ impl<'a> View<'a> {
             Some((last, outer)) => (outer, last),
             None => return,
         };
-        // Where a stride is 1 the values lie together; if not along the last axis, exchange that
-        // axis and the last tile by tile.
+        // Values with stride 1 are contiguous; where that is not the last axis, this axis and the
+        // last are transposed tile by tile.
         let together = outer.iter().position(|(_, stride)| stride.abs() == 1).filter(|_| stride.abs() != 1);
         let Some(other) = together else {
             let rows = out.chunks_exact_mut(length);
@@ -82,7 +82,7 @@ impl<'a> View<'a> {
         };
         let (count, other_stride) = outer[other];
         let rest: Vec<(usize, isize)> = [&outer[..other], &outer[other + 1..]].concat();
-        // The same order in the output.
+        // The strides of the same order in the output.
         let mut steps = vec![1; self.axes.len()];
         for axis in (0..outer.len()).rev() {
             steps[axis] = steps[axis + 1] * self.axes[axis + 1].0 as isize;
@@ -120,7 +120,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Where each row of the outer axes begins, in row-major order.
+/// The start of each row of the outer axes, in row-major order.
 fn starts(outer: &[(usize, isize)], start: isize) -> impl Iterator<Item = isize> {
     let count: usize = outer.iter().map(|(length, _)| length).product();
     let mut place = vec![0; outer.len()];
@@ -163,7 +163,7 @@ pub(crate) fn pack(views: &[View<'_>]) -> Vec<f32> {
     } else {
         pieces.into_iter().for_each(|(piece, part)| part.write(piece));
     }
-    // SAFETY: `total` values have been reserved; the pieces follow each other and cover them, and
+    // SAFETY: `total` values have been reserved; the pieces are consecutive and cover them, and
     // `View::write` writes every value of its piece.
     unsafe { out.set_len(total) };
     out
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One value at a time.
+    /// The reference, one value at a time.
     fn plain(values: &[f32], shape: &[usize], strides: &[isize], start: usize) -> Vec<f32> {
         let count: usize = shape.iter().product();
         (0..count)

@@ -1,13 +1,13 @@
-//! What a device's error means to a user. Burn hands the errors of drivers on as texts.
+//! Translates a device's error for the user. Burn passes on the errors of drivers as text.
 
 use std::fmt::Display;
 
-/// Whether the device has no memory left, or never had as much.
+/// Whether the device has run out of memory, or is too small for the allocation.
 pub fn is_out_of_memory(error: &str) -> bool {
     size_asked_for(error).is_some() || error.contains("out-of-memory error")
 }
 
-/// The bytes that were asked for (cubecl's `IoError::OutOfMemory` and `IoError::BufferTooBig`).
+/// The requested number of bytes (cubecl's `IoError::OutOfMemory` and `IoError::BufferTooBig`).
 fn size_asked_for(error: &str) -> Option<u64> {
     ["out of device memory allocating ", "can't allocate buffer of size: "].iter().find_map(|before| {
         let rest = &error[error.find(before)? + before.len()..];
@@ -16,22 +16,24 @@ fn size_asked_for(error: &str) -> Option<u64> {
     })
 }
 
-/// Why the device did not compute a value: for a lack of memory what can be done, else its own words, in one line.
+/// The reason why the device did not compute a value, in one line: for a lack of memory, possible
+/// remedies; otherwise the device's message.
 pub fn reason(error: &impl Display) -> String {
     let text = error.to_string();
     if !is_out_of_memory(&text) {
         return line(&text);
     }
     let asked = match size_asked_for(&text) {
-        Some(bytes) => format!(", where {:.1} MiB more are needed", bytes as f64 / (1 << 20) as f64),
+        Some(bytes) => format!(" ({:.1} MiB more are needed)", bytes as f64 / (1 << 20) as f64),
         None => String::new(),
     };
     format!(
-        "the device is out of memory{asked}: take a smaller batch, crop or window; `hearth memory RECIPE` says what fits"
+        "the device is out of memory{asked}: use a smaller batch, crop or window; \
+         `hearth memory RECIPE` reports what fits"
     )
 }
 
-/// Causes one behind the other, without the calls that led there.
+/// Joins the causes, without the stack trace.
 fn line(text: &str) -> String {
     let mut words = Vec::new();
     let mut is_of_calls = false;
@@ -56,13 +58,13 @@ mod tests {
         assert!(is_out_of_memory(driver) && is_out_of_memory("can't allocate buffer of size: 4096"));
         assert_eq!(
             reason(&driver),
-            "the device is out of memory, where 1536.0 MiB more are needed: take a smaller batch, crop or window; \
-             `hearth memory RECIPE` says what fits"
+            "the device is out of memory (1536.0 MiB more are needed): use a smaller batch, crop or window; \
+             `hearth memory RECIPE` reports what fits"
         );
         assert_eq!(reason(&"the device is lost"), "the device is lost");
     }
 
-    /// What CubeCL 0.11.3 said of a kernel that its driver did not take.
+    /// A message of CubeCL 0.11.3 about a kernel that the driver rejected.
     #[test]
     fn causes_stand_in_one_line_without_calls() {
         let said = "An error happened during execution\nCaused by:\n  The bytes were never written (failure #693)\n\

@@ -14,7 +14,7 @@ use burn::tensor::Tensor;
 
 use crate::without_graph::{lower, without_graph};
 
-/// What gives the sum; whether it is that of a gradient.
+/// The function that computes the sum; its flag marks a gradient.
 #[derive(Clone)]
 pub struct Sum(Arc<dyn Fn(Tensor<1>, bool) -> Tensor<1> + Send + Sync>);
 
@@ -35,7 +35,7 @@ pub trait ExchangeOps: Backend {
     fn exchange(x: FloatTensor<Self>, sum: Sum) -> FloatTensor<Self>;
 }
 
-/// Converts to the tensors of callers and back.
+/// Converts to the callers' tensor type and back.
 fn summed<B: Backend>(x: FloatTensor<B>, sum: &Sum, of_gradient: bool) -> FloatTensor<B>
 where
     DispatchTensor: DispatchKindConversion<B>,
@@ -60,7 +60,8 @@ where
     type State = Sum;
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        // What each process has added is in the result of all: its gradient is the sum of theirs.
+        // Each process's value contributes to the results of all: its gradient is the sum of
+        // theirs.
         let gradient = summed::<B>(grads.consume::<B>(&ops.node), &ops.state, true);
         for node in ops.parents.into_iter().flatten() {
             grads.register::<B>(node.id, gradient.clone());
@@ -82,9 +83,9 @@ where
     }
 }
 
-/// The sum of the values of all processes, with its gradient. `sum` gives the sum of what it is
-/// given; `true` says that this is a gradient, in the backward pass. Every process must call it in
-/// the same order.
+/// Computes the sum of the values of all processes, with its gradient. `sum` returns the sum of its
+/// argument over the processes; its flag is `true` for a gradient, in the backward pass. Every
+/// process must call it in the same order.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};

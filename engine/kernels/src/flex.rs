@@ -1,16 +1,17 @@
-//! Values of CPU tensors as slices, and back.
+//! Converts values of CPU tensors to slices, and back.
 
 use burn::backend::{DispatchDevice, Flex, tensor::FloatTensor};
 use burn::tensor::{DType, Tensor, TensorData};
 
 use crate::layout;
 
-/// Whether the tensor is on the CPU, within a graph or not, and our kernels are enabled.
+/// Whether the tensor is on the CPU, within an autodiff graph or not, and this crate's kernels are
+/// enabled.
 pub(crate) fn is_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     crate::uses_kernels() && matches!(x.device().without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 
-/// Whether a kernel over slices of f32 can take the tensor: on the CPU, f32, not empty.
+/// Whether a kernel over slices of f32 supports the tensor: on the CPU, f32, not empty.
 pub(crate) fn has_floats<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32 && !x.dims().contains(&0) && is_cpu(x)
 }
@@ -22,7 +23,7 @@ pub(crate) fn with<const N: usize, R>(tensors: [FloatTensor<Flex>; N], f: impl F
     f(std::array::from_fn(|i| packed[i].as_slice::<f32>().unwrap_or_default()))
 }
 
-/// A tensor of these values.
+/// Makes a tensor of these values.
 pub(crate) fn floats(values: Vec<f32>, shape: impl Into<Vec<usize>>) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(values, shape.into()))
 }

@@ -10,14 +10,14 @@ use cubecl::client::Client;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
-/// Units of a workgroup: every GPU has as many.
+/// The number of units of a workgroup, which every GPU supports.
 pub(crate) const UNITS: usize = 1 << LEVELS;
 
-/// How often the units of a workgroup are halved until one is left.
+/// The number of halvings of a workgroup until one unit is left.
 const LEVELS: usize = 8;
 
-/// The GPU backend's form of a tensor that is on a GPU according to
-/// [`place::of`](crate::place::of), outside a graph.
+/// The GPU backend's form of a tensor that [`place::of`](crate::place::of) locates on a GPU,
+/// outside an autodiff graph.
 pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
     match tensor.try_into_primitive::<CubeBackend>() {
         Ok(tensor) => tensor,
@@ -25,8 +25,8 @@ pub(crate) fn primitive<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
     }
 }
 
-/// The tensor itself where it has no other owner and is contiguous; otherwise a copy to write to.
-/// Its rows may be padded.
+/// Returns the tensor itself where it has no other owner and is contiguous; otherwise a copy to
+/// write to. Its rows may be padded.
 pub(crate) fn own(tensor: CubeTensor) -> CubeTensor {
     let tensor = into_contiguous(tensor);
     if tensor.can_mut() { tensor } else { into_contiguous(tensor.copy()) }
@@ -37,13 +37,13 @@ pub(crate) fn ordered<const N: usize>(tensors: [CubeTensor; N]) -> [CubeTensor; 
     tensors.map(into_contiguous)
 }
 
-/// A tensor on the device of another one, in row-major order without gaps: Burn's own allocations
-/// have padded rows on CUDA and ROCm.
+/// Makes a tensor on the device of another one, in row-major order without gaps: Burn's own
+/// allocations have padded rows on CUDA and ROCm.
 pub(crate) fn empty(beside: &CubeTensor, shape: impl Into<Vec<usize>>, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), shape.into().into(), dtype)
 }
 
-/// A tensor of the same shape and type.
+/// Makes a tensor of the same shape and type.
 pub(crate) fn empty_like(of: &CubeTensor) -> CubeTensor {
     empty(of, of.meta.shape().to_vec(), of.dtype)
 }
@@ -68,7 +68,7 @@ pub(crate) fn groups(client: &Client, tasks: usize) -> (CubeCount, CubeDim) {
 #[cube]
 pub(crate) fn group_sum(value: f32, places: &mut Shared<[f32]>) -> f32 {
     let unit = UNIT_POS as usize;
-    // Units may still be reading the last sum.
+    // Units may still be reading the previous sum.
     sync_cube();
     places[unit] = value;
     sync_cube();

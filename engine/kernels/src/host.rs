@@ -12,7 +12,7 @@ use burn::tensor::{DType, TensorData};
 use crate::copy;
 use crate::device_error::reason;
 
-/// The view of its buffer that an f32 tensor has.
+/// The buffer of an f32 tensor as a view.
 fn view(tensor: &FloatTensor<Flex>) -> copy::View<'_> {
     let layout = tensor.layout();
     copy::View::new(tensor.storage::<f32>(), layout.shape(), layout.strides(), layout.start_offset())
@@ -37,10 +37,11 @@ pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> 
     (flex.dtype() == DType::F32).then(|| look(&copy::pack(&[view(&flex)])))
 }
 
-/// The values in row-major order, copied from whichever device they are on.
+/// The values in row-major order, copied from any device.
 ///
 /// # Panics
-/// Where a device did not compute them: it has no memory left, its driver failed, it is lost.
+/// Where a device did not compute them: it has run out of memory, its driver has failed, or it is
+/// lost.
 pub fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     read(tensor, <[f32]>::to_vec).unwrap_or_else(|| {
         tensor.clone().try_into_vec_as::<f32>().unwrap_or_else(|error| {
@@ -54,7 +55,7 @@ pub fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
 ///
 /// # Errors
 /// Returns the tensor where it is on another device or not f32.
-#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+#[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
 pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) -> Result<Tensor<D>, Tensor<D>> {
     if !is_host(&tensor.device()) || tensor.dtype() != burn::tensor::DType::F32 {
         return Err(tensor);
@@ -86,8 +87,8 @@ pub fn concat<const D: usize>(tensors: &[Tensor<D>]) -> Option<Vec<f32>> {
     Some(copy::pack(&all.iter().map(view).collect::<Vec<_>>()))
 }
 
-/// A tensor that owns exactly its own values: a view of a larger buffer is copied out, so that the
-/// buffer can be freed.
+/// Returns a tensor that owns exactly its own values: a view of a larger buffer is copied, so that
+/// the buffer can be freed.
 pub fn compact<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     change(tensor, |_| ()).unwrap_or_else(|same| same)
 }

@@ -1,4 +1,4 @@
-//! Values of a tensor at an address: [`InPlace`].
+//! The address of a tensor's values: [`InPlace`].
 
 use std::any::Any;
 use std::fmt;
@@ -9,21 +9,21 @@ use half::bf16;
 
 use crate::host;
 
-/// A tensor that a library of its device, such as NCCL, may change in place. Nothing else has its
-/// memory, and nothing that was asked of the device before is still to be done with it.
+/// A tensor that a library of its device, such as NCCL, may change in place. Nothing else uses its
+/// memory, and all earlier work of the device on it is complete.
 pub struct InPlace {
     tensor: Tensor<1>,
     address: u64,
-    /// What keeps the values where they are.
+    /// The owner of the memory, which keeps the values at their address.
     _held: Option<Box<dyn Any + Send>>,
 }
 
 impl InPlace {
-    /// A tensor on a card of CUDA or ROCm, after everything that it is computed from. It is copied
-    /// where others have its memory, too.
+    /// Takes a tensor on a CUDA or ROCm GPU, and waits until its values are computed. It is copied
+    /// where its memory is shared.
     ///
     /// # Errors
-    /// Where its device has no addresses, or what it is computed from has failed.
+    /// Where its device has no addresses, or the computation of its values has failed.
     pub fn on_card(tensor: Tensor<1>) -> Result<Self, String> {
         #[cfg(any(feature = "cuda", feature = "rocm"))]
         if crate::place::of(&tensor) == Some(crate::place::Place::Gpu) {
@@ -32,7 +32,7 @@ impl InPlace {
         Err(format!("the values are on {:?}, which has no addresses of CUDA or ROCm", tensor.device()))
     }
 
-    /// A tensor in the memory of the host: what a card's library is given by tests of it.
+    /// Takes a tensor in host memory, for tests of a GPU's library.
     ///
     /// # Errors
     /// Where it is on another device, or neither f32 nor bf16.
@@ -41,7 +41,7 @@ impl InPlace {
         if !host::is_host(&tensor.device()) || !matches!(tensor.dtype(), DType::F32 | DType::BF16) {
             return Err(not_there(&tensor));
         }
-        // A copy, which nothing else has.
+        // A copy, which nothing else uses.
         let mut flex = FloatTensor::<Flex>::from_data(tensor.into_data());
         let address = match flex.dtype() {
             DType::BF16 => flex.storage_mut::<bf16>().as_mut_ptr() as u64,
@@ -50,22 +50,22 @@ impl InPlace {
         Ok(Self { tensor: Tensor::from_primitive::<Flex>(flex), address, _held: None })
     }
 
-    /// Where the values begin.
+    /// The address of the first value.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many they are.
+    /// The number of values.
     pub fn count(&self) -> usize {
         self.tensor.dims()[0]
     }
 
-    /// Their type.
+    /// The type of the values.
     pub fn dtype(&self) -> DType {
         self.tensor.dtype()
     }
 
-    /// The tensor, once the library has done what it was asked for.
+    /// Returns the tensor, once the library has finished its work.
     pub fn into_tensor(self) -> Tensor<1> {
         self.tensor
     }
@@ -108,9 +108,9 @@ mod card {
 
     pub(super) fn in_place(tensor: Tensor<1>) -> Result<InPlace, String> {
         let own = own(primitive(tensor));
-        // The card has computed it, and says whether it could.
-        block_on(own.client.sync_buffers([&own.handle])).map_err(|why| format!("the card has failed: {why}"))?;
-        let (address, held) = find(&own).ok_or("the card's library is neither CUDA nor ROCm")?;
+        // The GPU has computed the values, and reports a failure.
+        block_on(own.client.sync_buffers([&own.handle])).map_err(|why| format!("the GPU has failed: {why}"))?;
+        let (address, held) = find(&own).ok_or("the GPU's runtime is neither CUDA nor ROCm")?;
         Ok(InPlace { tensor: Tensor::from_primitive::<CubeBackend>(own), address, _held: Some(held) })
     }
 
@@ -133,15 +133,14 @@ mod tests {
 
     use super::*;
 
-    /// The address is that of the values, of a view and of a shared tensor that of a copy.
+    /// The address is that of the values; for a view and a shared tensor, that of a copy.
     #[test]
     fn values_are_at_their_address() {
         let whole = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], &Device::flex());
         let part = InPlace::on_host(whole.clone().slice([1..3])).expect("on the host");
         assert_eq!((part.count(), part.dtype()), (2, DType::F32));
         let address = part.address() as usize as *mut f32;
-        // SAFETY: the two values are there, and `part`, which is the only one that has them, is used
-        // after this.
+        // SAFETY: the two values exist, and `part`, their only owner, is used after this.
         unsafe {
             assert_eq!((*address, *address.add(1)), (2.0, 3.0));
             *address = 9.0;

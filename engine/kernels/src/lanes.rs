@@ -1,39 +1,40 @@
 //! Sixteen f32 at a time: one interface to AVX-512, AVX2, NEON and portable Rust, so that a kernel
 //! is written once.
 //!
-//! A kernel is a function generic over [`Lanes`], marked `#[inline(always)]`, and compiled once
-//! more inside a `#[target_feature]` function for each kind.
+//! A kernel is a function generic over [`Lanes`], marked `#[inline(always)]`, and compiled again
+//! inside a `#[target_feature]` function for each kind.
 
-/// Sixteen f32. The widest kind that the processor has is chosen at run time.
+/// Sixteen f32. The widest kind that the CPU supports is chosen at run time.
 pub(crate) trait Lanes: Copy {
     /// Sixteen zeros.
     ///
     /// # Safety
-    /// As for all functions here: the processor must have the instructions of this kind, and
+    /// For all functions of this trait: the CPU must have the instructions of this kind, and
     /// pointers must be valid for the accesses described.
     unsafe fn zero() -> Self;
-    /// Sixteen times the value behind the pointer.
+    /// Broadcasts the value behind the pointer to sixteen lanes.
     unsafe fn splat(from: *const f32) -> Self;
-    /// Eight times the two values behind the pointer.
+    /// Repeats the two values behind the pointer eight times.
     unsafe fn splat_two(from: *const f32) -> Self;
-    /// Sixteen neighbours.
+    /// Reads sixteen consecutive values.
     unsafe fn load(from: *const f32) -> Self;
-    /// Sixteen neighbours or fewer, and zeros; nothing beyond them is read.
+    /// Reads the first `count` values, at most sixteen, and fills with zeros; nothing beyond them
+    /// is read.
     unsafe fn load_first(from: *const f32, count: usize) -> Self;
-    /// Writes sixteen neighbours.
+    /// Writes sixteen consecutive values.
     unsafe fn store(self, to: *mut f32);
-    /// Writes sixteen neighbours or fewer; nothing beyond them is written.
+    /// Writes the first `count` values, at most sixteen; nothing beyond them is written.
     unsafe fn store_first(self, to: *mut f32, count: usize);
-    /// `self + a * b`, rounded once where the processor can.
+    /// Computes `self + a * b`, rounded once where the CPU supports it.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
     /// `self + other`.
     unsafe fn add(self, other: Self) -> Self;
     /// `self - other`.
     unsafe fn sub(self, other: Self) -> Self;
-    /// The values of both in turn: the first eight of each, and the last eight.
+    /// Interleaves both: the first eight values of each, and the last eight.
     unsafe fn in_turn(self, other: Self) -> [Self; 2];
-    /// Exchanges rows and columns of sixteen times sixteen values: reads rows at the distance
-    /// `from_step`, writes columns at the distance `to_step`.
+    /// Transposes sixteen times sixteen values: reads rows at the distance `from_step`, writes
+    /// columns at the distance `to_step`.
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
 }
 
@@ -59,20 +60,20 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn splat(from: *const f32) -> Self {
-        // SAFETY: the caller grants one value.
+        // SAFETY: the caller guarantees one value.
         Portable([unsafe { *from }; 16])
     }
 
     #[inline(always)]
     unsafe fn splat_two(from: *const f32) -> Self {
-        // SAFETY: the caller grants two values.
+        // SAFETY: the caller guarantees two values.
         let two = unsafe { [*from, *from.add(1)] };
         Portable(std::array::from_fn(|i| two[i % 2]))
     }
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller grants sixteen values.
+        // SAFETY: the caller guarantees sixteen values.
         Portable(unsafe { from.cast::<[f32; 16]>().read_unaligned() })
     }
 
@@ -80,7 +81,7 @@ impl Lanes for Portable {
     unsafe fn load_first(from: *const f32, count: usize) -> Self {
         let mut all = [0.0_f32; 16];
         for (i, value) in all.iter_mut().enumerate().take(count) {
-            // SAFETY: the caller grants `count` values.
+            // SAFETY: the caller guarantees `count` values.
             *value = unsafe { *from.add(i) };
         }
         // SAFETY: sixteen values.
@@ -89,13 +90,13 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller grants sixteen values.
+        // SAFETY: the caller guarantees sixteen values.
         unsafe { to.cast::<[f32; 16]>().write_unaligned(self.0) }
     }
 
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, count: usize) {
-        // SAFETY: the caller grants `count` values.
+        // SAFETY: the caller guarantees `count` values.
         unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), to, count) }
     }
 
@@ -125,17 +126,17 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        // SAFETY: the caller grants sixteen rows of sixteen on both sides.
+        // SAFETY: the caller guarantees sixteen rows of sixteen values on both sides.
         unsafe { exchange::<16>(from, from_step, to, to_step) }
     }
 }
 
-/// Exchanges rows and columns of a square, one value at a time.
+/// Transposes a square, one value at a time.
 #[inline(always)]
 unsafe fn exchange<const N: usize>(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
     for column in 0..N {
         for row in 0..N {
-            // SAFETY: the caller grants `N` rows of `N` values on both sides.
+            // SAFETY: the caller guarantees `N` rows of `N` values on both sides.
             unsafe { *to.add(column * to_step + row) = *from.add(row * from_step + column) };
         }
     }
@@ -177,8 +178,8 @@ mod tests {
         let values: [f32; 16] = std::array::from_fn(|i| 1.0 + i as f32);
         for count in 0..=16 {
             let (mut whole, mut part) = ([9.0_f32; 16], [9.0_f32; 16]);
-            // SAFETY: `count` values are read, of a vector that has no more, and as many written; the
-            // caller has the instructions.
+            // SAFETY: `count` values are read from a vector of that length, and `count` are
+            // written; the caller has the instructions.
             unsafe {
                 L::load_first(values[..count].to_vec().as_ptr(), count).store(whole.as_mut_ptr());
                 L::load(values.as_ptr()).store_first(part.as_mut_ptr(), count);

@@ -11,11 +11,11 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use tracing::span::EnteredSpan;
 
 thread_local! {
-    /// The innermost layer whose forward pass this thread is in.
+    /// The innermost layer whose forward pass this thread runs.
     static LAYER: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
-/// The forward pass of a layer: a range of the profiler, until this is dropped.
+/// A profiler range of a layer's forward pass, until it is dropped.
 #[derive(Debug)]
 pub struct LayerRange {
     /// The layer around it.
@@ -23,9 +23,9 @@ pub struct LayerRange {
     _span: EnteredSpan,
 }
 
-/// Enters the range `layer` of a layer's forward pass, with its path and the operations that it takes
-/// itself. What is recorded for the backward pass meanwhile runs in ranges `layer backward` of the same
-/// path.
+/// Enters the range `layer` of a layer's forward pass, with its path and its own number of
+/// operations. Steps that are recorded meanwhile for the backward pass run in ranges
+/// `layer backward` of the same path.
 pub fn layer_range(path: &Arc<str>, flop: u64) -> LayerRange {
     let span = tracing::trace_span!("layer", name = &**path, flop).entered();
     let outer = LAYER.with(|layer| layer.replace(Some(path.clone())));
@@ -46,7 +46,7 @@ pub(crate) struct OfLayer<S> {
     layer: Option<Arc<str>>,
 }
 
-/// A step of the backward pass that belongs to the layer whose forward pass this thread is in.
+/// Assigns a step of the backward pass to the layer whose forward pass this thread runs.
 pub(crate) fn of_layer<S>(step: S) -> OfLayer<S> {
     OfLayer { step, layer: LAYER.with(|layer| layer.borrow().clone()) }
 }

@@ -4,10 +4,10 @@ use burn::backend::{Flex, tensor::FloatTensor};
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
-/// Side of the squares that are transposed at once: whole cache lines are used on both sides.
+/// The side of the squares that are transposed at once: whole cache lines are used on both sides.
 const SIDE: usize = 16;
 
-/// The tensor with its values next to each other in row-major order; itself where they already are,
+/// Returns the tensor with contiguous values in row-major order; unchanged where they already are,
 /// or are not f32.
 pub(crate) fn packed(tensor: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let layout = tensor.layout();
@@ -23,7 +23,7 @@ fn f32_type() -> burn::tensor::DType {
     burn::tensor::DType::F32
 }
 
-/// One axis of a view: how many, how far apart in the source, how far apart in the result.
+/// One axis of a view: its length, and the distances in the source and in the result.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     n: usize,
@@ -61,7 +61,7 @@ fn pack(source: &[f32], offset: usize, shape: &[usize], strides: &[isize]) -> Ve
 fn slab(source: &[f32], start: isize, axes: &[Axis], out: &mut [f32]) {
     let last = axes[axes.len() - 1];
     let others = &axes[..axes.len() - 1];
-    // The axis along which the source lies closest together.
+    // The axis with the smallest distance in the source.
     let near = (0..others.len()).min_by_key(|a| others[*a].from.unsigned_abs());
     let Some(near) = near.filter(|a| others[*a].from.unsigned_abs() < last.from.unsigned_abs()) else {
         each(others, start, 0, &mut |from, to| row(source, from, last.from, &mut out[to..][..last.n]));
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Compared with Burn's own copy.
+        /// Compares with Burn's own copy.
         #[test]
         fn views_are_copied_in_order(
             shape in prop::array::uniform4(1usize..40), order in Just([0i64, 1, 2, 3]).prop_shuffle(),

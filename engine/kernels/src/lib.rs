@@ -7,24 +7,24 @@
 //! - [`counter_rng`]: random numbers without a state.
 //! - [`mod@dropout`]: dropout by a random key, forward and backward.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
-//! - [`gelu`] and [`layer_norm`]: what transformers need in addition to attention; [`swish`].
+//! - [`gelu`] and [`layer_norm`]: the other operations of transformers; [`swish`].
 //! - [`host`]: reads or changes the values of a CPU tensor in place, without a copy.
-//! - [`InPlace`]: a tensor's values at an address, for a library of its device.
+//! - [`InPlace`]: the address of a tensor's values, for a library of its device.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable
 //!   weights.
 //! - [`layer_range`]: ranges of the profiler around layers, in both passes.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
-//! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
-//! - [`recompute`]: a block's inner values are recomputed in the backward pass instead of kept.
-//! - [`Watch`]: gradients are seen while the backward pass goes on.
+//! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, of a tensor and of a sum.
+//! - [`recompute`]: recomputes a block's inner values in the backward pass instead of keeping them.
+//! - [`Watch`]: observes gradients during the backward pass.
 //! - [`exchange`]: a sum over several processes, with its gradient.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation
 //!   behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, to which the previous two
 //!   reduce where possible.
-//! - [`mod@sigmoid_sums`]: what Dice, focal and binary cross-entropy losses need of a sigmoid,
+//! - [`mod@sigmoid_sums`]: the sums of a sigmoid for Dice, focal and binary cross-entropy losses,
 //!   forward and backward.
-//! - [`mod@softmax_sums`]: what Dice losses and cross-entropy need of a prediction, forward and
+//! - [`mod@softmax_sums`]: the sums of a softmax for Dice losses and cross-entropy, forward and
 //!   backward.
 //! - [`philox`]: long runs of uniform and normal random numbers.
 //! - [`mod@normalize`]: batch, group and instance norm with the activation that follows, forward
@@ -33,14 +33,14 @@
 //! - [`mod@linear`]: a matrix for the last axis, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for reuse.
 //! - [`mod@update`]: steps of optimizers in one pass, in place; [`gradients`]: their norm and scale.
-//! - [`device_error`]: what the error of a device means to a user.
-//! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels; [`Tune`]: how much may.
-//! - [`join_thread_pool`]: the thread that trains works too, instead of waiting.
-//! - [`use_kernels`]: turns the kernels of networks off, to compare.
+//! - [`device_error`]: translates the error of a device for the user.
+//! - [`TuningClock`]: the time spent on finding a GPU's fastest kernels; [`Tune`]: limits it.
+//! - [`join_thread_pool`]: lets the training thread run kernels, too, instead of waiting.
+//! - [`use_kernels`]: turns the kernels of networks off, for comparisons.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
-//! Each operation runs where its tensor lives. Where a backend has no kernel here, the same result
-//! is computed with ordinary tensor operations.
+//! Each operation runs on the device of its tensor. Without a kernel for a backend, ordinary tensor
+//! operations compute the same result.
 
 pub mod attention;
 mod blend;

@@ -1,11 +1,11 @@
 //! Powers and exponentials of many f32 values at once, on the CPU.
 //!
-//! The functions of the standard library take one value at a time. These are plain arithmetic, so
-//! that the compiler vectorizes them; with AVX2 and FMA they are about ten times faster. Errors are
-//! a few units in the last place.
+//! The functions of the standard library take one value at a time. These are plain arithmetic,
+//! which the compiler vectorizes; with AVX2 and FMA they are about ten times faster. Errors are a
+//! few units in the last place.
 
-/// Calls one of three copies of a loop: compiled for AVX-512 or for AVX2 with FMA where the
-/// processor has them, otherwise for any processor.
+/// Calls one of three copies of a loop: compiled for AVX-512 or for AVX2 with FMA where the CPU
+/// supports them, otherwise for any CPU.
 macro_rules! for_this_processor {
     ($name:ident, [$widest:ident, $wide:ident], $loop:ident, ($($argument:ident : $type:ty),*) -> $result:ty) => {
         #[cfg(target_arch = "x86_64")]
@@ -24,11 +24,11 @@ macro_rules! for_this_processor {
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("fma") {
                 if is_x86_feature_detected!("avx512f") {
-                    // SAFETY: the processor has both.
+                    // SAFETY: the CPU has both.
                     return unsafe { $widest($($argument),*) };
                 }
                 if is_x86_feature_detected!("avx2") {
-                    // SAFETY: the processor has both.
+                    // SAFETY: the CPU has both.
                     return unsafe { $wide($($argument),*) };
                 }
             }
@@ -54,7 +54,7 @@ fn exp_loop<const FUSED: bool>(values: &mut [f32]) {
 
 /// Replaces each value by `exp(value - less)`, where `less` is the largest value, and returns the
 /// sum. Exponentials below 2e-22 become 0. That does not change the sum, and it avoids subnormal
-/// products, which take a processor a hundred times as long.
+/// products, for which a CPU takes a hundred times as long.
 pub(crate) fn exp_less(values: &mut [f32], less: f32) -> f32 {
     exp_less_here(values, less)
 }
@@ -119,7 +119,7 @@ fn power_loop<const FUSED: bool>(values: &mut [f32], exponent: f32) {
 /// mantissa m around 1.
 #[inline(always)]
 pub(crate) fn log2<const FUSED: bool>(x: f32) -> f32 {
-    /// Bits of sqrt(1/2), where the mantissas begin.
+    /// The bits of sqrt(1/2), the smallest mantissa.
     const LEAST: u32 = 0x3f35_04f3;
     let bits = x.to_bits();
     let exponent = (bits.wrapping_sub(LEAST) as i32) >> 23;
@@ -141,15 +141,14 @@ pub(crate) fn log_1p<const FUSED: bool>(x: f32) -> f32 {
     2.0 * s * series.iter().fold(0.0, |sum, c| fma::<FUSED>(sum, s2, *c))
 }
 
-/// `exp` for -0.35..0.35: eight terms of its series.
+/// `exp` for -0.35..0.35, by eight terms of its series.
 #[inline(always)]
 fn exp_near_zero<const FUSED: bool>(x: f32) -> f32 {
     let series = [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0];
     series.iter().fold(0.0, |sum, c| fma::<FUSED>(sum, x, *c))
 }
 
-/// The nearest whole number, and the bits it has after this shift, whose lowest ones are the
-/// number.
+/// The nearest whole number, and the bits of the shifted value, whose lowest ones are that number.
 #[inline(always)]
 fn nearest(x: f32) -> (f32, u32) {
     /// Numbers of this size have no fraction bits.

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The system's allocator for small blocks; large ones are kept when they are freed, and reused.
 ///
 /// Volumes and activations are megabytes each, live for milliseconds, and recur in the same sizes.
-/// The system unmaps such a block when it is freed and clears every page of the next one at its
+/// The system unmaps such a block when it is freed, and clears every page of the next one at its
 /// first use, which costs more than many operations on it. (PyTorch keeps GPU memory for the same
-/// reason.) Blocks lie on huge pages where the system has them available. Where none of a size is
-/// free, a part of a larger one is taken, or several that lie side by side.
+/// reason.) Blocks are on huge pages where the system has them available. Where no block of a size
+/// is free, a part of a larger one is used, or several adjacent ones are joined.
 ///
 /// Blocks of up to a few hundred kilobytes come from the system's allocator, which is configured to
-/// keep them as well (by default glibc maps and clears each one anew).
+/// keep them as well (by default, glibc maps and clears each one again).
 ///
-/// The memory held in large blocks, used or not, never exceeds the peak use by more than [`slack`]; where it is limited
-/// ([`limit_to`]), free blocks are given back from seven eighths of the limit on.
-/// This works on Linux only; elsewhere it is the system's allocator.
+/// The memory held in large blocks, used or not, never exceeds the peak use by more than [`slack`];
+/// where it is limited ([`limit_to`]), free blocks are returned to the system from seven eighths of
+/// the limit on. This works on Linux only; elsewhere, all blocks come from the system's allocator.
 ///
 /// ```
 /// #[global_allocator]
@@ -34,28 +34,28 @@ pub struct KeepLarge {
     kept: std::sync::Mutex<kept::Kept>,
 }
 
-/// Bytes of all large blocks in use, and the most there were since [`begin_peak`].
+/// Bytes of all large blocks in use, and their maximum since [`begin_peak`].
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of all large blocks, with those that are kept for reuse, and the most since [`begin_peak`].
+/// Bytes of all large blocks, including those kept for reuse, and their maximum since
+/// [`begin_peak`].
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK_HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// The most bytes of large blocks that may be in use at a time.
+/// The maximum number of bytes of large blocks in use at a time.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 pub use failed::report_failures;
 pub use owners::{no_owners, owners, owns};
 
-/// Refuses large blocks from here on where more than so many bytes of them would be in use. A system
-/// that promises more memory than it has kills a process that uses it; a block that is refused can be
-/// told.
+/// Refuses large blocks from now on if more than `bytes` bytes of them would be in use. A system
+/// that overcommits memory kills a process that uses too much; a refused block can be reported.
 pub fn limit_to(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// The most bytes of large blocks that are held where some of them are free: small blocks, the program and what a
-/// system keeps of files need the rest.
+/// The maximum number of bytes of large blocks that are held while some of them are free: small
+/// blocks, the program and the system's file cache need the rest.
 #[cfg(target_os = "linux")]
 fn limit_of_held() -> usize {
     LIMIT.load(Ordering::Relaxed) / 8 * 7
@@ -76,17 +76,18 @@ pub fn in_use() -> usize {
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// The most bytes of large blocks that were in use at a time since [`begin_peak`].
+/// The maximum number of bytes of large blocks in use since [`begin_peak`].
 pub fn peak() -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
-/// The most bytes of large blocks, with those that were kept for reuse, since [`begin_peak`].
+/// The maximum number of bytes of large blocks, including those kept for reuse, since
+/// [`begin_peak`].
 pub fn peak_held() -> usize {
     PEAK_HELD.load(Ordering::Relaxed)
 }
 
-/// Begins a new [`peak`] and [`peak_held`], with what there is now.
+/// Restarts [`peak`] and [`peak_held`] at the current values.
 pub fn begin_peak() {
     PEAK.store(in_use(), Ordering::Relaxed);
     PEAK_HELD.store(HELD.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -104,14 +105,14 @@ fn took(size: usize) {
     PEAK.fetch_max(used, Ordering::Relaxed);
 }
 
-/// Memory that may be held above the peak use, in bytes: three eighths of the peak, at least 256 MiB and at
-/// most 1 GiB. With less, blocks of many different sizes are rarely reused.
+/// The number of bytes that may be held above the peak use: three eighths of the peak, at least 256
+/// MiB and at most 1 GiB. With less, blocks of many different sizes are rarely reused.
 pub fn slack(most: usize) -> usize {
     (most / 8 * 3).clamp(256 << 20, 1 << 30)
 }
 
 impl KeepLarge {
-    /// An allocator that keeps nothing yet.
+    /// Makes an allocator that keeps no blocks yet.
     pub const fn new() -> Self {
         KeepLarge {
             #[cfg(target_os = "linux")]
@@ -120,8 +121,8 @@ impl KeepLarge {
     }
 }
 
-// SAFETY: size and alignment alone determine whether a block is the system allocator's or one of
-// `kept`, which hands out each block to one owner at a time.
+// SAFETY: only size and alignment determine whether a block is the system allocator's or one of
+// `kept`, which gives each block to one owner at a time.
 unsafe impl GlobalAlloc for KeepLarge {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
@@ -187,8 +188,8 @@ unsafe impl GlobalAlloc for KeepLarge {
 
 /// Settings of the system's allocator for blocks that are not large.
 mod small {
-    /// Once per process: glibc places these blocks in its heap instead of mapping each one, and
-    /// returns the heap's end to the system only when there is much of it.
+    /// Configures glibc, once per process: these blocks are placed in its heap instead of being
+    /// mapped individually, and the heap's end is returned to the system only when it is large.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     pub fn prepare() {
         use std::sync::atomic::{AtomicBool, Ordering};
@@ -196,7 +197,7 @@ mod small {
         if DONE.load(Ordering::Relaxed) || DONE.swap(true, Ordering::Relaxed) {
             return;
         }
-        // SAFETY: sets two thresholds of the allocator, under its own lock; a value that is refused
+        // SAFETY: sets two thresholds of the allocator, under its own lock; a rejected value
         // changes nothing.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
@@ -219,15 +220,14 @@ mod kept {
     const PAGE: usize = 2 << 20;
     /// Blocks of at least this size are kept.
     const LARGE: usize = 256 << 10;
-    /// Blocks of at least this size are whole huge pages: for a smaller one too much would be
-    /// wasted.
+    /// Blocks of at least this size are whole huge pages: smaller ones would waste too much memory.
     const WHOLE: usize = PAGE * 3 / 4;
     /// Smaller blocks are multiples of this.
     const STEP: usize = 64 << 10;
-    /// The most free blocks that are kept.
+    /// The maximum number of free blocks that are kept.
     const BLOCKS: usize = 512;
 
-    /// Free blocks, the oldest first, and what is in use. Nothing here may allocate.
+    /// Free blocks, the oldest first, and the bytes in use. Nothing here may allocate.
     #[derive(Debug)]
     pub struct Kept {
         blocks: [(usize, *mut u8); BLOCKS],
@@ -259,8 +259,7 @@ mod kept {
             block
         }
 
-        /// A free block of this size: the newest one, or the beginning of the smallest that is
-        /// larger.
+        /// A free block of this size: the newest one, or the start of the smallest larger one.
         fn reuse(&mut self, size: usize) -> Option<*mut u8> {
             if let Some(i) = (0..self.count).rev().find(|i| self.blocks[*i].0 == size) {
                 return Some(self.remove(i).1);
@@ -276,19 +275,19 @@ mod kept {
             if all == size {
                 return Some(self.remove(i).1);
             }
-            // SAFETY: the block is longer than that.
+            // SAFETY: the block is longer than `size`.
             self.blocks[i] = (all - size, unsafe { block.add(size) });
             self.free -= size;
             Some(block)
         }
 
-        /// The smallest free block of at least so many bytes, of those that are whole huge pages.
+        /// The smallest free block of at least `size` bytes, among those that are whole huge pages.
         fn smallest(&self, size: usize) -> Option<usize> {
             let fitting = (0..self.count).filter(|i| self.blocks[*i].0 >= size && whole(self.blocks[*i]));
             fitting.min_by_key(|i| self.blocks[*i].0)
         }
 
-        /// Makes one of free blocks that lie side by side, each of whole huge pages.
+        /// Joins adjacent free blocks, each of whole huge pages.
         fn join(&mut self) {
             let mut i = 0;
             while i < self.count {
@@ -315,7 +314,7 @@ mod kept {
                 if self.count <= count && whole(self.blocks[0]) && surplus < size {
                     self.blocks[0].0 -= surplus;
                     self.free -= surplus;
-                    // SAFETY: the block is longer than that.
+                    // SAFETY: the block is longer than the surplus.
                     unmap(unsafe { block.add(size - surplus) }, surplus);
                 } else {
                     self.remove(0);
@@ -325,13 +324,13 @@ mod kept {
         }
     }
 
-    /// Whether a block is whole huge pages; those begin where a huge page does.
+    /// Whether a block is whole huge pages; such blocks start at a huge page.
     fn whole((size, _): (usize, *mut u8)) -> bool {
         size.is_multiple_of(PAGE)
     }
 
-    /// The size of the block for a layout, if it is a large one: rounded up by a quarter at most,
-    /// above 2 MiB by an eighth or to a huge page.
+    /// The block size for a layout, if it is a large one: rounded up by a quarter at most, above 2
+    /// MiB by an eighth or to a huge page.
     pub fn size(layout: Layout) -> Option<usize> {
         if layout.size() < LARGE || layout.align() > PAGE {
             return None;
@@ -341,7 +340,7 @@ mod kept {
         layout.size().checked_next_multiple_of(step)
     }
 
-    /// A block of this size (null where there is no memory), and whether it is known to be zero.
+    /// A block of this size (null where there is no memory), and whether it is known to be zeroed.
     pub fn take(kept: &Mutex<Kept>, size: usize) -> (*mut u8, bool) {
         let mut state = lock(kept);
         if let Some(block) = state.reuse(size) {
@@ -390,7 +389,7 @@ mod kept {
         kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// New memory, which is zero, on huge pages where available; null where there is none.
+    /// Maps new memory, which is zeroed, on huge pages where available; null on failure.
     fn map(size: usize) -> *mut u8 {
         let Some(length) = size.checked_add(PAGE) else { return std::ptr::null_mut() };
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -400,7 +399,7 @@ mod kept {
             return std::ptr::null_mut();
         }
         let before = start.cast::<u8>().align_offset(PAGE);
-        // SAFETY: `before` is less than `PAGE`, so that block and remainder lie in the mapping.
+        // SAFETY: `before` is less than `PAGE`, so block and remainder lie within the mapping.
         // Ignored advice does no harm.
         unsafe {
             let block = start.cast::<u8>().add(before);
@@ -418,7 +417,7 @@ mod kept {
 
     fn unmap(block: *mut u8, size: usize) {
         super::HELD.fetch_sub(size, super::Ordering::Relaxed);
-        // SAFETY: the block is a mapping of this size that nobody uses.
+        // SAFETY: the block is a mapping of this size that nothing uses.
         unsafe { libc::munmap(block.cast(), size) };
     }
 
@@ -473,7 +472,7 @@ mod tests {
             let parts = [keeper.alloc(third), keeper.alloc(third), keeper.alloc(third)];
             assert_eq!(parts, [first, first.add(third.size()), first.add(2 * third.size())]);
             assert_eq!(counts(&keeper), [0, 0, 24 * MEGABYTE, 24 * MEGABYTE]);
-            // The middle is freed last, and lies between the others all the same.
+            // The middle block is freed last, but still lies between the others.
             for part in [parts[2], parts[0], parts[1]] {
                 part.write_bytes(1, third.size());
                 keeper.dealloc(part, third);
@@ -510,7 +509,7 @@ mod tests {
         // SAFETY: as above.
         unsafe {
             let block = keeper.alloc(layout);
-            // Other tests run beside this one, with keepers of their own: they use less.
+            // Other tests run at the same time with their own allocators: they use less.
             limit_to(1 << 34);
             assert!(keeper.alloc(super::tests::layout((1 << 34) + 1)).is_null());
             keeper.dealloc(block, layout);
@@ -524,15 +523,15 @@ mod tests {
     #[test]
     fn a_size_that_no_machine_has_is_refused_and_not_counted() {
         let keeper = KeepLarge::new();
-        // SAFETY: nothing is done with the result.
+        // SAFETY: the result is not used.
         assert!(unsafe { keeper.alloc(layout(1 << 60)) }.is_null());
         assert_eq!(counts(&keeper), [0; 4]);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// Blocks that are in use at the same time keep what was written to them, through changes
-        /// of their size.
+        /// Blocks that are in use at the same time keep their contents, also when their size
+        /// changes.
         #[test]
         fn blocks_keep_their_contents(sizes in prop::collection::vec((1usize..9_000_000, 1usize..9_000_000), 1..12)) {
             let keeper = KeepLarge::new();

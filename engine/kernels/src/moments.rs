@@ -1,4 +1,4 @@
-//! Mean and variance, put together from those of parts.
+//! Mean and variance, combined from those of parts.
 
 use crate::lanes::Lanes;
 use crate::simd::LANES;
@@ -12,7 +12,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// The moments of both (Chan et al., 1979).
+    /// Combines the moments of two parts (Chan et al., 1979).
     pub fn and(self, other: Moments) -> Moments {
         let count = self.count + other.count;
         if count == 0.0 {
@@ -27,13 +27,14 @@ impl Moments {
     }
 }
 
-/// Sums that run side by side: each would otherwise wait for its last addition.
+/// The number of parallel sums: a single one would wait for each addition.
 const SUMS: usize = 4;
 
-/// Mean and sum of squared deviations of each lane of a register, over rows of one length.
+/// Mean and sum of squared deviations of each lane of a register, over rows of the same length.
 ///
-/// All deviations are from a value near the mean: a row's from its first value, those of the rows' means
-/// from the first of them. Sums of squares that are as large as the mean would lose the variance.
+/// All deviations are from a value near the mean: those of a row's values from its first value,
+/// those of the rows' means from the first mean. Sums of plain squares would lose the variance
+/// where the mean is large.
 #[derive(Clone, Copy)]
 pub struct OfLanes {
     /// The mean of the first row.
@@ -46,18 +47,19 @@ pub struct OfLanes {
 }
 
 impl OfLanes {
-    /// Of no rows.
+    /// The state before the first row.
     pub const NONE: OfLanes = OfLanes { first: [0.0; LANES], apart: [[0.0; LANES]; 2], within: [0.0; LANES], rows: 0 };
 
     /// Adds a row of `count` registers, `step` values apart.
     ///
     /// # Safety
-    /// The processor has the instructions of these lanes, and there are at least one and as many registers from
-    /// `row` on.
+    /// The CPU has the instructions of these lanes, `count` is at least one, and there are `count`
+    /// registers from `row` on.
     #[inline(always)]
     pub unsafe fn add<L: Lanes>(&mut self, row: *const f32, step: usize, count: usize) {
         let part = 1.0 / count as f32;
-        // SAFETY: the caller grants the instructions and the registers; all arrays have sixteen values.
+        // SAFETY: the caller guarantees the instructions and the registers; all arrays have sixteen
+        // values.
         unsafe {
             let start = L::load(row);
             let (mut sums, mut squares) = ([L::zero(); SUMS], [L::zero(); SUMS]);

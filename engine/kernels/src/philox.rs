@@ -1,26 +1,27 @@
 //! Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), and long
 //! runs of uniform and normal numbers based on it.
 //!
-//! A number depends on key, stream and its index only, not on the number of threads or the
-//! processor's vector width.
+//! A number depends only on the key, the stream and its index, not on the number of threads or the
+//! CPU's vector width.
 
 use rayon::prelude::*;
 
 use crate::math::log2;
 use crate::simd::{self, widest};
 
-/// Counters computed in parallel.
+/// The number of counters computed in parallel.
 const LANES: usize = 16;
-/// Values of one block: each counter yields four.
+/// The number of values of one block: each counter yields four.
 const BLOCK: usize = 4 * LANES;
 /// The factors of a round.
 const A: u32 = 0xD251_1F53;
 const B: u32 = 0xCD9E_8D57;
-/// Values per task, a multiple of a block.
+/// The number of values per task, a multiple of a block.
 const CHUNK: usize = 256 * BLOCK;
 
-/// Ten rounds, of `N` counters with one key. Both halves of a product are computed apart, as registers have
-/// instructions for each: the upper ones of even and odd lanes, and the lower ones of all.
+/// Computes ten rounds of `N` counters with one key. Both halves of a product are computed
+/// separately, as registers have instructions for each: the upper halves of even and odd lanes, and
+/// the lower halves of all.
 #[inline(always)]
 pub fn philox<const N: usize>(mut counter: [[u32; N]; 4], mut key: [u32; 2]) -> [[u32; N]; 4] {
     for _ in 0..10 {
@@ -37,23 +38,23 @@ pub fn philox<const N: usize>(mut counter: [[u32; N]; 4], mut key: [u32; 2]) -> 
     counter
 }
 
-/// Where a run of numbers comes from.
+/// The source of a run of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// The key.
     pub key: [u32; 2],
-    /// The upper two words of the counter; runs that differ in them share no number.
+    /// The upper two words of the counter; runs with different words share no numbers.
     pub stream: [u32; 2],
 }
 
 impl Stream {
-    /// Adds to each value a number of the normal distribution (Box and Muller), on all threads.
+    /// Adds a normally distributed number to each value (Box and Muller), on all threads.
     pub fn add_normal(self, values: &mut [f32], mean: f32, std: f32) {
         self.blocks(
             values,
             #[inline(always)]
             |values, bits| {
-                // Read once: what lies behind a reference might change with each value that is written.
+                // Copied once: values behind a reference might change with each write.
                 let (mean, std) = (mean, std);
                 let [a, b, c, d] = bits;
                 let ([a, b], [c, d]) = (normal_pairs(a, b), normal_pairs(c, d));
@@ -66,7 +67,7 @@ impl Stream {
         );
     }
 
-    /// Replaces each value by a number between `low` and `high`, on all threads.
+    /// Replaces each value by a uniform number between `low` and `high`, on all threads.
     pub fn fill_uniform(self, values: &mut [f32], low: f32, high: f32) {
         self.blocks(
             values,
@@ -82,8 +83,8 @@ impl Stream {
         );
     }
 
-    /// Calls `each` with every block of values and its random bits: a closure that is always inlined, as what
-    /// is called is compiled for narrow registers.
+    /// Calls `each` with every block of values and its random bits. The closure must always be
+    /// inlined, since a called function is compiled for narrow registers.
     fn blocks(self, values: &mut [f32], each: impl Fn(&mut [f32; BLOCK], [[u32; LANES]; 4]) + Sync) {
         values.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
             widest(
@@ -115,7 +116,7 @@ impl Stream {
     }
 }
 
-/// Box and Muller's transformation of uniform bits into two independent normal numbers.
+/// Box and Muller's transformation of uniform bits to two independent normal numbers.
 #[inline(always)]
 fn normal_pairs(a: [u32; LANES], b: [u32; LANES]) -> [[f32; LANES]; 2] {
     let mut out = [[0.0; LANES]; 2];
@@ -124,13 +125,13 @@ fn normal_pairs(a: [u32; LANES], b: [u32; LANES]) -> [[f32; LANES]; 2] {
         let u = ((a[i] >> 1) as i32 as f32 + 1.0) * (1.0 / 2_147_483_648.0);
         let radius = (log2::<false>(u) * (-2.0 * std::f32::consts::LN_2)).sqrt();
         // The upper two bits choose a quarter of the circle, the others an angle of at most 45
-        // degrees to its middle.
+        // degrees from its middle.
         let quarter = b[i] >> 30;
         let angle = ((b[i] & 0x3fff_ffff) as i32 - 0x2000_0000) as f32 * (std::f32::consts::TAU / 4_294_967_296.0);
         let (sin, cos) = sin_cos_near_zero(angle);
         let exchanged = quarter & 1 == 1;
         let (x, y) = if exchanged { (sin, cos) } else { (cos, sin) };
-        // Turned by the quarters: (c, s), (-s, c), (-c, -s), (s, -c).
+        // Rotated by the quarters: (c, s), (-s, c), (-c, -s), (s, -c).
         let x_sign = ((quarter ^ (quarter >> 1)) & 1) << 31;
         let y_sign = (quarter >> 1) << 31;
         out[0][i] = radius * f32::from_bits(x.to_bits() ^ x_sign);
@@ -139,7 +140,7 @@ fn normal_pairs(a: [u32; LANES], b: [u32; LANES]) -> [[f32; LANES]; 2] {
     out
 }
 
-/// Sine and cosine for -pi/4..pi/4: the first terms of their series, exact to the last place or
+/// Sine and cosine for -pi/4..pi/4, by the first terms of their series, exact to the last place or
 /// two.
 #[inline(always)]
 fn sin_cos_near_zero(x: f32) -> (f32, f32) {
@@ -175,7 +176,7 @@ mod tests {
             for i in 0..LANES {
                 let u = f64::from((a[i] >> 1) as f32 + 1.0) / 2_147_483_648.0;
                 let radius = (-2.0 * u.ln()).sqrt();
-                // The quarters' middles lie 45 degrees further than their beginnings.
+                // The middle of a quarter is 45 degrees after its start.
                 let angle = f64::from(b[i]) / 4_294_967_296.0 * std::f64::consts::TAU - std::f64::consts::FRAC_PI_4;
                 let near = |got: f32, expected: f64| (f64::from(got) - expected).abs() < 2e-6;
                 assert!(near(x[i], radius * angle.cos()) && near(y[i], radius * angle.sin()), "{} {}", x[i], y[i]);
@@ -202,7 +203,7 @@ mod tests {
         let mut values = vec![0.0; 1 << 20];
         Stream { key: [7, 8], stream: [0, 1] }.add_normal(&mut values, 0.0, 1.0);
         let moment = |p: i32| values.iter().map(|v| f64::from(*v).powi(p)).sum::<f64>() / values.len() as f64;
-        // Five deviations of each estimate.
+        // Five standard deviations of each estimate.
         for (p, expected, deviation) in [(1, 0.0, 1.0_f64), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
             let error = (moment(p) - expected).abs();
             assert!(error < 5.0 * (deviation / values.len() as f64).sqrt(), "moment {p} is off by {error}");

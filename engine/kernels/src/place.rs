@@ -1,4 +1,4 @@
-//! Which of our kernels can run on a tensor's device.
+//! The kernels of this crate that support a tensor's device.
 
 use burn::backend::DispatchDevice;
 use burn::tensor::{DType, Tensor};
@@ -7,14 +7,14 @@ use burn::tensor::{DType, Tensor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "a build has kernels for one of them or for both")]
 pub(crate) enum Place {
-    /// Slices of values, on all threads.
+    /// Kernels over slices of values, on all threads.
     Cpu,
-    /// CubeCL.
+    /// CubeCL kernels.
     Gpu,
 }
 
-/// Where the tensor lives, within a graph or not; `None` where kernels are turned off or do not
-/// exist. Builds with Burn's fusion leave networks to Burn.
+/// The device of a tensor, within an autodiff graph or not; `None` where kernels are turned off or
+/// do not exist. Builds with Burn's fusion leave networks to Burn.
 pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
     if !crate::uses_kernels() {
         return None;
@@ -28,12 +28,12 @@ pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
     }
 }
 
-/// Whether there is a kernel for it: f32, f16 or bf16, not empty.
+/// Whether there is a kernel for the tensor: f32, f16 or bf16, not empty.
 pub(crate) fn takes<const D: usize>(x: &Tensor<D>) -> bool {
     matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16) && !x.dims().contains(&0) && of(x).is_some()
 }
 
-/// Whether there is a kernel, and the values are f32.
+/// Whether there is a kernel for the tensor, and its values are f32.
 pub(crate) fn takes_floats<const D: usize>(x: &Tensor<D>) -> bool {
     x.dtype() == DType::F32 && takes(x)
 }

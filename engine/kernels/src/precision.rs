@@ -13,10 +13,10 @@ use crate::cast::convert::{in_order, narrow, wide};
 use crate::flex::with;
 use crate::simd::widest;
 
-/// Values that are converted at a time.
+/// The number of values that are converted at a time.
 const PIECE: usize = 2 << 10;
 
-/// A buffer for them.
+/// A buffer for a piece of converted values.
 pub(crate) struct Buffer([MaybeUninit<f32>; PIECE]);
 
 impl Buffer {
@@ -25,7 +25,7 @@ impl Buffer {
     /// The first values.
     ///
     /// # Safety
-    /// They must have been written.
+    /// These values must have been written.
     unsafe fn values(&self, count: usize) -> &[f32] {
         // SAFETY: the caller's promise.
         unsafe { self.0[..count].assume_init_ref() }
@@ -34,16 +34,17 @@ impl Buffer {
 
 /// How values are stored.
 pub(crate) trait Precision: Element + Copy + Send + Sync {
-    /// The most values that a loop receives at a time.
+    /// The maximum number of values that a loop receives at a time.
     const MOST: usize;
 
-    /// The values of a tensor of this type whose values lie in row-major order.
+    /// The values of a tensor of this type in row-major order.
     fn slice(tensor: &FloatTensor<Flex>) -> Option<&[Self]>;
 
     /// The values as f32, converted into `buffer` where they have another type.
     fn read<'a>(values: &'a [Self], buffer: &'a mut Buffer) -> &'a [f32];
 
-    /// Calls `fill`, which writes as many f32 as `places` has elements, and stores them there.
+    /// Calls `fill`, which writes one f32 for each element of `places`, and stores the results
+    /// there.
     fn write(places: &mut [MaybeUninit<Self>], buffer: &mut Buffer, fill: impl FnOnce(&mut [MaybeUninit<f32>]));
 }
 
@@ -79,14 +80,14 @@ impl Precision for bf16 {
                 }
             },
         );
-        // SAFETY: as many have been written.
+        // SAFETY: `values.len()` values have been written.
         unsafe { buffer.values(values.len()) }
     }
 
     fn write(places: &mut [MaybeUninit<bf16>], buffer: &mut Buffer, fill: impl FnOnce(&mut [MaybeUninit<f32>])) {
         let count = places.len();
         fill(&mut buffer.0[..count]);
-        // SAFETY: `fill` has written as many.
+        // SAFETY: `fill` has written `count` values.
         let values = unsafe { buffer.values(count) };
         widest(
             #[inline(always)]
@@ -111,7 +112,7 @@ impl Precision for f16 {
         places.fill(MaybeUninit::new(0.0));
         // SAFETY: filled.
         values.convert_to_f32_slice(unsafe { places.assume_init_mut() });
-        // SAFETY: as many have been written.
+        // SAFETY: `values.len()` values have been written.
         unsafe { buffer.values(values.len()) }
     }
 
@@ -121,21 +122,21 @@ impl Precision for f16 {
         places.fill(MaybeUninit::new(f16::ZERO));
         // SAFETY: filled.
         let to = unsafe { places.assume_init_mut() };
-        // SAFETY: `fill` has written as many.
+        // SAFETY: `fill` has written `count` values.
         to.convert_from_f32_slice(unsafe { buffer.values(count) });
     }
 }
 
-/// As `bf16::from_f32`, without a branch, so that registers are filled.
+/// Same as `bf16::from_f32`, but without a branch, so that registers are filled.
 #[inline(always)]
 pub(crate) fn rounded(value: f32) -> bf16 {
     let bits = value.to_bits();
     let half = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    // Not a number stays so.
+    // NaN stays NaN.
     bf16::from_bits(if value.is_nan() { bits >> 16 | 0x40 } else { half } as u16)
 }
 
-/// Runs an expression with a name for the type that a tensor's values are stored in.
+/// Runs an expression with a name for the stored type of a tensor's values.
 macro_rules! by_precision {
     ($dtype:expr, $name:ident => $run:expr) => {
         match $dtype {
@@ -173,7 +174,7 @@ fn converted<S: Precision>(t: FloatTensor<Flex>) -> FloatTensor<Flex> {
     with([wide(t)], |[values]| narrow(values.into(), shape, S::dtype()))
 }
 
-/// A tensor of these values.
+/// Makes a tensor of these values.
 pub(crate) fn tensor<S: Precision>(values: Vec<S>, shape: impl Into<Vec<usize>>) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(values, shape.into()))
 }
@@ -195,8 +196,8 @@ pub(crate) fn read<S: Precision, const N: usize>(lists: [&[S]; N], run: usize, m
     }
 }
 
-/// Writes the whole list with `f`, which receives the index of the first value, where to write, and
-/// the corresponding values of the lists.
+/// Writes the whole list with `f`, which receives the index of the first value, the target, and the
+/// corresponding values of the lists.
 #[inline(always)]
 pub(crate) fn write<S: Precision, const N: usize>(
     places: &mut [MaybeUninit<S>],
@@ -216,8 +217,8 @@ pub(crate) fn write<S: Precision, const N: usize>(
     });
 }
 
-/// A list as long as the others, written by `f` on all threads, in tasks of `task` values; as in
-/// [`write`].
+/// Makes a list of the others' length, written by `f` on all threads, in tasks of `task` values, as
+/// in [`write`].
 pub(crate) fn each<S: Precision, const N: usize>(
     lists: [&[S]; N],
     task: usize,
@@ -232,7 +233,7 @@ pub(crate) fn each<S: Precision, const N: usize>(
     })
 }
 
-/// A list whose values `fill` writes, every one of them.
+/// Makes a list whose values `fill` writes, all of them.
 pub(crate) fn filled<S>(count: usize, fill: impl FnOnce(&mut [MaybeUninit<S>])) -> Vec<S> {
     let mut out = Vec::with_capacity(count);
     fill(&mut out.spare_capacity_mut()[..count]);

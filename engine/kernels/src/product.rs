@@ -1,17 +1,17 @@
-//! Products of small matrices, eight rows and up to three registers of columns at a time, and their
+//! Products of small matrices, eight rows and up to three registers of columns at a time, and
 //! transposition.
 
 use std::sync::LazyLock;
 
 use crate::lanes::{Lanes, Portable};
 
-/// Columns of a register.
+/// The number of columns of a register.
 pub const WIDTH: usize = 16;
 
-/// Rows of a tile: the rows of every product are a multiple.
+/// The number of rows of a tile; the rows of every product are a multiple of it.
 pub const ROWS: usize = 8;
 
-/// The left factor: where it begins, and how far apart its rows and columns are.
+/// The left factor: its start, and the distances between its rows and columns.
 #[derive(Clone, Copy)]
 pub struct Left<'a> {
     pub values: &'a [f32],
@@ -27,36 +27,37 @@ pub struct Size {
     pub columns: usize,
 }
 
-/// Sets `out` to `left` times `right`, or adds it. The rows of `right` and `out` are `columns`
-/// apart.
+/// Sets `out` to `left` times `right`, or with `add` adds the product. The rows of `right` and
+/// `out` are `columns` apart.
 pub fn product(left: Left<'_>, right: &[f32], out: &mut [f32], size: Size, add: bool) {
     let Size { rows, depth, columns } = size;
     if rows == 0 || depth == 0 || columns == 0 {
         return;
     }
-    assert!(rows % ROWS == 0 && columns % WIDTH == 0, "a product of {size:?} does not come out in tiles");
+    assert!(rows % ROWS == 0 && columns % WIDTH == 0, "a product of {size:?} does not divide into whole tiles");
     let last = (rows - 1) * left.row + (depth - 1) * left.column;
     assert!(
         last < left.values.len() && depth * columns <= right.len() && rows * columns <= out.len(),
         "a product of {size:?} does not fit its factors"
     );
-    // SAFETY: the processor has what `PRODUCT` was chosen by, and the ranges have been checked.
+    // SAFETY: the CPU has the instructions by which `PRODUCT` was chosen, and the ranges have been
+    // checked.
     unsafe { PRODUCT(left.values.as_ptr(), [left.row, left.column], right.as_ptr(), out.as_mut_ptr(), size, add) }
 }
 
 /// # Safety
-/// The ranges are those that [`product`] checks.
+/// The ranges are those checked by [`product`].
 type Product = unsafe fn(*const f32, [usize; 2], *const f32, *mut f32, Size, bool);
 
-/// Exchanges rows and columns: `columns` (up to [`WIDTH`]) of `rows` rows, `from_step` apart,
-/// become rows of the target, `to_step` apart.
+/// Transposes `columns` (up to [`WIDTH`]) of `rows` rows, `from_step` apart, to rows of the target,
+/// `to_step` apart.
 pub fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, [rows, columns]: [usize; 2]) {
     for first in (0..rows).step_by(WIDTH) {
         let (from, to) = (&from[first * from_step..], &mut to[first..]);
         let inside = from.len() >= (WIDTH - 1) * from_step + WIDTH && to.len() >= (WIDTH - 1) * to_step + WIDTH;
         if rows - first >= WIDTH && columns == WIDTH && inside {
-            // SAFETY: both squares lie within their slices, and the processor has what `SQUARE` was
-            // chosen by.
+            // SAFETY: both squares lie within their slices, and the CPU has the instructions by
+            // which `SQUARE` was chosen.
             unsafe { SQUARE(from.as_ptr(), from_step, to.as_mut_ptr(), to_step) };
             continue;
         }
@@ -69,7 +70,7 @@ pub fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize,
 }
 
 /// # Safety
-/// As [`Lanes::transpose`].
+/// Same as for [`Lanes::transpose`].
 type Square = unsafe fn(*const f32, usize, *mut f32, usize);
 
 static SQUARE: LazyLock<Square> = LazyLock::new(|| {
@@ -91,14 +92,14 @@ static SQUARE: LazyLock<Square> = LazyLock::new(|| {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn square_avx512(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-    // SAFETY: as granted.
+    // SAFETY: guaranteed by the caller.
     unsafe { crate::lanes::Avx512::transpose(from, from_step, to, to_step) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn square_avx2(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-    // SAFETY: as granted.
+    // SAFETY: guaranteed by the caller.
     unsafe { crate::lanes::Avx2::transpose(from, from_step, to, to_step) }
 }
 
@@ -121,18 +122,19 @@ static PRODUCT: LazyLock<Product> = LazyLock::new(|| {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
-    // SAFETY: as granted.
+    // SAFETY: guaranteed by the caller.
     unsafe { many::<crate::lanes::Avx512>(left, steps, right, out, size, add) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
-    // SAFETY: as granted.
+    // SAFETY: guaranteed by the caller.
     unsafe { few::<crate::lanes::Avx2>(left, steps, right, out, size, add) }
 }
 
-/// All tiles where a register of lanes is one of 32: up to three registers of columns at a time.
+/// Computes all tiles where the lanes take one of 32 registers: up to three registers of columns at
+/// a time.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn many<L: Lanes>(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
@@ -141,8 +143,8 @@ unsafe fn many<L: Lanes>(left: *const f32, steps: [usize; 2], right: *const f32,
         let registers = ((size.columns - column) / WIDTH).min(3);
         let mut row = 0;
         while row < size.rows {
-            // Where there is one register of columns, more rows: a value of the right factor is
-            // used by all of them.
+            // With one register of columns, more rows are combined: all of them use each loaded
+            // value of the right factor.
             let twice = registers == 1 && size.rows - row >= 2 * ROWS;
             // SAFETY: within the ranges that were checked.
             unsafe {
@@ -161,8 +163,8 @@ unsafe fn many<L: Lanes>(left: *const f32, steps: [usize; 2], right: *const f32,
     }
 }
 
-/// All tiles where a register of lanes is two of 16 or four of 32: the sums of six rows, their
-/// columns and one value of the left factor fit, those of eight do not.
+/// Computes all tiles where the lanes take two of 16 or four of 32 registers: the sums of six rows,
+/// their columns and one value of the left factor fit, those of eight rows do not.
 #[inline(always)]
 unsafe fn few<L: Lanes>(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
     for column in (0..size.columns).step_by(WIDTH) {
@@ -253,7 +255,7 @@ mod tests {
             for kind in kinds {
                 let mut out = vec![0.5_f32; rows * columns];
                 for (add, offset) in [(true, 0.5), (false, 0.0)] {
-                    // SAFETY: the processor has it, and the sizes are those of the vectors.
+                    // SAFETY: the CPU has the instructions, and the sizes are those of the vectors.
                     unsafe { kind(left.as_ptr(), steps, right.as_ptr(), out.as_mut_ptr(), size, add) };
                     for (i, got) in out.iter().enumerate() {
                         let expected = exact(i / columns, i % columns) + offset;

@@ -1,9 +1,9 @@
-//! Ranges of the profiler around kernels: `tracing` spans named `kernel` with the kernel's name, its
-//! largest shape, and how many bytes and operations it takes at least.
+//! Profiler ranges around kernels: `tracing` spans named `kernel` with the kernel's name, its
+//! largest shape, and the minimum number of bytes and operations.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 
-/// Bytes of tensors.
+/// The number of bytes of tensors.
 pub(crate) fn bytes(of: &[&FloatTensor<Flex>]) -> u64 {
     of.iter().map(|x| (x.layout().shape().num_elements() * x.dtype().size()) as u64).sum()
 }
@@ -18,8 +18,8 @@ pub(crate) fn times(lengths: &[usize]) -> String {
     lengths.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// Enters the range of a kernel that reads and writes these tensors; what it writes is said by a tensor
-/// of the same size. Without a profiler it costs one branch.
+/// Enters the range of a kernel that reads and writes these tensors; an output is represented by a
+/// tensor of the same size. Without a profiler, it costs one branch.
 macro_rules! kernel {
     ($name:expr, [$($tensor:expr),+]) => {
         kernel!($name, [$($tensor),+], flop: 0_u64)

@@ -2,8 +2,8 @@
 //! being kept from the forward pass (Chen et al. 2016, <https://arxiv.org/abs/1604.06174>).
 //!
 //! Burn's own strategy (`Device::gradient_checkpointing`) recomputes cheap operations one at a
-//! time; it keeps the values that a convolution, a matrix product or one of our kernels needs. Here
-//! a whole block is one operation of the graph: only its input is kept.
+//! time; it keeps the values that a convolution, a matrix product or a kernel of this crate needs.
+//! Here, a whole block is one operation of the graph: only its input is kept.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use burn::tensor::Tensor;
 
 use crate::without_graph::{lower, without_graph};
 
-/// Where the backward pass of a block leaves the gradient of one parameter.
+/// A slot for the gradient of one parameter, filled by the backward pass of a block.
 #[derive(Clone, Debug, Default)]
 pub struct Slot(Arc<Mutex<Option<DispatchTensor>>>);
 
@@ -34,7 +34,8 @@ impl Slot {
     }
 }
 
-/// Runs a block again: from the gradient of its output to that of its input, where it has one.
+/// Runs a block again: computes the gradient of its input, where it has one, from that of its
+/// output.
 #[derive(Clone)]
 pub struct Replay(Arc<dyn Fn(Tensor<5>) -> Option<Tensor<5>> + Send + Sync>);
 
@@ -46,7 +47,7 @@ impl fmt::Debug for Replay {
 
 /// A block in the graph. It may have any number of parameters, but an operation of Burn's graph has
 /// a fixed number of parents. Each parameter is therefore tied to a chain ("thread") of single
-/// values, and the last of them is the block's second parent.
+/// values, whose last value is the block's second parent.
 #[backend_extension(
     Flex,
     Cube: cfg(gpu_kernels),
@@ -145,13 +146,13 @@ where
     }
 }
 
-/// `forward(block, x)`, where the graph keeps only `x` and the output: the backward pass runs
-/// `forward` a second time. Values and gradients are those of `forward` itself. The cost is one
-/// more forward pass of the block.
+/// Computes `forward(block, x)`, where the graph keeps only `x` and the output: the backward pass
+/// runs `forward` a second time. Values and gradients are those of `forward` itself. The cost is
+/// one more forward pass of the block.
 ///
 /// `forward` must compute the same both times: random numbers must be drawn by keys, and a norm
-/// with running statistics would count its batch twice. Outside a graph, and on devices without our
-/// kernels, it only calls `forward`.
+/// with running statistics would count its batch twice. Outside a graph, and on devices without
+/// kernels of this crate, it only calls `forward`.
 ///
 /// ```
 /// use burn::module::{Module, Param};
@@ -184,7 +185,7 @@ pub fn recompute<M: Module + Sync + 'static>(
     block.visit(&mut ties);
     let Ties { thread, slots } = ties;
     // The kept block must not hold a reference to the graph. (Burn's `detach` would give each
-    // parameter a graph of its own.)
+    // parameter a separate graph.)
     let block = block.clone().map(&mut Detach);
     let input = x.clone().set_require_grad(false);
     let output = forward(&block, input.clone()).into_dispatch();
@@ -221,7 +222,7 @@ impl ModuleVisitor for Ties {
     }
 }
 
-/// Parameters as constants.
+/// Makes parameters constants.
 struct Detach;
 
 impl ModuleMapper for Detach {

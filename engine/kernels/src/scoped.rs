@@ -1,10 +1,10 @@
-//! A value of a thread that holds for the length of a call.
+//! Sets a thread-local value for the duration of a call.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// Runs work while the cell of this thread has another value; it has its own again afterwards, also where
-/// the work panics.
+/// Runs work with another value in this thread's cell, and restores the previous value afterwards,
+/// even if the work panics.
 pub fn scoped<T: Copy + 'static, R>(cell: &'static LocalKey<Cell<T>>, value: T, run: impl FnOnce() -> R) -> R {
     struct Back<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
     impl<T: Copy + 'static> Drop for Back<T> {

@@ -18,7 +18,7 @@ impl Shared {
         Shared { start: buffer.as_mut_ptr().cast(), len: buffer.len() }
     }
 
-    /// `count` elements from `index` on.
+    /// Returns `count` elements from `index` on.
     ///
     /// # Safety
     /// No other task may use them at the same time.
@@ -29,7 +29,7 @@ impl Shared {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index).cast(), count) }
     }
 
-    /// Where the first of `rows` rows begins, of `count` elements each, which lie `step` apart from `index`
+    /// The start of the first of `rows` rows of `count` elements each, `step` apart from `index`
     /// on. No other task may use them at the same time.
     pub fn rows(&self, index: usize, step: usize, [rows, count]: [usize; 2]) -> *mut f32 {
         assert!(index + (rows - 1) * step + count <= self.len, "rows lie outside their buffer");

@@ -1,26 +1,26 @@
-//! Loops compiled additionally for the processor's wide registers.
+//! Loops that are compiled additionally for the CPU's wide registers.
 
-/// Runs a loop, compiled with AVX-512 or AVX2 where the processor has it.
+/// Runs a loop, compiled with AVX-512 or AVX2 where the CPU supports it.
 ///
 /// The loop's functions must be `#[inline(always)]` to be compiled again. Nothing is fused or
-/// reordered: the result is the same on every processor.
+/// reordered: the result is the same on every CPU.
 #[inline]
 pub(crate) fn widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has AVX-512F.
+        // SAFETY: the CPU has AVX-512F.
         return unsafe { with_avx512(work) };
     }
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
+        // SAFETY: the CPU has AVX2.
         return unsafe { with_avx2(work) };
     }
     work()
 }
 
-/// The instruction sets that the kernels are compiled for and that this processor has, the widest
-/// first: what the kernels choose from at run time.
+/// The instruction sets that the kernels are compiled for and that this CPU supports, the widest
+/// first. The kernels choose from them at run time.
 pub fn processor_paths() -> Vec<&'static str> {
     let mut paths = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -55,8 +55,8 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// `std::array::from_fn` for loops that are compiled for wide registers: that itself is compiled once, for
-/// narrow ones, and called.
+/// `std::array::from_fn` for loops that are compiled for wide registers: the standard one is
+/// compiled once, for narrow registers, and called.
 #[inline(always)]
 pub(crate) fn each<T: Copy + Default, const N: usize>(mut of: impl FnMut(usize) -> T) -> [T; N] {
     let mut all = [T::default(); N];
@@ -66,21 +66,21 @@ pub(crate) fn each<T: Copy + Default, const N: usize>(mut of: impl FnMut(usize) 
     all
 }
 
-/// Prefetches values that are read soon; indices beyond the end do no harm.
+/// Prefetches values that are read soon; an index beyond the end does no harm.
 #[inline(always)]
 pub(crate) fn prefetch(values: &[f32], first: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]
     for at in (first..first + count).step_by(LANES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, and no address is wrong.
+        // SAFETY: a prefetch reads nothing, and any address is allowed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().wrapping_add(at).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (values, first, count);
 }
 
-/// Sums that run side by side, so that a loop fills registers. A constant, so that a sum is the
-/// same on every processor.
+/// The number of parallel sums, so that a loop fills registers. A constant, so that a sum is the
+/// same on every CPU.
 pub(crate) const LANES: usize = 16;
 
 /// The sum of `of` over two rows of one length.

@@ -1,15 +1,15 @@
-//! The threads that kernels run on.
+//! The threads that run kernels.
 
 use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 
-/// Makes the calling thread one of the `threads` threads that kernels run on (rayon's global pool);
-/// 0 means the number of cores, or the value of `RAYON_NUM_THREADS`.
+/// Makes the calling thread one of the `threads` threads that run kernels (rayon's global pool); 0
+/// means the number of cores, or the value of `RAYON_NUM_THREADS`.
 ///
-/// Otherwise every kernel that this thread calls runs on another one, and both sleep and wake for
-/// it. With a thousand small kernels per step, as in a deep network or one on small patches, that
-/// takes a quarter of the time. Call it once, on the thread that trains or infers, before the first
-/// kernel. While this thread waits for batches of a loader, it helps to produce them. A pool of one
-/// thread is not joined: it must make progress while this thread sleeps.
+/// Otherwise, every kernel that this thread calls runs on another thread, and both sleep and wake
+/// for it. With a thousand small kernels per step, as in a deep network or one on small patches,
+/// that takes a quarter of the time. Call it once, on the thread that trains or infers, before the
+/// first kernel. While this thread waits for batches of a loader, it helps to produce them. A pool
+/// of one thread is not joined: it must make progress while this thread sleeps.
 ///
 /// # Errors
 /// Where the pool already exists.

@@ -1,4 +1,4 @@
-//! Combines the sums of pieces, on GPUs.
+//! Combines the sums of pieces on GPUs.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -6,7 +6,7 @@ use cubecl::prelude::*;
 
 use crate::gpu::{UNITS, empty, group_sum, groups};
 
-/// `[rows, pieces, sums]` to as many rows of `sums`, in the given shape.
+/// Adds up `[rows, pieces, sums]` to `[rows, sums]`, in the given shape.
 pub(crate) fn totals<const D: usize>(parts: CubeTensor, shape: [usize; D]) -> CubeTensor {
     let (pieces, sums) = (parts.meta.shape()[1], parts.meta.shape()[2]);
     let client = parts.client.clone();

@@ -1,22 +1,21 @@
-//! How much time may go into choosing kernels for a GPU: [`Tune`].
+//! The time spent on choosing kernels for a GPU: [`Tune`].
 
-/// How much time may go into choosing kernels for a GPU (feature `tuned`; without it, and on the
-/// CPU, nothing is chosen and this changes nothing).
+/// The time that may be spent on choosing kernels for a GPU (feature `tuned`; without it, and on
+/// the CPU, nothing is chosen and this has no effect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tune {
-    /// None: of each kind of work the first kernel that can do it, unless an earlier run has chosen
-    /// one. Right for drivers in software, where compiling and timing a kernel takes seconds.
+    /// None: the first supported kernel for each kind of work, unless an earlier run has chosen
+    /// one. Suitable for software drivers, where compiling and timing a kernel takes seconds.
     Off,
-    /// Little: sizes that are near each other share a choice, and the first kernel that comes near
-    /// the card's peak is taken.
+    /// Little: similar sizes share a choice, and the first kernel close to the GPU's peak is used.
     Quick,
-    /// All: every size is a choice of its own, between all kernels.
+    /// All: every size has a separate choice among all kernels.
     Full,
 }
 
 impl Tune {
-    /// Holds for this process from now on. How sizes are grouped is settled by the first choice, so
-    /// say it before the first work on a GPU.
+    /// Applies the setting to this process from now on. The first choice fixes the grouping of
+    /// sizes, so call it before the first work on a GPU.
     pub fn set(self) {
         #[cfg(tuned_gpu)]
         cube::set(self);
@@ -33,7 +32,7 @@ mod cube {
 
     use super::Tune;
 
-    /// The switch of CubeCL that takes kernels untimed, see `third_party/README.md`.
+    /// The switch of CubeCL that uses kernels without timing them, see `third_party/README.md`.
     const UNTIMED: &str = "untimed";
 
     pub fn set(tune: Tune) {
@@ -45,13 +44,14 @@ mod cube {
     pub fn settings(mut autotune: AutotuneConfig, tune: Tune) -> AutotuneConfig {
         autotune.level = if tune == Tune::Full { AutotuneLevel::Full } else { AutotuneLevel::Minimal };
         if tune == Tune::Off {
-            // What a CubeCL without the switch can do: every kernel is compiled, and timed once.
+            // The fallback for a CubeCL without the switch: every kernel is compiled, and timed
+            // once.
             autotune.bench = BenchConfig { min_samples: 1, max_samples: 1, short_circuit_samples: 1, ..autotune.bench };
         }
         untimed(&autotune, tune == Tune::Off).unwrap_or(autotune)
     }
 
-    /// By its name, so that this also builds with the CubeCL of the registry, which lacks it.
+    /// Set by its name, so that this also builds with the registry's CubeCL, which lacks it.
     fn untimed(autotune: &AutotuneConfig, on: bool) -> Option<AutotuneConfig> {
         let mut fields = serde_json::to_value(autotune).ok()?;
         *fields.get_mut(UNTIMED)? = Value::Bool(on);
@@ -78,7 +78,7 @@ mod tests {
         assert!(matches!(full.level, cubecl::config::autotune::AutotuneLevel::Full) && !is_untimed(&full));
     }
 
-    /// Some of a network's kinds of work; none of it is timed, and it is right.
+    /// Some kinds of work of a network: none of them is timed, and the results are correct.
     #[cfg(feature = "vulkan")]
     #[test]
     #[ignore = "needs a Vulkan driver"]

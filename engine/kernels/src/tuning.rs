@@ -2,21 +2,20 @@
 
 use std::time::SystemTime;
 
-/// Kernels that were chosen by benchmarking, and the time it took.
+/// The number of kernels chosen by benchmarking, and the time spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tuning {
-    /// Number of choices; each is kept for later runs on the same card.
+    /// The number of choices; each is kept for later runs on the same GPU.
     pub kernels: usize,
-    /// Seconds in which at least one choice was being made.
+    /// The time in seconds during which at least one choice was being made.
     pub seconds: f64,
 }
 
-/// Observes the tuning of this process from a point in time on.
+/// Measures the tuning of this process from a point in time on.
 ///
-/// Burn compiles and times several kernels for each product and convolution of a shape that it has
-/// not met on this model of card (feature `tuned`), within the first step that needs one. The clock
-/// separates this time from that of the work. On the CPU, and without the feature, nothing is
-/// tuned.
+/// Burn compiles and times several kernels for each product and convolution of a shape that is new
+/// on this GPU model (feature `tuned`), within the first step that needs one. The clock separates
+/// this time from that of the work. On the CPU, and without the feature, nothing is tuned.
 ///
 /// ```
 /// let clock = hearth_kernels::TuningClock::start();
@@ -29,7 +28,7 @@ pub struct TuningClock {
 }
 
 impl TuningClock {
-    /// Starts now.
+    /// Starts the clock.
     pub fn start() -> Self {
         TuningClock { since: SystemTime::now() }
     }
@@ -58,7 +57,7 @@ mod records {
 
     use super::{Tuning, together};
 
-    /// The part of `cubecl_runtime::tune::TuneRecord` that is needed.
+    /// The required part of `cubecl_runtime::tune::TuneRecord`.
     #[derive(Deserialize)]
     struct Tuned {
         wall: Duration,
@@ -85,7 +84,7 @@ mod records {
     }
 }
 
-/// How long at least one of these spans lasts.
+/// The time during which at least one of these spans is active.
 #[cfg(any(test, tuned_gpu))]
 fn together(mut spans: Vec<[f64; 2]>) -> f64 {
     spans.sort_by(|a, b| a[0].total_cmp(&b[0]));
@@ -113,7 +112,7 @@ mod tests {
     fn tuning_is_told_apart_from_the_work_on_tuned_vulkan() {
         use burn::tensor::{Device, DeviceKind, Distribution, Tensor};
         let device = Device::vulkan(DeviceKind::DefaultDevice);
-        // The device reads the settings at its start, including the path of the usual store.
+        // The device reads the settings at its start, including the path of the default store.
         let _ = Tensor::<1>::ones([4], &device).into_data();
         // An empty store.
         let store = std::env::temp_dir().join(format!("hearth-tuning-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Seeing gradients while the backward pass goes on: [`Watch`].
+//! Observes gradients during the backward pass: [`Watch`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use burn::tensor::{Device, Tensor};
 
 use crate::without_graph::without_graph;
 
-/// What is called with a gradient.
+/// The function that is called with a gradient.
 #[derive(Clone)]
 pub struct See(Arc<dyn Fn(DispatchTensor) + Send + Sync>);
 
@@ -24,11 +24,11 @@ impl fmt::Debug for See {
     }
 }
 
-/// The identity, whose gradient is seen.
+/// The identity, whose gradient is observed.
 ///
-/// The backward pass takes operations by their depth, the deepest first. A parameter is a leaf, so an
-/// operation on it alone would be the last of all, whatever layer it is of. So each is tied to a
-/// thread of single values that grows with every parameter: then it is as deep as the layer that uses
+/// The backward pass runs operations by their depth, the deepest first. A parameter is a leaf, so
+/// an operation on it alone would run last, whatever its layer. Therefore each is tied to a thread
+/// of single values that grows with every parameter, which makes it as deep as the layer that uses
 /// it.
 #[backend_extension(
     Flex,
@@ -36,10 +36,10 @@ impl fmt::Debug for See {
     Autodiff,
 )]
 pub trait WatchOps: Backend {
-    /// The same tensor, as deep as the thread.
+    /// Returns the same tensor, as deep as the thread.
     fn watch(x: FloatTensor<Self>, thread: FloatTensor<Self>, see: See) -> FloatTensor<Self>;
 
-    /// The thread, one deeper.
+    /// Returns the thread, one deeper.
     fn deepen(thread: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
@@ -60,7 +60,7 @@ impl<B: WatchOps> Backward<B, 2> for WatchBackward
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
-    /// And the thread's gradient, which is nothing.
+    /// The function, and the thread's gradient, which is zero.
     type State = (See, FloatTensor<B>);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
@@ -112,10 +112,10 @@ where
     }
 }
 
-/// Operations of a network for each of its parameters, and more.
+/// An upper bound of a network's operations per parameter.
 const DEPTH: usize = 4;
 
-/// The parameters of one forward pass, watched in the order in which it uses them.
+/// The parameters of one forward pass, watched in the order of their use.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -136,14 +136,14 @@ const DEPTH: usize = 4;
 pub struct Watch(DispatchTensor);
 
 impl Watch {
-    /// Parameters on a device with autodiff.
+    /// Starts watching parameters on a device with autodiff.
     pub fn new(device: &Device) -> Self {
         Self(Tensor::<1>::zeros([1], device).require_grad().into_dispatch())
     }
 
-    /// The same tensor; `see` is called with its gradient, flat, as soon as the backward pass has
-    /// all of it, in the thread of the backward pass. So work on it can begin while the rest is
-    /// computed.
+    /// Returns the same tensor. `see` is called with its gradient, flattened, as soon as the
+    /// backward pass has computed it, in the thread of the backward pass, so that work on it can
+    /// start while the rest is computed.
     pub fn watch<const D: usize>(
         &mut self,
         x: Tensor<D>,
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::exchange;
 
-    /// Between two layers an operation says when the backward pass comes to it.
+    /// Between two layers, an operation records when the backward pass reaches it.
     #[test]
     fn a_gradient_is_seen_before_the_layers_below_are_computed() {
         let events = Arc::new(Mutex::new(Vec::new()));

@@ -1,8 +1,8 @@
-//! Operations that are only needed within an autodiff graph.
+//! Operations that are needed only within an autodiff graph.
 
 use burn::backend::{Backend, DispatchKindConversion, DispatchTensor, tensor::FloatTensor};
 
-/// Implements a trait of operations for the backends without a graph, alike.
+/// Implements a trait of operations for all backends without a graph.
 macro_rules! without_graph {
     ($operations:ident { $($body:tt)* }) => {
         impl $operations for burn::backend::Flex {
@@ -17,7 +17,7 @@ macro_rules! without_graph {
 }
 pub(crate) use without_graph;
 
-/// Converts a tensor of any backend to this one.
+/// Converts a tensor of any backend to the type of this one.
 pub(crate) fn lower<B: Backend>(tensor: DispatchTensor) -> FloatTensor<B>
 where
     DispatchTensor: DispatchKindConversion<B>,

@@ -1,9 +1,9 @@
-//! Choices of kernels as files: what one machine has chosen is known to another.
+//! Choices of kernels as files: one machine can use the choices of another.
 
 #[cfg(any(not(feature = "cube"), all(feature = "vulkan", feature = "tuned")))]
 use hearth_kernels::choices::{export, import};
 
-/// Without a GPU's backend there is nothing to carry, which is said.
+/// Without a GPU's backend there is nothing to export, which is reported.
 #[cfg(not(feature = "cube"))]
 #[test]
 fn without_a_gpu_there_is_nothing_to_carry() {

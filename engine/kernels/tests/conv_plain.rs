@@ -1,5 +1,5 @@
-//! Convolutions and their gradients by Burn's operations on the CPU, and by our kernels on a GPU, against
-//! our kernels on the CPU.
+//! Compares convolutions and their gradients, by Burn's operations on the CPU and by this crate's
+//! kernels on a GPU, with this crate's kernels on the CPU.
 
 #[cfg(feature = "vulkan")]
 #[path = "../../../tests/src/gpu.rs"]
@@ -11,7 +11,7 @@ use burn::tensor::{Device, Distribution, Tensor, TensorData};
 use hearth_kernels::conv3d::{ConvShape, conv_transpose3d, conv3d};
 use hearth_kernels::use_kernels;
 
-/// Result, gradient of the input, gradient of the weight.
+/// Result, gradient of the input, and gradient of the weight.
 fn both_ways(
     device: &Device,
     [x, weight]: [&TensorData; 2],
@@ -63,8 +63,8 @@ fn convolutions_on_vulkan_have_the_values_and_gradients_of_kernels() {
     assert_same(Some(&gpu::device()));
 }
 
-/// Enough outputs for a unit to add up several of them, more channels than a unit has, more taps than it
-/// sums at once, a bias.
+/// Enough outputs for a unit to compute several of them, more channels than a unit has, more taps
+/// than it sums at once, a bias.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -114,9 +114,9 @@ fn convolutions_of_many_channels_on_vulkan_have_the_values_and_gradients_of_kern
         ([9, 9, 9], [20, 24], [3; 3], ConvShape { padding: [2; 3], dilation: [2; 3], groups: 2, ..plain }),
         ([9, 9, 9], [10, 11], [5, 1, 3], ConvShape { padding: [2, 0, 1], stride: [3, 1, 2], ..plain }),
         ([7, 7, 7], [10, 10], [3; 3], ConvShape { stride: [2; 3], dilation: [2, 1, 3], padding: [2; 3], ..plain }),
-        // So long rows that they are computed with the inputs around a tile: with zeros that two rows share,
-        // without any, with more than the taps reach, gaps, groups, taps along two axes or five, channels
-        // whose last block is not full.
+        // Rows long enough for tiles with a halo: with zeros that two rows share, without any, with
+        // more than the taps reach, gaps, groups, taps along two axes or five, channels whose last
+        // block is not full.
         ([3, 24, 30], [17, 12], [3; 3], ConvShape { padding: [1; 3], ..plain }),
         ([2, 31, 28], [16, 33], [3; 3], ConvShape { padding: [1; 3], ..plain }),
         ([3, 42, 44], [9, 20], [3; 3], plain),
@@ -141,8 +141,8 @@ fn convolutions_of_many_channels_on_vulkan_have_the_values_and_gradients_of_kern
     assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
 }
 
-/// In half precision, where CUDA's cards multiply matrices, sums are f32: the results are those of
-/// f32 from the same values, rounded.
+/// In half precision, where CUDA GPUs multiply matrices, sums are f32: the results are those of f32
+/// from the same values, rounded.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -156,7 +156,7 @@ fn convolutions_of_many_channels_in_half_precision_on_vulkan_are_those_of_rounde
     halves.retain(|half| device.supports_dtype(*half));
     assert!(!halves.is_empty(), "the driver has neither bf16 nor f16");
     for dtype in halves.into_iter().map(DType::from) {
-        // The last one has work for a card's largest tile.
+        // The last one has enough work for a GPU's largest tile.
         for (size, [ins, outs], kernel, stride) in [
             ([9, 8, 7], [16, 16], 3, 1),
             ([9, 8, 7], [20, 40], 3, 2),
@@ -198,7 +198,7 @@ fn assert_same(device: Option<&Device>) {
     let random = |shape: [usize; 5]| Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &flex).into_data();
     let mut wrong = Vec::new();
     let shapes = [[9, 8, 7], [8, 8, 1], [7, 5, 1]];
-    // Kernels shorter than the stride among them, along all axes or one.
+    // Includes kernels shorter than the stride, along all axes or one.
     let kernels = [[1; 3], [2; 3], [3; 3], [1, 3, 3], [3, 1, 2]];
     for (size, kernel) in shapes.iter().flat_map(|size| kernels.map(|kernel| (size, kernel))) {
         let x = random([2, 4, size[0], size[1], size[2]]);

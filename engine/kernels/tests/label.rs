@@ -1,5 +1,6 @@
-//! Labelling against scipy and scikit-image: recorded small cases (`label_scipy.json`, written by
-//! `label_scipy.py`), and, if a Python has both, larger ones that are computed on the spot.
+//! Compares labelling with scipy and scikit-image: recorded small cases (`label_scipy.json`,
+//! written by `label_scipy.py`), and, if a Python has both, larger ones that are computed during
+//! the test.
 
 #[path = "../../../tests/clients.rs"]
 mod clients;
@@ -30,7 +31,7 @@ struct PerConnectivity {
     filled: Vec<u8>,
 }
 
-/// Omitted where scipy has no voxel to measure to.
+/// Omitted where scipy has no target voxel.
 #[derive(Deserialize)]
 struct Distances {
     set: Option<Vec<f64>>,

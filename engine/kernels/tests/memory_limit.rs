@@ -1,4 +1,4 @@
-//! Free blocks of the allocator within a limit of memory. A separate process: the limit is global.
+//! Free blocks of the allocator within a memory limit. A separate process: the limit is global.
 
 #![cfg(target_os = "linux")]
 
@@ -8,13 +8,13 @@ use hearth_kernels::memory::{KeepLarge, begin_peak, limit_to, peak, peak_held};
 
 const MEGABYTE: usize = 1 << 20;
 
-/// Blocks that are freed between others, so that a larger one fits into none of them: the most bytes in use,
-/// and held.
+/// The maximum number of bytes in use, and held, with blocks that are freed between others, so that
+/// a larger one fits into none of them.
 fn peaks() -> [usize; 2] {
     let keeper = KeepLarge::new();
     let [small, large] = [8, 20].map(|size| Layout::from_size_align(size * MEGABYTE, 16).expect("a layout"));
     begin_peak();
-    // SAFETY: nothing is written, and each block is given back with its layout.
+    // SAFETY: nothing is written, and each block is returned with its layout.
     unsafe {
         let blocks: Vec<*mut u8> = (0..5).map(|_| keeper.alloc(small)).collect();
         blocks.iter().step_by(2).for_each(|block| keeper.dealloc(*block, small));

@@ -1,5 +1,5 @@
-//! The operations of networks other than convolutions, on software Vulkan against the CPU, whose
-//! kernels have their own tests: values and gradients, odd sizes, views, half precision.
+//! Compares the operations of networks other than convolutions on software Vulkan with the CPU,
+//! whose kernels have their own tests: values and gradients, odd sizes, views, half precision.
 
 #![cfg(feature = "vulkan")]
 
@@ -17,7 +17,7 @@ use hearth_kernels::update::decided::{self, Decision};
 use hearth_kernels::update::{self, AdamStep, RmsPropStep, SgdStep};
 use hearth_kernels::{gelu, layer_norm, rectified_sum, rectify};
 
-/// Draws that are the same on both devices.
+/// Random values that are the same on both devices.
 fn draw<const D: usize>(shape: [usize; D], seed: u64, device: &Device) -> Tensor<D> {
     let key = Key::new(seed);
     let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64).map(|i| key.normal(i) as f32).collect();
@@ -205,7 +205,7 @@ fn poolings_on_vulkan() {
     for (name, pool) in kinds {
         same(name, 2e-6, |device| {
             let device = device.clone().autodiff();
-            // Equal values too.
+            // With equal values, too.
             let x = (draw([2, 3, 7, 6, 9], 1, &device) * 4.0).round().require_grad();
             let y = pool(x.clone());
             let all = (y.clone() * draw(y.dims(), 2, &device)).sum().backward();

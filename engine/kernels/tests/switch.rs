@@ -1,4 +1,4 @@
-//! Kernels that are turned off give the same values, by other operations. A separate process: the
+//! With the kernels turned off, other operations give the same values. A separate process: the
 //! switch is global.
 
 use burn::tensor::{Device, Distribution, Tensor};

@@ -1,4 +1,4 @@
-//! What memory this process may use: [`Allowance`].
+//! The memory that this process may use: [`Allowance`].
 
 use std::fmt;
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::path::Path;
 use super::limits::{Limit, of_groups, of_slurm, of_ulimit};
 use super::process::machine_memory;
 
-/// What memory this process may use: that of the machine, or the lowest of the limits that control
-/// groups (v1 and v2, nested), `ulimit` and SLURM set.
+/// The memory that this process may use: the machine's memory, or the lowest of the limits set by
+/// control groups (v1 and v2, nested), `ulimit` and SLURM.
 ///
-/// Everything that asks how much there is asks here: caches, readers, checks before a run, `hearth
-/// memory` and `hearth doctor`.
+/// This is the only source of that number: caches, readers, the check before a run, `hearth memory`
+/// and `hearth doctor` use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Allowance {
-    /// The most bytes that it may use.
+    /// The maximum number of bytes that the process may use.
     pub bytes: u64,
-    /// Bytes that it may use beside those that are in use now: the least that any limit leaves.
+    /// Bytes that the process may use in addition to those in use now: the minimum over all limits.
     pub free: u64,
-    /// Who sets `bytes`, in words: `this machine's memory`, `` `ulimit -v` ``.
+    /// What sets `bytes`, in words: `this machine's memory`, `` `ulimit -v` ``.
     pub by: String,
 }
 
 impl Allowance {
-    /// As it is now.
+    /// Reads the current allowance.
     pub fn now() -> Self {
         let (total, free) = machine_memory();
         Self::within(total, free, memory_limits())
@@ -42,13 +42,13 @@ impl Allowance {
 }
 
 impl fmt::Display for Allowance {
-    /// `22.4 GiB (this machine's memory)`
+    /// Formats as `22.4 GiB (this machine's memory)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", readable(self.bytes), self.by)
     }
 }
 
-/// Bytes in a readable unit.
+/// Formats bytes in a readable unit.
 pub fn readable(bytes: u64) -> String {
     let units = [(60, "EiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(bits, _)| bytes >> bits > 0);
@@ -58,7 +58,7 @@ pub fn readable(bytes: u64) -> String {
     )
 }
 
-/// All limits of memory on this process, besides that of the machine.
+/// All memory limits of this process, apart from the machine's own memory.
 pub fn memory_limits() -> Vec<Limit> {
     let root = Path::new("/");
     let mut all = of_groups(root);

@@ -1,8 +1,8 @@
-//! One GPU, whoever made it: [`Gpu`].
+//! One GPU of any vendor: [`Gpu`].
 
 use std::fmt;
 
-/// Who made a GPU.
+/// The vendor of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vendor {
     /// NVIDIA.
@@ -20,48 +20,48 @@ impl fmt::Display for Vendor {
     }
 }
 
-/// What does not change about a GPU.
+/// The constant properties of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuAbout {
-    /// Who made it.
+    /// The vendor.
     pub vendor: Vendor,
-    /// The model, as the driver names it.
+    /// The model's name, as reported by the driver.
     pub name: String,
     /// Its memory in bytes.
     pub memory: Option<u64>,
 }
 
-/// A GPU at one time. `None` where it has no such sensor.
+/// The state of a GPU at one time. A field is `None` where the GPU has no such sensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuReading {
-    /// Percent of the time in which a kernel ran, over a short time that the driver chooses.
+    /// Percent of time in which a kernel ran, over a short interval that the driver chooses.
     pub utilisation: Option<f64>,
     /// Used memory in bytes, by all processes.
     pub memory: Option<u64>,
-    /// Watts of the whole board.
+    /// Power of the whole board in watts.
     pub power: Option<f64>,
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub temperature: Option<f64>,
-    /// Clock of the multiprocessors in MHz.
+    /// Clock frequency of the multiprocessors in MHz.
     pub sm_clock: Option<f64>,
-    /// Clock of the memory in MHz.
+    /// Clock frequency of the memory in MHz.
     pub memory_clock: Option<f64>,
 }
 
 /// A GPU that can be read.
 pub trait Gpu: Send {
-    /// What does not change about it.
+    /// The constant properties of the GPU.
     fn about(&self) -> &GpuAbout;
 
-    /// Its state now.
+    /// Reads the current state.
     ///
     /// # Errors
-    /// What the driver says where no sensor of the GPU answers. One that it lacks is no error.
+    /// The driver's message where no sensor of the GPU answers. A missing sensor is no error.
     fn read(&mut self) -> Result<GpuReading, String>;
 }
 
-/// Collects what sensors answer. A GPU is lost where none does: drivers differ in what they say of
-/// a sensor that is not there.
+/// Collects the answers of sensors. A GPU counts as lost where no sensor answers: drivers report
+/// missing sensors in different ways.
 #[derive(Debug)]
 pub(crate) struct Answers<E> {
     any: bool,
@@ -86,13 +86,13 @@ impl<E> Answers<E> {
         }
     }
 
-    /// The reading, or the first error where there was no answer.
+    /// Returns the reading, or the first error where no sensor answered.
     pub(crate) fn or_lost(self, reading: GpuReading) -> Result<GpuReading, E> {
         self.error.filter(|_| !self.any).map_or(Ok(reading), Err)
     }
 }
 
-/// All GPUs of the machine, NVIDIA's first, and why there are none of a vendor.
+/// All GPUs of the machine, NVIDIA's first, and for each vendor without GPUs the reason.
 pub(crate) fn all() -> (Vec<Box<dyn Gpu>>, Vec<String>) {
     let (mut gpus, mut why): (Vec<Box<dyn Gpu>>, _) = (Vec::new(), Vec::new());
     match crate::nvidia::gpus() {

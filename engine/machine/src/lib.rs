@@ -1,5 +1,5 @@
-//! What a process does to its machine: processor, memory, disk, GPUs and power. A [`Machine`] is
-//! read at once; a [`Sampler`] reads it every so often from a thread of its own.
+//! Measures how a process uses its machine: CPU, memory, disk, GPUs and power. A [`Machine`] is
+//! read once; a [`Sampler`] reads it periodically from its own thread.
 //!
 //! ```
 //! use std::time::Duration;
@@ -14,15 +14,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Drivers are opened at run time, and what a machine does not have is `None`:
+//! Drivers are opened at run time, and values that a machine does not provide are `None`:
 //!
 //! | what | from |
 //! |---|---|
-//! | processor, memory, bytes read and written | the crate `sysinfo` (on Linux `/proc`) |
+//! | CPU, memory, bytes read and written | the crate `sysinfo` (on Linux `/proc`) |
 //! | NVIDIA's GPUs | NVML ([`nvidia`]) |
 //! | AMD's GPUs | ROCm SMI ([`amd`]) |
-//! | limits of memory | Linux' control groups, `ulimit`, SLURM's variables ([`Allowance`]) |
-//! | power of processors | Linux' `/sys/class/powercap` (RAPL), where the process may read it |
+//! | limits of memory | Linux control groups, `ulimit`, SLURM's variables ([`Allowance`]) |
+//! | power of CPUs | `/sys/class/powercap` of Linux (RAPL), where the process may read it |
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
 mod allowance;

@@ -1,30 +1,31 @@
-//! The limits of this process: of its control groups (v1 and v2, nested), of `ulimit`, and of SLURM.
+//! The memory limits of this process: those of its control groups (v1 and v2, nested), of `ulimit`
+//! and of SLURM.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A limit in bytes, and who sets it.
+/// A limit in bytes, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The most bytes.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// Of those, bytes that are in use: by this process, or by all of its control group.
+    /// Bytes of the limit that are in use: by this process, or by all of its control group.
     pub used: u64,
-    /// Who sets it, and where it can be read.
+    /// What sets the limit, and where it can be read.
     pub by: String,
-    /// How it is raised.
+    /// How to raise the limit.
     pub raise: String,
 }
 
-/// From here on a limit is none: v1 says so by the largest number of whole pages.
+/// Values from here on mean no limit: v1 writes the largest number of whole pages.
 const UNLIMITED: u64 = 1 << 60;
 
-/// The files of a version of control groups.
+/// The file names of a version of control groups.
 struct Files {
     mount: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// What the kernel gives back before it runs out: the line in `memory.stat`.
+    /// The line in `memory.stat` with the memory that the kernel can reclaim.
     reclaimed: &'static str,
 }
 
@@ -38,8 +39,8 @@ const V1: Files = Files {
 const V2: Files =
     Files { mount: "sys/fs/cgroup", limit: "memory.max", used: "memory.current", reclaimed: "inactive_file" };
 
-/// The limits of memory that control groups set on this process, from its own group up. `root` is
-/// `/` outside of tests.
+/// The memory limits that control groups set on this process, from its own group up. `root` is `/`
+/// except in tests.
 pub fn of_groups(root: &Path) -> Vec<Limit> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let limits = groups.lines().filter_map(|line| {
@@ -55,8 +56,8 @@ pub fn of_groups(root: &Path) -> Vec<Limit> {
     limits.flatten().collect()
 }
 
-/// The limits from a group up to the mount. In a container the group's own path may not be there;
-/// the mount is the group then.
+/// The limits from a group up to the mount. In a container, the group's own path may be missing;
+/// the mount is then used as the group.
 fn upwards(mount: &Path, group: &str, files: &Files) -> Vec<Limit> {
     let mut folder = mount.join(group);
     let mut found = Vec::new();
@@ -74,7 +75,7 @@ fn upwards(mount: &Path, group: &str, files: &Files) -> Vec<Limit> {
     }
 }
 
-/// Bytes of files that the kernel holds for a group, and drops when it needs their memory.
+/// Bytes of cached files that the kernel holds for a group, and drops when it needs the memory.
 fn reclaimed(folder: &Path, files: &Files) -> u64 {
     let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
     let line = stat.lines().find_map(|line| line.strip_prefix(files.reclaimed)?.trim().parse().ok());
@@ -86,19 +87,21 @@ fn shown(path: &Path) -> String {
     format!("/{}", at.display())
 }
 
-/// A soft limit from `/proc/self/limits`: address space and data in bytes, open files in number.
+/// Reads a soft limit from `/proc/self/limits`: address space and data in bytes, open files as a
+/// number.
 fn of_process(root: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/limits")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How many files this process may have open at a time; `None` where nobody says.
+/// The maximum number of files that this process may have open at a time; `None` where it is
+/// unknown.
 pub fn open_files() -> Option<u64> {
     of_process(Path::new("/"), "Max open files")
 }
 
-/// What `ulimit -v` and `ulimit -d` leave this process.
+/// The limits set by `ulimit -v` and `ulimit -d`.
 pub fn of_ulimit(root: &Path) -> Vec<Limit> {
     let limits = [("Max address space", "VmSize:", "v"), ("Max data size", "VmData:", "d")];
     let of = |(name, used, option): (&str, &str, &str)| {
@@ -109,19 +112,19 @@ pub fn of_ulimit(root: &Path) -> Vec<Limit> {
     limits.into_iter().filter_map(of).collect()
 }
 
-/// A line of `/proc/self/status`, in bytes.
+/// Reads a line of `/proc/self/status`, in bytes.
 fn status(root: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/self/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// What SLURM's job may use on this node. SLURM enforces it only where it is configured to; a job
-/// that uses more takes it from others, or is killed later.
+/// The memory that a SLURM job may use on this node. SLURM enforces it only where it is configured
+/// to; a job that exceeds it takes memory from other jobs, or is killed later.
 pub fn of_slurm(root: &Path, variable: impl Fn(&str) -> Option<String>) -> Option<Limit> {
     variable("SLURM_JOB_ID")?;
     let number = |name: &str| variable(name)?.trim().parse::<u64>().ok().filter(|n| *n > 0);
-    // Both are in MiB; 0 is all memory of the node.
+    // Both are in MiB; 0 means all memory of the node.
     let (mib, name) = match number("SLURM_MEM_PER_NODE") {
         Some(mib) => (mib, "SLURM_MEM_PER_NODE"),
         None => {

@@ -10,7 +10,7 @@ use nvml_wrapper::error::NvmlError;
 
 use crate::gpu::{Answers, Gpu, GpuAbout, GpuReading, Vendor};
 
-/// One of NVIDIA's GPUs.
+/// An NVIDIA GPU.
 #[derive(Debug)]
 pub struct Nvidia {
     nvml: Arc<Nvml>,
@@ -18,26 +18,26 @@ pub struct Nvidia {
     about: GpuAbout,
 }
 
-/// All of them, in the driver's order.
+/// All NVIDIA GPUs, in the driver's order.
 ///
 /// # Errors
-/// Where there is no driver, or it does not say how many there are.
+/// Where the driver is missing, or does not report the number of GPUs.
 pub fn gpus() -> Result<Vec<Nvidia>, String> {
     all(open(None)?)
 }
 
-/// As [`gpus`], through the library in a file.
+/// Same as [`gpus`], with the library from the given file.
 ///
 /// # Errors
-/// As [`gpus`].
+/// Same as [`gpus`].
 pub fn gpus_of(library: &Path) -> Result<Vec<Nvidia>, String> {
     all(open(Some(library.as_os_str()))?)
 }
 
-/// The GPU of an index, as the driver counts.
+/// The GPU with the given index, in the driver's numbering.
 ///
 /// # Errors
-/// Where there is no driver, or no such GPU.
+/// Where the driver or the GPU is missing.
 pub fn gpu(index: u32) -> Result<Nvidia, String> {
     Nvidia::new(open(None)?, index)
 }
@@ -51,7 +51,9 @@ fn open(library: Option<&OsStr>) -> Result<Arc<Nvml>, String> {
 }
 
 fn all(nvml: Arc<Nvml>) -> Result<Vec<Nvidia>, String> {
-    let count = nvml.device_count().map_err(|error| format!("the NVIDIA driver does not count its GPUs ({error})"))?;
+    let count = nvml
+        .device_count()
+        .map_err(|error| format!("the NVIDIA driver does not report the number of GPUs ({error})"))?;
     (0..count).map(|index| Nvidia::new(nvml.clone(), index)).collect()
 }
 

@@ -1,10 +1,10 @@
-//! The energy of the machine's processors, by RAPL: [`Packages`].
+//! The energy of the machine's CPUs, measured by RAPL: [`Packages`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The counters of the processors' energy, in Linux' `/sys/class/powercap`. Most systems let root
-/// alone read them.
+/// The energy counters of the CPUs in `/sys/class/powercap` of Linux. On most systems only root may
+/// read them.
 #[derive(Debug)]
 pub struct Packages {
     zones: Vec<Zone>,
@@ -13,21 +13,21 @@ pub struct Packages {
 #[derive(Debug)]
 struct Zone {
     counter: PathBuf,
-    /// The counter goes back to 0 after this value.
+    /// The counter wraps to 0 after this value.
     range: Option<u64>,
     last: u64,
     microjoules: u64,
 }
 
 impl Packages {
-    /// The counters that can be read in a folder, normally `/sys/class/powercap`.
+    /// Opens the readable counters of a folder, normally `/sys/class/powercap`.
     pub fn open(folder: &Path) -> Self {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let zones = entries.filter_map(|entry| Zone::open(&entry.path())).collect();
         Self { zones }
     }
 
-    /// Joules of all packages since `open`, `None` where no counter can be read.
+    /// Joules of all packages since `open`, `None` where no counter is readable.
     pub fn joules(&mut self) -> Option<f64> {
         let total: u64 = self.zones.iter_mut().map(Zone::advance).sum();
         (!self.zones.is_empty()).then_some(total as f64 / 1e6)
@@ -35,8 +35,8 @@ impl Packages {
 }
 
 impl Zone {
-    /// A whole package. Its cores and memory are zones of their own, and a second interface
-    /// (`intel-rapl-mmio`) counts the same package again.
+    /// Opens the counter of a whole package. Cores and memory have their own zones, and a second
+    /// interface (`intel-rapl-mmio`) counts the same package again; both are ignored.
     fn open(folder: &Path) -> Option<Self> {
         let number = folder.file_name()?.to_str()?.strip_prefix("intel-rapl:")?;
         let package = fs::read_to_string(folder.join("name")).ok()?.starts_with("package-");
@@ -49,7 +49,7 @@ impl Zone {
     }
 
     fn advance(&mut self) -> u64 {
-        // A counter that cannot be read for once is read the next time: it only grows.
+        // A counter that cannot be read this time is read the next time: it only grows.
         if let Some(now) = number_in(&self.counter) {
             let lap = if now < self.last { self.range.unwrap_or(self.last) } else { 0 };
             self.microjoules += (now + lap).saturating_sub(self.last);
@@ -81,7 +81,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let first = zone(root.path(), "intel-rapl:0", "package-0", 500);
         let second = zone(root.path(), "intel-rapl:1", "package-1", 999_000_000);
-        // What the packages contain, what contains them, and the same once more.
+        // The parts of packages, what contains them, and the duplicate interface.
         for (folder, name) in [("intel-rapl:0:0", "core"), ("intel-rapl:2", "psys"), ("intel-rapl-mmio:0", "package-0")]
         {
             zone(root.path(), folder, name, 7);
@@ -101,7 +101,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(Packages::open(root.path()).joules(), None);
         assert_eq!(Packages::open(&root.path().join("absent")).joules(), None);
-        // One that nobody may read.
+        // A counter that no one may read.
         let counter = zone(root.path(), "intel-rapl:0", "package-0", 1);
         fs::write(counter, "").unwrap();
         assert_eq!(Packages::open(root.path()).joules(), None);

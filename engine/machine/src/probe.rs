@@ -1,4 +1,4 @@
-//! Reads the whole machine once: [`Probe`], and [`Machine`], which is one.
+//! Reads the whole machine once: [`Probe`], and its implementation [`Machine`].
 
 use std::fmt;
 use std::path::Path;
@@ -9,40 +9,40 @@ use crate::gpu::{self, Gpu, GpuAbout, GpuReading};
 use crate::packages::Packages;
 use crate::process::{Process, ProcessReading};
 
-/// What does not change about a machine.
+/// The constant properties of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
-    /// Processor cores that this process may use.
+    /// CPU cores that this process may use.
     pub cores: usize,
-    /// Bytes of memory, or the limit of the container.
+    /// Memory in bytes, or the limit of the container.
     pub memory: Option<u64>,
     /// The GPUs, in the order of their readings.
     pub gpus: Vec<GpuAbout>,
-    /// Why there are no GPUs of a vendor.
+    /// For each vendor without GPUs, the reason.
     pub without: Vec<String>,
 }
 
 /// Counters and states at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// When.
+    /// The time of the reading.
     pub at: Instant,
     /// This process.
     pub process: Option<ProcessReading>,
-    /// Bytes that are free in the machine.
+    /// Free memory of the machine in bytes.
     pub free_memory: Option<u64>,
-    /// Joules of all processors since a fixed time.
+    /// Joules of all CPUs since a fixed time.
     pub package_joules: Option<f64>,
-    /// Each GPU, or what its driver said instead.
+    /// The reading of each GPU, or its driver's error.
     pub gpus: Vec<Result<GpuReading, String>>,
 }
 
-/// Something whose state can be read: the machine, or what a test puts in its place.
+/// Something whose state can be read: the machine, or a test's replacement.
 pub trait Probe: Send {
-    /// What does not change about it.
+    /// The constant properties.
     fn about(&self) -> About;
 
-    /// Its state now.
+    /// Reads the current state.
     fn read(&mut self) -> Reading;
 }
 
@@ -65,13 +65,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Opens what there is: drivers that are missing are no error.
+    /// Opens the available drivers; a missing driver is no error.
     pub fn open() -> Self {
         let (gpus, without) = gpu::all();
         Self::with(gpus, without, Path::new("/sys/class/powercap"))
     }
 
-    /// A machine with these GPUs, and the energy counters of this folder.
+    /// A machine with the given GPUs, and the energy counters of the given folder.
     pub fn with(gpus: Vec<Box<dyn Gpu>>, without: Vec<String>, powercap: &Path) -> Self {
         let process = Process::open();
         let about = About {

@@ -2,20 +2,20 @@
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// What this process has used since it started, and uses now.
+/// What this process has used since its start, and its current use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessReading {
-    /// Seconds of processor time in all its threads. The system counts in steps of 10 ms.
+    /// Seconds of CPU time of all its threads. The system counts in steps of 10 ms.
     pub cpu_seconds: f64,
-    /// Bytes of it in memory (RSS).
+    /// Resident memory of the process (RSS) in bytes.
     pub memory: u64,
-    /// Bytes read from disks: not what came from the system's cache.
+    /// Bytes read from disks, without reads from the system's cache.
     pub read: u64,
     /// Bytes written to disks.
     pub written: u64,
 }
 
-/// Reads them.
+/// Reads the counters of this process.
 #[derive(Debug)]
 pub(crate) struct Process {
     system: System,
@@ -29,7 +29,7 @@ impl Process {
 
     pub(crate) fn read(&mut self) -> Option<ProcessReading> {
         let pid = self.pid?;
-        // Without the list of threads, which costs more than everything else.
+        // The list of threads is left out: it costs more than everything else.
         let kind = ProcessRefreshKind::nothing().with_cpu().with_memory().with_disk_usage().without_tasks();
         self.system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, kind);
         let process = self.system.process(pid)?;
@@ -43,19 +43,19 @@ impl Process {
     }
 }
 
-/// Bytes that the machine has, and that are free in it.
+/// Total and free memory of the machine, in bytes.
 pub(crate) fn machine_memory() -> (u64, u64) {
     let mut system = System::new();
     system.refresh_memory();
     (system.total_memory(), system.available_memory())
 }
 
-/// Bytes of this process that lie in memory now; `None` where the system does not say.
+/// Resident memory of this process in bytes; `None` where the system does not report it.
 pub fn resident() -> Option<u64> {
     Process::open().read().map(|reading| reading.memory)
 }
 
-/// The most bytes of this process that lay in memory at a time; `None` where the system does not say.
+/// Peak resident memory of this process in bytes; `None` where the system does not report it.
 pub fn peak_resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -66,7 +66,7 @@ pub fn peak_resident() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The numbers that Linux tells of this process, read here without `sysinfo`.
+    /// The counters that Linux reports for this process, read here without `sysinfo`.
     #[cfg(target_os = "linux")]
     fn told() -> ProcessReading {
         let text = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).unwrap();
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Counters only grow: what is read lies between what the system told before and after.
+    /// Counters only grow: the value read lies between the system's values before and after.
     #[cfg(target_os = "linux")]
     #[test]
     fn counters_are_those_of_the_system() {

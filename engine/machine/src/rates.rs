@@ -1,38 +1,38 @@
-//! From counters to rates: [`Rates`] makes a [`Sample`] of two readings.
+//! Turns counters into rates: [`Rates`] makes a [`Sample`] from two readings.
 
 use std::time::{Duration, Instant};
 
 use crate::gpu::GpuReading;
 use crate::probe::Reading;
 
-/// What a machine does at one time. Rates are means since the sample before, and `None` in the
-/// first.
+/// The activity of a machine at one time. Rates are means since the previous sample, and `None` in
+/// the first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When, on a clock that only goes forward.
+    /// The time of the sample, on a monotonic clock.
     pub at: Instant,
-    /// Processor time of the process in percent of one core: 200 where two threads compute.
+    /// CPU time of the process in percent of one core: 200 where two threads compute.
     pub cpu_percent: Option<f64>,
-    /// Bytes of the process in memory (RSS).
+    /// Resident memory of the process (RSS) in bytes.
     pub memory: Option<u64>,
-    /// Bytes read from disks in a second.
+    /// Bytes read from disks per second.
     pub read_per_second: Option<f64>,
-    /// Bytes written to disks in a second.
+    /// Bytes written to disks per second.
     pub written_per_second: Option<f64>,
-    /// Bytes that are free in the machine.
+    /// Free memory of the machine in bytes.
     pub free_memory: Option<u64>,
-    /// Watts of all processors.
+    /// Power of all CPUs in watts.
     pub package_power: Option<f64>,
-    /// The GPUs; `None` for one that did not answer.
+    /// The readings of the GPUs; `None` for a GPU that did not answer.
     pub gpus: Vec<Option<GpuReading>>,
-    /// What went wrong for the first time: a GPU that no longer answers.
+    /// Faults that occurred for the first time: GPUs that no longer answer.
     pub faults: Vec<String>,
 }
 
-/// Makes samples of readings.
+/// Makes samples from readings.
 #[derive(Debug)]
 pub struct Rates {
-    /// What is shorter is too short: processor time is counted in steps of 10 ms.
+    /// Shorter intervals are too short: CPU time is counted in steps of 10 ms.
     shortest: Duration,
     before: Option<Reading>,
     last: Option<Reading>,
@@ -41,13 +41,13 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// For readings that are so far apart. One that follows sooner (the last one of all) is
-    /// compared with the one before the last.
+    /// Makes rates for readings at this interval. A reading that follows sooner (the last one of
+    /// all) is compared with the one before the previous.
     pub fn new(every: Duration) -> Self {
         Self { shortest: every / 2, before: None, last: None, failed: Vec::new() }
     }
 
-    /// The sample of a reading that follows those before it.
+    /// The sample of a reading, given the readings before it.
     pub fn sample(&mut self, reading: Reading) -> Sample {
         let soon = self.last.as_ref().is_some_and(|last| reading.at - last.at < self.shortest);
         let base = if soon && self.before.is_some() { &self.before } else { &self.last };
@@ -104,10 +104,10 @@ mod tests {
         let next = rates.sample(reading(second(2.0), 10.0, 1500, 40.0));
         assert_eq!((next.cpu_percent, next.package_power), (Some(150.0), Some(15.0)));
         assert_eq!((next.read_per_second, next.written_per_second), (Some(250.0), Some(750.0)));
-        // The last one, 1 ms later, is compared with the one before the last.
+        // The last one, 1 ms later, is compared with the one before the previous.
         let last = rates.sample(reading(second(2.001), 10.01, 1500, 40.0));
         assert!((last.cpu_percent.unwrap() - 3.01 / 2.001 * 100.0).abs() < 1e-6, "{last:?}");
-        // A clock that stands, and a counter that goes back.
+        // A clock that does not advance, and a counter that goes back.
         let mut odd = Rates::new(Duration::ZERO);
         odd.sample(reading(start, 1.0, 10, 1.0));
         assert_eq!(odd.sample(reading(start, 2.0, 10, 1.0)).cpu_percent, None);

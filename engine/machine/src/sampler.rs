@@ -1,4 +1,4 @@
-//! A thread that reads a machine every so often: [`Sampler`].
+//! A thread that reads a machine periodically: [`Sampler`].
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::probe::{Machine, Probe};
 use crate::rates::{Rates, Sample};
 
-/// Reads a machine every so often from a thread of its own, and passes the samples to a function,
-/// or keeps them all. Dropping it ends the thread without waiting for it.
+/// Reads a machine periodically from its own thread, and passes the samples to a function, or keeps
+/// them all. Dropping it ends the thread without waiting for it.
 #[derive(Debug)]
 pub struct Sampler<T> {
     stop: Sender<()>,
@@ -17,11 +17,11 @@ pub struct Sampler<T> {
 }
 
 impl Sampler<Vec<Sample>> {
-    /// Keeps all samples of this machine until [`stop`](Self::stop) returns them: some 200 bytes
-    /// each, and 50 for each GPU.
+    /// Keeps all samples of this machine until [`stop`](Self::stop) returns them: about 200 bytes
+    /// each, plus 50 for each GPU.
     ///
     /// # Errors
-    /// For a time of 0, and where no thread can be started.
+    /// Where the interval is 0, and where the thread cannot be started.
     pub fn start(every: Duration) -> io::Result<Self> {
         Self::with(Machine::open(), every, Vec::new(), |all, sample| {
             all.push(sample);
@@ -32,10 +32,10 @@ impl Sampler<Vec<Sample>> {
 
 impl<T: Send + 'static> Sampler<T> {
     /// Passes each sample to a function, together with a value that `stop` returns. An error of the
-    /// function ends the sampling; `stop` returns it.
+    /// function ends the sampling, and `stop` returns it.
     ///
     /// # Errors
-    /// As [`Sampler::start`].
+    /// Same as [`Sampler::start`].
     pub fn with(
         mut probe: impl Probe + 'static,
         every: Duration,
@@ -72,10 +72,10 @@ impl<T: Send + 'static> Sampler<T> {
         self.thread.is_finished()
     }
 
-    /// Takes a last sample and ends.
+    /// Takes a last sample and ends the sampling.
     ///
     /// # Errors
-    /// That of the function.
+    /// The error of the function.
     pub fn stop(self) -> Result<T, String> {
         // The thread may have ended already, because it failed.
         let _ = self.stop.send(());

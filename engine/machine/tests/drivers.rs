@@ -1,7 +1,7 @@
-//! The vendors' libraries are `stub_nvml.c` and `stub_smi.c`, which answer as the headers of NVML
-//! and ROCm SMI say.
+//! Tests the vendors' drivers with stubs, `stub_nvml.c` and `stub_smi.c`, which answer as the
+//! headers of NVML and ROCm SMI specify.
 
-// Libraries that a C compiler builds.
+// A C compiler builds the libraries.
 #![cfg(unix)]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use hearth_machine::{Gpu, GpuAbout, GpuReading, Machine, Probe, Rates, Vendor, amd, nvidia};
 
-/// A stub, built with these arguments into a folder.
+/// Builds a stub with these arguments into a folder.
 fn stub(folder: &Path, source: &str, more: &[&str]) -> PathBuf {
     let library = folder.join(format!("{source}{}.so", more.join("")));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
@@ -57,7 +57,7 @@ fn what_is_no_library_of_amd_is_refused_in_words() {
     assert!(error.ends_with("it cannot be initialized (status 8)"), "{error}");
     let other = stub(folder.path(), "stub_nvml.c", &[]);
     let error = amd::gpus_of(&other).unwrap_err();
-    assert!(error.ends_with("has no function rsmi_init: it is no ROCm SMI"), "{error}");
+    assert!(error.ends_with("has no function rsmi_init: it is not ROCm SMI"), "{error}");
     assert!(amd::gpus_of(&folder.path().join("absent.so")).is_err());
 }
 
@@ -83,7 +83,7 @@ fn every_sensor_of_nvidia_in_its_unit() {
     assert!(error.starts_with("no NVIDIA driver was found ("), "{error}");
 }
 
-/// Both vendors in one machine; a card of each is lost, at different times.
+/// Both vendors in one machine; one GPU of each is lost, at different times.
 #[test]
 fn a_card_that_is_lost_leaves_the_others() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! Trained models behind one door: runs and ensembles of ours, models of nnU-Net and TotalSegmentator,
-//! MONAI bundles, packages.
+//! Trained models with one interface: runs and ensembles of Hearth, models of nnU-Net and
+//! TotalSegmentator, MONAI bundles, packages.
 //!
-//! * [`Model`](model::Model): what each of them can do.
-//! * [`open`](open::open): the door, whatever was trained.
+//! * [`Model`](model::Model): the interface of a model.
+//! * [`open`](open::open): opens any kind of model.
 //! * [`Job`](job::Job): the loop over cases.
-//! * [`writers`]: the table of files that a prediction is written as.
+//! * [`writers`]: the table of output files of a prediction.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! [`Model`]: what every trained model can do, whatever made it.
+//! [`Model`]: the interface of every trained model.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,48 +12,49 @@ use crate::cases::Case;
 
 /// A trained model: a run, an ensemble of runs, models of nnU-Net and TotalSegmentator, a MONAI bundle.
 ///
-/// A prediction passes three stages: a [`Prepare`] reads a case, on any thread; [`predict`](Self::predict)
-/// computes, on one thread; writers take the [`Prediction`]. [`Job`](crate::job::Job) overlaps them over
-/// cases.
+/// A prediction has three stages: a [`Prepare`] reads a case, on any thread;
+/// [`predict`](Self::predict) computes it, on one thread; writers take the [`Prediction`].
+/// [`Job`](crate::job::Job) overlaps the stages of different cases.
 ///
-/// A new family implements this trait in a folder of its own and is registered in
+/// A new family implements this trait in its own folder and is registered in
 /// [`open`](crate::open::open).
 pub trait Model {
-    /// What it is.
+    /// The description of the model.
     fn card(&self) -> &Card;
 
-    /// What can be asked of it.
+    /// The supported options.
     fn abilities(&self) -> Abilities;
 
     /// The cases that an argument of `-i` names. `series` selects one DICOM series of each study.
     ///
     /// # Errors
-    /// A path without a case that the model takes, a data set that lacks a channel.
+    /// A path without a suitable case, or a data set without a channel that the model needs.
     fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>>;
 
-    /// What reads its cases. It can be shared by threads, unlike a model.
+    /// The reader of its cases. Unlike a model it can be shared by threads.
     fn preparer(&self) -> Arc<dyn Prepare>;
 
     /// Predicts a prepared case.
     ///
     /// # Errors
-    /// A case that does not suit the network; a device that fails.
+    /// A case that does not fit the network, or a device that fails.
     fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction>;
 
-    /// What its results come from besides the case: weights and settings. Results of another key are
-    /// other results.
+    /// The key of its results, apart from the case: weights and settings. Results with another key
+    /// are different results.
     ///
     /// # Errors
     /// Files of the model that cannot be read.
     fn key(&self) -> Outcome<Value>;
 
-    /// What the record of each result says of the model.
+    /// The facts about the model in the record of each result.
     fn record(&self) -> Facts<String, Value>;
 
-    /// The labels of an earlier stage of a cascade for a case; none where the model needs none.
+    /// The label file of an earlier stage of a cascade for a case; `None` if the model does not
+    /// need it.
     ///
     /// # Errors
-    /// A model that needs them where there are none.
+    /// Missing labels that the model needs.
     fn previous_stage(&self, _case: &Case) -> Outcome<Option<PathBuf>> {
         Ok(None)
     }
@@ -66,42 +67,42 @@ pub trait Model {
         Ok(Vec::new())
     }
 
-    /// The recipe's view of the model, where it has one: pictures with the truth need it.
+    /// The model as a run, if it has a recipe: pictures with labels need it.
     fn as_run(&self) -> Option<&crate::run::Trained> {
         None
     }
 
-    /// The bundle, where the model is one.
+    /// The bundle, if the model is one.
     fn as_bundle(&self) -> Option<&crate::bundle::OpenedBundle> {
         None
     }
 }
 
-/// Reads cases for a model. Shared by the threads that read.
+/// A reader of cases for a model, shared by the threads that read.
 pub trait Prepare: Send + Sync {
-    /// Reads a case, with the labels of an earlier stage where the model needs them, and does all that
-    /// needs no network.
+    /// Reads a case, with the labels of an earlier stage if the model needs them, and does all work
+    /// before the network.
     ///
     /// # Errors
-    /// Images that cannot be read or do not suit the model.
+    /// Images that cannot be read or do not fit the model.
     fn prepare(&self, case: &Case, previous: Option<&Path>) -> Outcome<Prepared>;
 }
 
-/// A case that was read, on its way to the network.
+/// A case that was read, as an input for the network.
 pub struct Prepared {
-    /// What the family made of it.
+    /// The content, of a type of the model's family.
     pub content: Box<dyn std::any::Any + Send>,
-    /// About as many bytes as it takes until its results are written.
+    /// The approximate memory in bytes until its results are written.
     pub bytes: u64,
 }
 
 impl Prepared {
-    /// A prepared case of a family's own type.
+    /// Wraps a prepared case of a family's own type.
     pub fn new(content: impl std::any::Any + Send, bytes: u64) -> Self {
         Self { content: Box::new(content), bytes }
     }
 
-    /// The family's own type.
+    /// Unwraps the family's own type.
     ///
     /// # Errors
     /// A case that another model prepared.
@@ -111,16 +112,16 @@ impl Prepared {
     }
 }
 
-/// What is asked of a prediction besides the result itself.
+/// Requested outputs of a prediction in addition to the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// A probability of each label or region.
+    /// A probability for each label or region.
     pub probabilities: bool,
-    /// How much augmented predictions differ.
+    /// The uncertainty: the difference between augmented predictions.
     pub uncertainty: bool,
 }
 
-/// What a model gives.
+/// The kind of a model's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A class for each voxel.
@@ -133,19 +134,19 @@ pub enum Kind {
     Image,
     /// A map of a whole slide.
     SlideMap,
-    /// Images of random numbers alone.
+    /// Images from random numbers, without an input.
     Generated,
-    /// Whatever the config of a bundle writes.
+    /// Files that the config of a bundle defines.
     Config,
 }
 
 impl Kind {
-    /// Whether it is labels or regions of a volume.
+    /// Whether the output is labels or regions of a volume.
     pub fn is_map(self) -> bool {
         matches!(self, Kind::Labels | Kind::Regions)
     }
 
-    /// The kind in words, as messages have it.
+    /// The kind in words, for messages.
     pub fn words(self) -> &'static str {
         match self {
             Kind::Labels => "labels",
@@ -159,72 +160,72 @@ impl Kind {
     }
 }
 
-/// What can be asked of a model.
+/// The options that a model supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// `--probabilities`, and fractional DICOM segmentations.
     pub probabilities: bool,
     /// `--uncertainty`.
     pub uncertainty: bool,
-    /// Whether test-time augmentation can be chosen by `--tta`.
+    /// Whether `--tta` can select test-time augmentation.
     pub augmentation: bool,
 }
 
-/// What people and servers see of a model.
+/// The description of a model for users and servers.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// The family in words: "run", "model of nnU-Net".
     pub family: &'static str,
-    /// Its title: of the recipe, the data set, the bundle.
+    /// The title of the recipe, the data set or the bundle.
     pub title: String,
-    /// What it is, in a line.
+    /// A description in one line.
     pub description: String,
     /// Program, model and weights, for headers of results.
     pub made_by: String,
-    /// What it gives.
+    /// The kind of output.
     pub kind: Kind,
-    /// Its labels or regions, or the numbers that it gives.
+    /// The labels or regions, or the predicted numbers.
     pub labels: Vec<ClassLabel>,
-    /// Names of labels with their values in the label map that is written; of regions without labels the
-    /// numbers of their channels.
+    /// Names of labels with their values in the written label map; for regions without labels,
+    /// their channel numbers.
     pub file_labels: Vec<(String, u32)>,
-    /// Its input channels, in order.
+    /// The input channels, in order.
     pub channels: Vec<String>,
-    /// DICOM modalities of its images; none: any.
+    /// The DICOM modalities of its images; empty for any.
     pub modalities: Vec<String>,
     /// A checksum of its weights.
     pub checksum: Option<String>,
-    /// What follows a case's name in that of the result.
+    /// The ending that is appended to a case's name for the result.
     pub ending: String,
-    /// The same of its probabilities.
+    /// The endings of its probability files.
     pub probability_endings: Vec<&'static str>,
-    /// Whether the likeliest of its scores wins.
+    /// Whether the most likely of its scores is the answer.
     pub names_a_winner: bool,
-    /// The maps that an ensemble gives of how its members differ, by name.
+    /// The names of the disagreement maps of an ensemble.
     pub maps: Vec<&'static str>,
 }
 
 /// A label, a region or a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassLabel {
-    /// Its value in the label map that is written; of regions the number of the channel, from 1.
+    /// The value in the written label map; for regions the channel number, from 1.
     pub value: u32,
     /// Its name.
     pub name: String,
-    /// Its colour, red, green, blue.
+    /// The colour: red, green, blue.
     pub color: Option<[u8; 3]>,
-    /// Its coded terms.
+    /// The coded terms.
     pub coding: Option<Coding>,
 }
 
 impl ClassLabel {
-    /// A label without colour and code.
+    /// Creates a label without colour and code.
     pub fn new(value: u32, name: impl Into<String>) -> Self {
         Self { value, name: name.into(), color: None, coding: None }
     }
 }
 
-/// What a model says of a case.
+/// The prediction for a case.
 pub enum Prediction {
     /// Labels, regions or an image, on the grid of the case's image.
     Map(Box<dyn PredictedMap>),
@@ -234,25 +235,25 @@ pub enum Prediction {
 
 /// A prediction on the grid of an image.
 pub trait PredictedMap: Send {
-    /// The label of each voxel `[1, X, Y, Z]`, 0 or 1 for each region `[C, X, Y, Z]`, or the image, in
-    /// host memory.
+    /// The label of each voxel `[1, X, Y, Z]`, 0 or 1 for each region `[C, X, Y, Z]`, or the image,
+    /// in host memory.
     ///
     /// # Errors
-    /// What the device did not compute.
+    /// Values that the device failed to compute.
     fn image(&self) -> Outcome<Image>;
 
-    /// The image as it is written: regions as one label map where the model has labels for them.
+    /// The image for the file: regions as one label map if the model has labels for them.
     ///
     /// # Errors
-    /// As [`image`](Self::image).
+    /// Same as [`image`](Self::image).
     fn file_image(&self) -> Outcome<Image> {
         self.image()
     }
 
-    /// Writes the result as the family does.
+    /// Writes the result in the way of its family.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn write(&self, path: &Path) -> Outcome;
 
     /// The probability of each label or region, `[C, X, Y, Z]`, the background of labels first.
@@ -263,7 +264,7 @@ pub trait PredictedMap: Send {
     /// Writes the probabilities to files with the card's endings.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn write_probabilities(&self, _paths: &[PathBuf]) -> Outcome {
         Ok(())
     }
@@ -274,17 +275,17 @@ pub trait PredictedMap: Send {
         None
     }
 
-    /// Maps of how much the members of an ensemble differ, by name.
+    /// Maps of the disagreement between the members of an ensemble, by name.
     fn disagreement(&self) -> &[(&'static str, Image)] {
         &[]
     }
 
-    /// What was measured of each label while it was predicted, where the family has rules of its own.
+    /// Measurements of each label, if the family has its own rules for them.
     fn statistics(&self, _incomplete: bool) -> Option<Value> {
         None
     }
 
-    /// Labels that the image's border may cut, where the family measures that.
+    /// Labels that the image's border may cut, if the family checks that.
     fn incomplete(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! The door: whatever a path names is opened as a [`Model`].
+//! Opens the model at a path, of any kind, as a [`Model`].
 
 use std::path::{Path, PathBuf};
 
@@ -27,11 +27,11 @@ pub enum Family {
     Recipe,
     /// A trained model of nnU-Net v2, or a package of one.
     Nnunet,
-    /// Several models of nnU-Net side by side, as TotalSegmentator's.
+    /// Several nnU-Net models in one folder, as in TotalSegmentator.
     Total,
     /// A MONAI bundle.
     Bundle,
-    /// A package of runs that predict as one.
+    /// A package of an ensemble of runs.
     Ensemble,
 }
 
@@ -48,7 +48,7 @@ impl Family {
         }
     }
 
-    /// The family of what a path names; none of it: a run, whose error says what is missing.
+    /// The family of a path. Unknown paths count as runs, whose error names what is missing.
     pub fn of(path: &Path, weights: bool) -> Self {
         match path {
             _ if weights => Family::Recipe,
@@ -61,34 +61,34 @@ impl Family {
     }
 }
 
-/// Whether a path is a bundle: a folder, or a zip, which nothing else is.
+/// Whether a path is a bundle: a folder, or a zip, which no other family uses.
 fn is_bundle(path: &Path) -> bool {
     let zip = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("zip"));
     Bundle::is_one(path) || (zip && path.is_file())
 }
 
-/// How a model is opened. What is not given is the model's own.
+/// The options for opening a model. Missing ones use the model's own settings.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Where it computes: `cpu`, `cuda:0`, `auto`.
+    /// The device: `cpu`, `cuda:0`, `auto`.
     pub device: String,
     /// `--weights`: a file in safetensors, for a recipe.
     pub weights: Option<PathBuf>,
     /// `--verify-key`: the public key that must have signed a package.
     pub verify_key: Option<PathBuf>,
-    /// `--checkpoint`: its name.
+    /// `--checkpoint`: the name of a checkpoint.
     pub checkpoint: Option<String>,
-    /// `--tune`: how kernels of a GPU are chosen.
+    /// `--tune`: the choice of GPU kernels.
     pub tune: Option<String>,
     /// `--tta`: test-time augmentation.
     pub tta: Option<Tta>,
-    /// `--accept`: faults of DICOM series that are accepted.
+    /// `--accept`: accepted faults of DICOM series.
     pub accept: Vec<String>,
-    /// `--classes`: a convention of brain tumours.
+    /// `--classes`: a label convention for brain tumours.
     pub classes: Option<String>,
     /// `--previous-stage`: the folder of the labels of an earlier stage.
     pub previous_stage: Option<PathBuf>,
-    /// `--folds`: those of nnU-Net that predict.
+    /// `--folds`: the folds of nnU-Net that predict.
     pub folds: Vec<String>,
     /// `--step-size`: the distance of two tiles as a share of the patch.
     pub step_size: Option<f64>,
@@ -96,23 +96,23 @@ pub struct OpenOptions {
     pub no_mirroring: bool,
     /// `--precision`: the type in which the network computes.
     pub precision: Option<String>,
-    /// `--postprocessing`: a file of nnU-Net.
+    /// `--postprocessing`: a postprocessing file of nnU-Net.
     pub postprocessing: Option<PathBuf>,
     /// `--with`: models whose probabilities are averaged with this one's.
     pub with: Vec<PathBuf>,
-    /// `--roi-subset`: only these classes.
+    /// `--roi-subset`: the only classes to predict.
     pub roi_subset: Vec<String>,
     /// `--task`: a task of TotalSegmentator.
     pub task: Option<String>,
-    /// `--variant`: which models of a task.
+    /// `--variant`: the choice of a task's models.
     pub variant: Option<String>,
-    /// How long work is shown.
+    /// How progress is shown.
     pub progress: Progress,
-    /// Of several ranks on this machine, which.
+    /// The index among several ranks on this machine.
     pub local_rank: usize,
 }
 
-/// An option, whether it is given, the families that obey it, and what it is for.
+/// An option: whether it is given, the families that support it, and its purpose.
 struct Flag {
     name: &'static str,
     given: fn(&OpenOptions) -> bool,
@@ -123,7 +123,7 @@ struct Flag {
 const RUNS: &[Family] = &[Family::Run, Family::Recipe, Family::Ensemble];
 const NNUNET: &[Family] = &[Family::Nnunet, Family::Total];
 
-/// Every option that not all families obey.
+/// Every option that some families do not support.
 const FLAGS: &[Flag] = &[
     Flag {
         name: "--weights",
@@ -225,15 +225,15 @@ const FLAGS: &[Flag] = &[
 ];
 
 impl OpenOptions {
-    /// Options of a device alone.
+    /// The default options for a device.
     pub fn on(device: &str) -> Self {
         Self { device: device.to_owned(), ..Self::default() }
     }
 
-    /// Refuses options that a family does not obey.
+    /// Rejects options that a family does not support.
     ///
     /// # Errors
-    /// The first of them, with what it is for.
+    /// The first unsupported option, with its purpose.
     pub fn check(&self, family: Family) -> Outcome {
         let refused = |flag: &&Flag| (flag.given)(self) && !flag.families.contains(&family);
         match FLAGS.iter().find(refused) {
@@ -244,7 +244,7 @@ impl OpenOptions {
         }
     }
 
-    /// For a run's network.
+    /// The options for the network of a run.
     pub fn opening(&self) -> Opening<'_> {
         Opening {
             checkpoint: self.checkpoint.as_deref().unwrap_or("best"),
@@ -259,10 +259,10 @@ impl OpenOptions {
         }
     }
 
-    /// For models of nnU-Net.
+    /// The options for nnU-Net models.
     ///
     /// # Errors
-    /// A type that is unknown.
+    /// An unknown type.
     pub fn nnunet(&self) -> Outcome<NnunetOptions> {
         let checkpoint = checkpoint_name(self.checkpoint.as_deref());
         let precision = self.precision.as_deref().unwrap_or("fp32").parse::<Precision>();
@@ -280,7 +280,7 @@ impl OpenOptions {
     }
 }
 
-/// The file of a checkpoint of nnU-Net that is called by a word.
+/// The file of a checkpoint of nnU-Net by its short name.
 pub(crate) fn checkpoint_name(given: Option<&str>) -> String {
     match given.unwrap_or("final") {
         word @ ("final" | "best" | "latest") => format!("checkpoint_{word}.pth"),
@@ -288,25 +288,25 @@ pub(crate) fn checkpoint_name(given: Option<&str>) -> String {
     }
 }
 
-/// The folder of a stored model, where a path is its name and names no model itself: a folder that only
-/// has the name of one does not hide it.
+/// The folder of a stored model, if a path is its name and not itself a model: a folder that only
+/// has the same name does not hide it.
 pub fn stored(path: &Path) -> Option<PathBuf> {
     let name = path.to_str().filter(|name| !is_model(path) && !name.contains(['/', '\\']))?;
     ModelStore::open(None).ok()?.get(name).ok().map(|model| model.path())
 }
 
-/// Whether a path is taken as a model: any file, and a folder of a family.
+/// Whether a path counts as a model: any file, or a folder of a family.
 fn is_model(path: &Path) -> bool {
     let is_run = || path.join("recipe.toml").is_file();
     path.is_file() || (path.is_dir() && (Family::of(path, false) != Family::Run || is_run()))
 }
 
-/// Opens what a path names: the folder of a run, a package, a recipe with weights, a model folder of
-/// nnU-Net or several side by side, a MONAI bundle, the name of a stored model.
+/// Opens the model at a path: the folder of a run, a package, a recipe with weights, a model folder
+/// of nnU-Net, a folder of several of them, a MONAI bundle, or the name of a stored model.
 ///
 /// # Errors
-/// A model that cannot be opened; a package that the given key did not sign; options that the family does
-/// not obey.
+/// A model that cannot be opened, a package not signed with the given key, or options that the
+/// family does not support.
 pub fn open(path: &Path, options: &OpenOptions) -> Outcome<Box<dyn Model>> {
     if let Some(path) = stored(path).filter(|_| options.weights.is_none()) {
         return open(&path, options);
@@ -330,10 +330,10 @@ fn open_package(path: &Path, options: &OpenOptions) -> Outcome<Box<dyn Model>> {
     open_family(&folder, Family::of(&folder, false), options, Some(unpacked))
 }
 
-/// Opens a package, signed by this key if one is given.
+/// Opens a package, and checks that it is signed with the key, if one is given.
 ///
 /// # Errors
-/// A damaged package, or one that the key did not sign.
+/// A damaged package, or one not signed with the key.
 pub fn package(path: &Path, key: Option<&Path>) -> Outcome<Package> {
     let package = Package::open(path)?;
     if let Some(key) = key {
@@ -385,7 +385,7 @@ fn open_family(
         }
         Family::Ensemble => {
             let mut merged = PackedEnsemble::open(path, &options.opening())?;
-            // The networks are in memory, so that the unpacked folder can go.
+            // The networks are in memory, so the unpacked folder is no longer needed.
             if let Some(unpacked) = &unpacked {
                 merged.labels = unpacked.labels().to_vec();
             }

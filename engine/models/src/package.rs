@@ -1,4 +1,4 @@
-//! Runs and model folders as packages: [`write()`].
+//! Writes runs and model folders as packages: [`write()`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,33 +25,33 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::checkpoint_file;
 use hearth_run::folders::open_run;
 
-/// What goes into a package beside the model.
+/// The options of a package.
 #[derive(Debug, Default)]
 pub struct PackageOptions {
     /// `best`, `latest` or the name of a checkpoint's folder.
     pub checkpoint: String,
-    /// What labels are, by name, before the words of their names are looked up.
+    /// The codes of labels by name, used before the words of their names are looked up.
     pub codes: BTreeMap<String, Coding>,
-    /// A file with the licence's text.
+    /// The file with the licence's text.
     pub licence: Option<PathBuf>,
-    /// `title`, `description`, `author`, `version`, `licence` (its short name), and whatever else.
+    /// `title`, `description`, `author`, `version`, `licence` (its short name), and any other facts.
     pub about: Vec<(String, String)>,
-    /// The key that signs it.
+    /// The key that signs the package.
     pub key: Option<SigningKey>,
 }
 
-/// Writes a run, a folder of trained models of nnU-Net v2, or a MONAI bundle as one file. The same model
-/// makes the same bytes.
+/// Writes a run, a folder of trained nnU-Net v2 models, or a MONAI bundle as one file. The same
+/// model makes the same bytes.
 ///
 /// # Errors
-/// A folder that is no model; a checkpoint that is not there or damaged; files that cannot be read or
+/// A folder that is not a model, a missing or damaged checkpoint, or files that cannot be read or
 /// written.
 pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
     let doing = || format!("cannot export {}", model.display());
     if Package::is_one(model) {
         return Err(RecipeError::new(format!("{} is a package already", model.display())).context(doing()));
     }
-    // What predicts is what is packed: models side by side stay so, even where there is one.
+    // The whole given folder is packed: a folder of several models stays one, even with a single model.
     let family = Family::of(model, false);
     if matches!(family, Family::Bundle | Family::Total) {
         no_checkpoint(options).while_doing(doing)?;
@@ -60,7 +60,7 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
         return finish(of_total(model, options).while_doing(doing)?, out, options);
     }
     if family == Family::Bundle {
-        // The folder of an unpacked zip is there until its files are in the package.
+        // The folder of an unpacked zip exists until its files are in the package.
         let opened = bundle::open(model).while_doing(doing)?;
         return finish(of_bundle(opened.bundle.root(), options).while_doing(doing)?, out, options);
     }
@@ -78,10 +78,11 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
     finish(made.while_doing(doing)?, out, options)
 }
 
-/// Writes runs that predict as one as one file: a package of each, and how they are merged.
+/// Writes the runs of an ensemble as one file: a package of each, and their merging.
 ///
 /// # Errors
-/// As [`write()`]; runs that cannot be merged, as in [`Trained::merged`](crate::run::Trained::merged).
+/// Same as [`write()`], or runs that cannot be merged, as in
+/// [`Trained::merged`](crate::run::Trained::merged).
 pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
     let doing = || "cannot make a temporary folder for the packages of the runs (TMPDIR)".to_owned();
     let folder = tempfile::Builder::new().prefix("hearth-ensemble-").tempdir().while_doing(doing)?;
@@ -118,7 +119,7 @@ pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: 
     finish(builder.bytes(format!("{MODEL}/{LIST}"), text), out, options)
 }
 
-/// Refuses the name of a checkpoint for models that have no choice of them.
+/// Rejects the name of a checkpoint for models without a choice of checkpoints.
 fn no_checkpoint(options: &PackageOptions) -> Outcome {
     if ["", "best"].contains(&options.checkpoint.as_str()) {
         return Ok(());
@@ -138,7 +139,7 @@ fn program() -> String {
     format!("hearth {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Adds what the user says.
+/// Adds the facts that the user gives.
 fn tell(facts: &mut Facts, about: &[(String, String)]) {
     for (key, value) in about {
         let value = value.clone();
@@ -163,7 +164,7 @@ fn warn_of_unused(codes: &BTreeMap<String, Coding>, labels: &[Label]) {
     }
 }
 
-/// What a label is, by the table, else by the words of its name.
+/// The term of a label from the table, or else from the words of its name.
 fn term_of(codes: &BTreeMap<String, Coding>, name: &str) -> Option<Term> {
     let code = |code: Code| format::Code { scheme: code.scheme, value: code.value, meaning: code.meaning };
     let Coding { category, kind, site, side } = coding_of(codes, name).or_else(|| known_coding(name))?;
@@ -181,7 +182,7 @@ pub fn codes_of(labels: &[Label]) -> BTreeMap<String, Coding> {
     labels.iter().filter_map(coding).collect()
 }
 
-/// The folder of a package's model, unpacked into a temporary one; none of a run's package.
+/// The model of a package, unpacked into a temporary folder; `None` for a package of a run.
 ///
 /// # Errors
 /// A damaged package, or a temporary folder that cannot be made.
@@ -196,7 +197,7 @@ pub fn unpacked(package: &Package) -> Outcome<Option<Unpacked>> {
     Ok(Some(Unpacked { path, labels: package.labels().to_vec(), _folder: folder }))
 }
 
-/// A model folder that is removed when it is dropped.
+/// A model folder that is removed on drop.
 pub struct Unpacked {
     path: PathBuf,
     labels: Vec<Label>,
@@ -209,12 +210,12 @@ impl Unpacked {
         &self.path
     }
 
-    /// The labels that the package has.
+    /// The labels of the package.
     pub(crate) fn labels(&self) -> &[Label] {
         &self.labels
     }
 
-    /// Gives labels the colours and codes that the package has for their names.
+    /// Adds the package's colours and codes to labels by name.
     pub(crate) fn describe(&self, labels: &mut [ClassLabel]) {
         let codes = codes_of(&self.labels);
         for label in labels {
@@ -246,7 +247,7 @@ fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     Ok(Builder::new(Kind::Run, facts, program()).labels(labels).bytes(RECIPE, text).bytes(WEIGHTS, bytes))
 }
 
-/// The labels of a recipe's results. Numbers of whole images are none of a map, so they have no term.
+/// The labels of a recipe's results. Numbers of whole images are not on a map, so they have no term.
 fn labels(recipe: &Recipe, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
     let output = recipe.output();
     let first = usize::from(output == Output::Regions);
@@ -262,7 +263,7 @@ fn labels(recipe: &Recipe, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
     recipe.labels.iter().enumerate().map(named).collect()
 }
 
-/// Files of a trained model: what predicts, and what is said of it. Not the validation's results.
+/// The files of a trained model that are packed: weights and facts, without the validation's results.
 const NNUNET_FILES: [&str; 8] = [
     "plans.json",
     "dataset.json",
@@ -286,7 +287,8 @@ fn of_nnunet(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     add_nnunet(Builder::new(Kind::Nnunet, facts, program()).labels(labels), folder)
 }
 
-/// Models side by side. Where options have to say which of them predict, labels are not listed.
+/// Packs a folder of several models. If options are needed to select the models that predict,
+/// labels are not listed.
 fn of_total(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     let name = folder.canonicalize().ok().and_then(|real| Some(real.file_name()?.to_string_lossy().into_owned()));
     let mut facts = Facts::new(name.unwrap_or_else(|| "models of nnU-Net".to_owned()));
@@ -306,7 +308,7 @@ fn of_total(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     add_nnunet(Builder::new(Kind::Nnunet, facts, program()).labels(labels), folder)
 }
 
-/// Adds the files of models of nnU-Net.
+/// Adds the files of nnU-Net models.
 fn add_nnunet(mut builder: Builder, folder: &Path) -> Outcome<Builder> {
     for (path, _) in files_of(folder)? {
         let file = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -318,8 +320,8 @@ fn add_nnunet(mut builder: Builder, folder: &Path) -> Outcome<Builder> {
     Ok(builder)
 }
 
-/// Every file of a bundle: its config may name any of them. It is opened first, so that a package holds
-/// what can be run.
+/// Packs every file of a bundle, because its config may name any of them. The bundle is opened
+/// first, so that a package can be run.
 fn of_bundle(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     let model = BundleModel::open(folder, &OpenOptions::on("cpu"), None)?;
     let card = model.card();
@@ -344,7 +346,7 @@ fn labels_of(card: &Card, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
     labels
 }
 
-/// The labels that a `dataset.json` has; of regions the place among them, from 1.
+/// The labels in a `dataset.json`; for regions the value is their index, from 1.
 fn of_dataset(raw: &Value, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
     let known = raw["labels"].as_object().into_iter().flatten();
     let named = |(place, (name, value)): (usize, (&String, &Value))| {

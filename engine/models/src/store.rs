@@ -1,7 +1,7 @@
 //! A local store of trained models: folders that `hearth predict` takes by name.
 //!
-//! A model is copied into the store with the BLAKE3 sum of each file. Nothing is fetched, nothing of
-//! it runs, links are refused, and a model appears only when it is complete.
+//! A model is copied into the store with the BLAKE3 hash of each file. Nothing is downloaded, no
+//! code of the model runs, links are rejected, and a model appears only when it is complete.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,28 +19,28 @@ use serde::{Deserialize, Serialize};
 use crate::nnunet::TotalSegmentator;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// The variable that names the store's folder.
+/// The environment variable with the store's folder.
 pub const VARIABLE: &str = "HEARTH_MODELS";
 
-/// The file that says what a model is.
+/// The file that describes a model.
 const MANIFEST: &str = "hearth-model.json";
 
-/// A model has at most this many files, this deep, and this many bytes.
+/// The limits of a model: number of files, depth of folders, and bytes.
 const MAX_FILES: usize = 100_000;
 const MAX_DEPTH: usize = 16;
 const MAX_BYTES: u64 = 1 << 38;
 
-/// What a stored folder is.
+/// The kind of a stored model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
     /// A trained model of nnU-Net v2.
     Nnunet,
-    /// Several of them side by side, as TotalSegmentator's.
+    /// A folder of several nnU-Net models, as in TotalSegmentator.
     NnunetSet,
     /// A run of `hearth train`.
     Run,
-    /// A package of a run, or of several that predict as one.
+    /// A package of a run, or of an ensemble of runs.
     Package,
     /// A bundle of MONAI.
     Bundle,
@@ -49,31 +49,31 @@ pub enum ModelKind {
 /// A file of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
-    /// Its size.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Its BLAKE3 sum, in hexadecimal digits.
+    /// The BLAKE3 hash, in hexadecimal digits.
     pub blake3: String,
 }
 
 /// A model of a store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredModel {
-    /// Its name in the store.
+    /// The name in the store.
     #[serde(skip)]
     pub name: String,
-    /// Its folder.
+    /// The folder.
     #[serde(skip)]
     pub folder: PathBuf,
-    /// What it is.
+    /// The kind of the model.
     pub kind: ModelKind,
-    /// The folder within, if what predicts is not the whole.
+    /// The subfolder that predicts, if it is not the whole folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inner: Option<PathBuf>,
-    /// Where it came from.
+    /// The source from which it was added.
     pub source: String,
-    /// Seconds since 1970.
+    /// The time of adding in seconds since 1970.
     pub added: u64,
-    /// Files that state a licence, and what `dataset.json` says.
+    /// Files with a licence, and the licence in `dataset.json`.
     pub licences: Vec<String>,
     /// All files, by their paths with `/`.
     pub files: BTreeMap<String, StoredFile>,
@@ -85,12 +85,12 @@ impl StoredModel {
         self.inner.as_ref().map_or_else(|| self.folder.clone(), |inner| self.folder.join(inner))
     }
 
-    /// Bytes of all files.
+    /// The number of bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.bytes).sum()
     }
 
-    /// The files that are missing or have other sums than when they were added.
+    /// The files that are missing or whose hashes have changed since they were added.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -113,10 +113,10 @@ pub struct ModelStore {
 }
 
 impl ModelStore {
-    /// The given folder, that of the variable `HEARTH_MODELS`, or the user's folder of data.
+    /// Opens the given folder, that of the variable `HEARTH_MODELS`, or the user's data folder.
     ///
     /// # Errors
-    /// Where none of them is known.
+    /// None of these folders is known.
     pub fn open(given: Option<&Path>) -> Outcome<Self> {
         let variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         let root = given.map(Path::to_owned).or_else(variable).or_else(|| user_data("models"));
@@ -124,27 +124,26 @@ impl ModelStore {
         Ok(ModelStore { root: root.ok_or_else(none)? })
     }
 
-    /// Its folder, which may not exist yet.
+    /// The folder of the store, which may not exist yet.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Copies a folder into the store. `source` is what is noted of its origin.
+    /// Copies a folder into the store. `source` is recorded as its origin.
     ///
     /// # Errors
-    /// A folder that is no model, has links, or is larger than the limits; a name that is taken or
-    /// unusable.
+    /// A folder that is not a model, has links, or exceeds the limits; a name that is taken or invalid.
     pub fn add(&self, folder: &Path, name: &str, source: &str) -> Outcome<StoredModel> {
         let (kind, inner) = kind_of(folder)?;
         let found = files_of(folder)?;
         self.place(name, source, &|_| Ok(Model { kind, inner: inner.clone(), files: from(folder, &found) }))
     }
 
-    /// Copies a package into the store: that of runs as one file, that of a model folder unpacked. All
-    /// its members are compared with their sums.
+    /// Copies a package into the store: a package of runs as one file, a model folder unpacked. The
+    /// hashes of all its members are checked.
     ///
     /// # Errors
-    /// A damaged package; a name that is taken or unusable.
+    /// A damaged package, or a name that is taken or invalid.
     pub fn add_package(&self, package: &Package, name: &str, source: &str) -> Outcome<StoredModel> {
         package.check()?;
         let path = package.path();
@@ -158,7 +157,7 @@ impl ModelStore {
             Kind::Nnunet | Kind::Bundle => {
                 let into = beside.join(MODEL);
                 package.unpack_model(&into)?;
-                // Models side by side stay so, even where there is one, as in the package.
+                // A folder of several models stays one, even with a single model, as in the package.
                 let (kind, inner) = match TotalSegmentator::is_one(&into) {
                     true => (ModelKind::NnunetSet, None),
                     false => kind_of(&into)?,
@@ -168,7 +167,8 @@ impl ModelStore {
         })
     }
 
-    /// Copies the files of a model into a folder of its own. Some are made first, in a folder beside it.
+    /// Copies the files of a model into its own folder. Some are first created in a temporary
+    /// folder next to it.
     fn place(&self, name: &str, source: &str, model: &dyn Fn(&Path) -> Outcome<Model>) -> Outcome<StoredModel> {
         check_name(name)?;
         let target = self.root.join(name);
@@ -182,7 +182,7 @@ impl ModelStore {
         let made = Unfinished(self.root.join(format!(".making-{name}-{process}")));
         fs::create_dir(&made.0).while_doing(|| making(&made.0))?;
         let Model { kind, inner, files: mut found } = model(&made.0)?;
-        // That of another store.
+        // Skips the manifest of another store.
         found.retain(|(_, path, _)| path != Path::new(MANIFEST));
         let total: u64 = found.iter().map(|(.., bytes)| bytes).sum();
         if total > MAX_BYTES {
@@ -232,7 +232,7 @@ impl ModelStore {
     /// One model.
     ///
     /// # Errors
-    /// An unknown name, and a damaged manifest.
+    /// An unknown name, or a damaged manifest.
     pub fn get(&self, name: &str) -> Outcome<StoredModel> {
         check_name(name)?;
         let folder = self.root.join(name);
@@ -264,7 +264,7 @@ impl ModelStore {
     /// Removes a model.
     ///
     /// # Errors
-    /// An unknown name, and files that cannot be removed.
+    /// An unknown name, or files that cannot be removed.
     pub fn remove(&self, name: &str) -> Outcome<StoredModel> {
         let model = self.get(name)?;
         let is_link = model.folder.symlink_metadata().is_ok_and(|facts| facts.file_type().is_symlink());
@@ -276,11 +276,11 @@ impl ModelStore {
     }
 }
 
-/// A model that is to be stored.
+/// A model to be stored.
 struct Model {
     kind: ModelKind,
     inner: Option<PathBuf>,
-    /// Each where it is, its path in the store, its size.
+    /// The files: source path, path in the store, size.
     files: Vec<(PathBuf, PathBuf, u64)>,
 }
 
@@ -288,7 +288,7 @@ fn from(folder: &Path, found: &[(PathBuf, u64)]) -> Vec<(PathBuf, PathBuf, u64)>
     found.iter().map(|(path, bytes)| (folder.join(path), path.clone(), *bytes)).collect()
 }
 
-/// A folder that is removed unless it was renamed.
+/// A folder that is removed on drop, unless it was renamed.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
@@ -310,7 +310,7 @@ fn is_run(folder: &Path) -> bool {
     folder.join("recipe.toml").is_file() && folder.join("checkpoints").is_dir()
 }
 
-/// What a folder is, and the folder within that predicts.
+/// The kind of a folder, and the subfolder that predicts.
 pub(crate) fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
     if !folder.is_dir() {
         return Err(RecipeError::new(format!("{} is not a folder", folder.display())));
@@ -326,7 +326,7 @@ pub(crate) fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
     }
     let mut inside = Vec::new();
     crate::nnunet::models_below(folder, 1, &mut inside);
-    // A zip of a run, or of a bundle, holds its folder.
+    // A zip of a run or a bundle contains its folder.
     let only = |fits: fn(&Path) -> bool| {
         let below = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut below = below.filter(|path| fits(path));
@@ -386,7 +386,7 @@ pub(crate) fn slashes(path: &Path) -> String {
     parts.join("/")
 }
 
-/// Copies a file, and measures it.
+/// Copies a file, and computes its size and hash.
 fn digest(path: &Path, out: &mut impl Write) -> Outcome<StoredFile> {
     let doing = || format!("cannot read {}", path.display());
     let mut file = File::open(path).while_doing(doing)?;
@@ -402,7 +402,7 @@ fn digest(path: &Path, out: &mut impl Write) -> Outcome<StoredFile> {
     }
 }
 
-/// Files with a licence, and what the data sets of models say of theirs.
+/// Files with a licence, and the licences in the models' data sets.
 fn licences(root: &Path, found: &[(PathBuf, PathBuf, u64)]) -> Vec<String> {
     let mut out = Vec::new();
     for (_, path, _) in found {
@@ -421,7 +421,7 @@ fn licences(root: &Path, found: &[(PathBuf, PathBuf, u64)]) -> Vec<String> {
     out
 }
 
-/// What a package says of its licence.
+/// The licences in a package.
 fn of_package(package: &Package) -> Vec<String> {
     package.facts().licence.iter().cloned().chain(package.licences().map(str::to_owned)).collect()
 }
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(added.licences, ["dataset.json: CC-BY-4.0"]);
         let error = store.add(&folder, "liver", "").expect_err("taken").to_string();
         assert!(error.contains("hearth models remove"), "{error}");
-        // The parent holds the model.
+        // The parent contains the model.
         let nested = store.add(dir.path().join("Dataset001").as_path(), "nested", "").expect("added");
         assert_eq!(nested.path(), store.root().join("nested/model"));
         let names: Vec<String> = store.all().expect("two").into_iter().map(|model| model.name).collect();

@@ -1,5 +1,5 @@
-//! Replays what nnU-Net recorded: every case under `tests/golden/nnunet`, or
-//! `HEARTH_GOLDEN/nnunet`. Its README says what counts as equal.
+//! Replays recordings of nnU-Net: every case under `tests/golden/nnunet`, or
+//! `HEARTH_GOLDEN/nnunet`. Its README defines the tolerances.
 
 mod nnunet;
 
@@ -43,7 +43,7 @@ fn an_ensemble_is_that_of_nnunet() {
     assert_eq!(wrong, 0);
 }
 
-/// What `determine_postprocessing` chose, applied to the labels before.
+/// The choice of `determine_postprocessing`, applied to the labels before it.
 #[test]
 fn postprocessed_labels_are_those_of_nnunet() {
     use hearth_nnunet::{Volume, postprocess};
@@ -101,7 +101,7 @@ fn fingerprints_are_those_of_nnunet() {
     }
 }
 
-/// TotalSegmentator's resampling there and back, of every recorded case that is linear.
+/// TotalSegmentator's resampling in both directions, for every recorded linear case.
 #[test]
 fn resampling_is_that_of_totalsegmentator() {
     use hearth_data::transforms::Orientation;
@@ -111,7 +111,7 @@ fn resampling_is_that_of_totalsegmentator() {
 
     let folder = root().join("totalsegmentator");
     let cases = nnunet::json(&folder.join("cases.json"));
-    // The closest canonical axes, z y x, and the size of the voxels.
+    // The closest canonical axes, z y x, and the voxel size.
     let read = |path: PathBuf| -> (Volume, Axes3<f64>) {
         let image = read_image(&path).unwrap_or_else(|error| panic!("{error}"));
         let image = tiny::apply(Orientation::new("image", "RAS"), image).expect("turned");
@@ -143,7 +143,7 @@ fn resampling_is_that_of_totalsegmentator() {
     assert!(replayed >= 2, "{replayed} cases");
 }
 
-/// TotalSegmentator's own pass with five small models: its labels and its statistics.
+/// TotalSegmentator's own run with five small models: its labels and its statistics.
 #[test]
 fn a_pass_of_five_models_is_that_of_totalsegmentator() {
     use hearth_models::nnunet::{TotalOptions, TotalSegmentator};
@@ -163,7 +163,7 @@ fn a_pass_of_five_models_is_that_of_totalsegmentator() {
     let differing = found_labels.iter().zip(&labels).zip(&ambiguous).filter(|((a, b), _)| a != b);
     let (near, far): (Vec<_>, Vec<_>) = differing.partition(|(_, tie)| **tie > 0.0);
     assert!(far.is_empty() && near.len() <= 5, "{} voxels differ, and {} near ties", far.len(), near.len());
-    // Where a near tie ended otherwise, the statistics of its two classes are others.
+    // If a near tie is decided differently, the statistics of both classes differ.
     let touched = |class: &str| {
         let of = |label: f32| opened.names().get(&(label as u16)).is_some_and(|name| name == class);
         near.iter().any(|((found, recorded), _)| of(**found) || of(**recorded))
@@ -182,7 +182,7 @@ fn a_pass_of_five_models_is_that_of_totalsegmentator() {
     }
 }
 
-/// A run that was exported, as nnunetv2 2.8.1 loaded it and predicted with it.
+/// An exported run, compared with the predictions of nnunetv2 2.8.1 that loaded it.
 #[test]
 fn an_exported_run_predicts_as_in_nnunet() {
     use hearth_models::nnunet::{NnunetOptions, NnunetPredictor};

@@ -1,4 +1,4 @@
-//! The recipes that `hearth plan` writes: their chain is nnU-Net's, and they learn.
+//! The recipes that `hearth plan` writes: their chain equals nnU-Net's, and they learn.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ fn json_of(path: &Path) -> Value {
     parse_json(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).expect("JSON")
 }
 
-/// The chain of the recipe for a recorded model prepares its image as nnU-Net did.
+/// The chain of the recipe for a recorded model prepares its image like nnU-Net.
 #[test]
 fn the_chain_prepares_images_as_nnunet() {
     for (case, model, configuration, id) in [
@@ -39,7 +39,7 @@ fn the_chain_prepares_images_as_nnunet() {
         ("mr_regions_4ch", "model", "3d_fullres", ""),
         // One file has all colours.
         ("png_rgb_2d", "model", "2d", ""),
-        // The labels of the first stage are channels behind the image.
+        // The labels of the first stage are channels after those of the image.
         ("cascade", "model_cascade", "3d_cascade_fullres", ""),
     ] {
         let folder = golden(case);
@@ -81,7 +81,7 @@ fn the_chain_prepares_images_as_nnunet() {
         let expected = view.data().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
         let wrong = image.to_vec().into_iter().zip(expected).filter(|(a, b)| (a - b).abs() > 2e-5 + 2e-5 * b.abs());
         assert_eq!(wrong.count(), 0, "{case}");
-        // What the network says there comes back to the grid of the file.
+        // The network's output is mapped back to the grid of the file.
         let back = ready.prediction.invert(image.clone(), &image, false).expect("the file's grid");
         assert_eq!(back.affine, image.meta.original_affine, "{case}");
     }
@@ -99,7 +99,7 @@ fn what_is_not_trained_is_refused_with_its_reason() {
     assert!(error.contains("batch_size"), "{error}");
 }
 
-/// Pictures in colour: from a raw data set to a model of nnU-Net that writes pictures.
+/// Colour pictures: from a raw data set to an nnU-Net model that writes pictures.
 #[test]
 fn pictures_are_planned_and_learned() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -140,7 +140,7 @@ fn pictures_are_planned_and_learned() {
     let metrics = train(&text, folder.path(), &run, 5, &[]);
     println!("2d of pictures: {metrics:?}");
     assert!(dice(&metrics).is_some_and(|dice| dice >= 0.7), "{metrics:?}");
-    // A prediction lies on the picture's grid again, which has two axes.
+    // A prediction is on the picture's grid again, which has two axes.
     let trained = Trained::open(&open_run(&run).expect("a run"), "best", "cpu", None).expect("a network");
     let item = Cases::all(folder.path(), &trained.plan.recipe).expect("cases").remove(0);
     let sample = as_predicted(&trained.plan.recipe, item.sample());
@@ -165,7 +165,7 @@ fn pictures_are_planned_and_learned() {
     }
 }
 
-/// Labels of an earlier stage that cannot be those of the image are named before anything is computed.
+/// Labels of an earlier stage that do not fit the image are reported before anything is computed.
 #[test]
 fn labels_of_another_image_are_refused() {
     let folder = golden("cascade");
@@ -219,8 +219,8 @@ fn folds_are_those_of_nnunet() {
     }
 }
 
-/// A raw data set: a bright ball in noise; with `regions`, with a brighter core, and labels that overlap. With
-/// `sparse` a third of its slices is annotated. `truth` has all labels.
+/// A raw data set: a bright ball in noise; with `regions`, with a brighter core and labels that
+/// overlap. With `sparse`, only a third of its slices is annotated. `truth` has all labels.
 fn raw(folder: &Path, regions: bool, sparse: bool) {
     let ignore = if regions { 3 } else { 2 };
     for name in ["imagesTr", "labelsTr", "truth"] {
@@ -245,7 +245,7 @@ fn raw(folder: &Path, regions: bool, sparse: bool) {
             let image = Image::from_values(values, [1, nx, ny, nz], grid, &host_device());
             write_nifti(&path, &image, NiftiOptions::default()).expect("written");
         };
-        // Of sparse data the image has a corner of zeros, which normalisation by a mask leaves out.
+        // With sparse data the image has a corner of zeros, which normalisation with a mask ignores.
         let seen = |at: usize| !sparse || at / (ny * nz) + at / nz % ny > 8;
         write(folder.join(format!("imagesTr/ball_{case}_0000.nii.gz")), &|at| {
             if seen(at) { 100.0 + 60.0 * label(at) + noise(at) } else { 0.0 }
@@ -267,7 +267,7 @@ fn raw(folder: &Path, regions: bool, sparse: bool) {
     fs::write(folder.join("dataset.json"), dataset.to_string()).expect("written");
 }
 
-/// The whole way: raw data set, plans, recipe, training of a smaller network, validation.
+/// The whole workflow: raw data set, plans, recipe, training of a smaller network, validation.
 #[test]
 fn a_planned_recipe_learns() {
     for (regions, trained) in
@@ -277,7 +277,7 @@ fn a_planned_recipe_learns() {
     }
 }
 
-/// Slices that nobody annotated take no part, and are predicted all the same.
+/// Slices without annotation are not used for training, but are predicted.
 #[test]
 fn a_third_of_the_slices_is_enough() {
     for regions in [false, true] {
@@ -302,7 +302,7 @@ fn what_cannot_be_left_out_is_refused() {
     assert_eq!(filled.matches("ignore_index = 2").count(), 2, "{filled}");
     let again = Recipe::read(&Document::parse("again.toml", filled.clone()).expect("TOML")).expect("a recipe");
     assert_eq!(again.to_toml().expect("TOML"), filled);
-    // What a recipe says of its metric stays, under the name that it has without `ignore_label`.
+    // The options of a metric in the recipe stay, under the name that it has without `ignore_label`.
     let regions = "task = { name = \"Regions\", classes = [[1, 2], [2]], ignore_label = 3 }\n";
     let focal = "loss = { name = \"DiceFocalLoss\", sigmoid = true }\n";
     for (written, counts) in [("", true), ("metric = { include_background = false }\n", false)] {
@@ -328,15 +328,16 @@ fn what_cannot_be_left_out_is_refused() {
     }
 }
 
-/// From the first stage, of which each fold predicts the cases that it did not train on, to the second, which
-/// continues from these labels, its prediction and its model for nnU-Net.
+/// From the first stage, in which each fold predicts the cases on which it was not trained, to the
+/// second, which continues from these labels, with its prediction and its nnU-Net model.
 #[test]
 fn the_second_stage_of_a_cascade_learns() {
     let folder = tempfile::tempdir().expect("a folder");
     raw(folder.path(), false, false);
     let opened = NnunetRaw::open(folder.path()).expect("a data set");
     let fingerprint = opened.fingerprint(Progress::None).expect("a fingerprint");
-    // So little memory that a patch shows a small part of an image: the planner adds a first stage.
+    // With so little memory, a patch covers a small part of an image, and the planner adds a first
+    // stage.
     let options = PlannerOptions { memory_gb: Some(0.003), ..PlannerOptions::new(Planner::Default) };
     let plans = plan("Dataset001_Balls", &opened.dataset, &opened.reader, &fingerprint, &options).expect("plans");
     let recipe = |name: &str| training_recipe(&plans, &opened.dataset, name).unwrap_or_else(|error| panic!("{error}"));
@@ -372,7 +373,7 @@ fn the_second_stage_of_a_cascade_learns() {
     let metrics = train(&text, folder.path(), &run, 6, &[from]);
     println!("3d_cascade_fullres: {metrics:?}");
     assert!(dice(&metrics).is_some_and(|dice| dice >= 0.7), "{metrics:?}");
-    // The run predicts from the labels of the first stage, and so does the model that is made of it.
+    // The run predicts from the labels of the first stage, and so does the exported model.
     let trained = Trained::open(&open_run(&run).expect("a run"), "best", "cpu", None).expect("a network");
     let item = Cases::all(folder.path(), &trained.plan.recipe).expect("cases").remove(0);
     let sample = as_predicted(&trained.plan.recipe, item.sample());
@@ -394,7 +395,7 @@ fn the_second_stage_of_a_cascade_learns() {
     }
 }
 
-/// Each configuration with its epochs, and the least Dice.
+/// Trains each configuration for its epochs, and checks the smallest Dice.
 fn planned_and_trained(regions: bool, sparse: bool, trained: &[(&str, usize, f64)]) {
     let folder = tempfile::tempdir().expect("a folder");
     raw(folder.path(), regions, sparse);
@@ -420,7 +421,7 @@ fn planned_and_trained(regions: bool, sparse: bool, trained: &[(&str, usize, f64
     }
 }
 
-/// Trains a smaller network of a recipe for a short time; what its last validation measured.
+/// Trains a smaller network of a recipe for a short time; returns the metrics of the last validation.
 fn train(text: &str, data: &Path, run: &Path, epochs: usize, more: &[String]) -> BTreeMap<String, f64> {
     let mut document = Document::parse("plan.toml", text.to_owned()).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
     let features = document.find("network.features_per_stage").items().len();
@@ -451,8 +452,8 @@ fn dice(metrics: &BTreeMap<String, f64>) -> Option<f64> {
     metrics.iter().find(|(name, _)| name.contains("dice")).map(|(_, value)| *value)
 }
 
-/// A run becomes a model of nnU-Net with the same weights; how well that predicts the first case, all labels
-/// together.
+/// Exports a run as an nnU-Net model with the same weights; returns the Dice of its prediction of
+/// the first case, for all labels together.
 fn exported(run: &Path, model: &Path, data: &Path, previous: Option<&Path>) -> f64 {
     let files = export(run, model, &ExportOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(files.len(), 3);
@@ -483,7 +484,7 @@ fn labels_in(path: &Path) -> Vec<f32> {
     hearth_data::nifti::read_nifti_values(path).expect("labels").1
 }
 
-/// Dice of all labels together.
+/// The Dice of all labels together.
 fn overlap(found: &[f32], truth: &[f32]) -> f64 {
     let both = found.iter().zip(truth).filter(|(a, b)| **a > 0.0 && a == b).count();
     let each: usize = [found, truth].map(|map| map.iter().filter(|label| **label > 0.0).count()).iter().sum();

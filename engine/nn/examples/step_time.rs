@@ -1,5 +1,5 @@
-//! Seconds per training step (forward, loss, backward, SGD) of two U-Nets on the default device,
-//! and how long each kind of layer takes on its own.
+//! Measures the time of a training step (forward, loss, backward, SGD) of two U-Nets on the default
+//! device, and of each kind of layer separately.
 //!
 //! ```text
 //! cargo run --release -p hearth-nn --example step_time
@@ -15,11 +15,11 @@ use hearth_nn::losses::{DiceCELoss, Loss};
 use hearth_nn::networks::{Network, UNet, UNetConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
 
-/// As in the programs: the memory of large tensors is kept for reuse.
+/// As in the programs: memory of large tensors is kept for reuse.
 #[global_allocator]
 static ALLOCATOR: hearth_kernels::memory::KeepLarge = hearth_kernels::memory::KeepLarge::new();
 
-/// The median of a number of runs, in milliseconds, after a warm-up run.
+/// The median duration of a number of runs, in milliseconds, after a warm-up run.
 fn median(runs: usize, mut run: impl FnMut()) -> f64 {
     run();
     let mut times: Vec<f64> = (0..runs)
@@ -71,7 +71,7 @@ fn step(name: &str, config: &UNetConfig, batch: usize, size: usize, runs: usize)
     Ok(())
 }
 
-/// Forward alone, and forward and backward, of one layer.
+/// Forward, and forward and backward, of a single layer.
 fn layer(name: &str, shape: [usize; 5], forward: impl Fn(Tensor<5>) -> Tensor<5>) {
     let device = Device::default().autodiff();
     let x = Tensor::<5>::random(shape, Distribution::Default, &device).require_grad();

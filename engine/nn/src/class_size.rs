@@ -1,4 +1,4 @@
-//! Weights of classes by their sizes, for generalized Dice.
+//! Class weights by class size, for generalized Dice.
 
 use burn::tensor::Tensor;
 use schemars::JsonSchema;
@@ -27,8 +27,8 @@ impl SizeWeight {
         }
     }
 
-    /// Weights for sizes `[rows, classes]`. An empty class gets the largest weight of the others in
-    /// its row; 0 where all are empty.
+    /// Weights for sizes `[rows, classes]`. An empty class gets the largest weight of the other
+    /// classes in its row; 0 if all are empty.
     pub(crate) fn of(self, sizes: Tensor<2>) -> Tensor<2> {
         let weights = match self {
             SizeWeight::Uniform => return sizes.ones_like(),

@@ -2,9 +2,9 @@
 
 use burn::tensor::{DType, Tensor};
 
-/// 1 where a voxel counts, `[b, 1, x, y, z]`: with class indices, those other than `index`; with a
-/// channel per class, those outside channel `index`, or, without such a channel, those of any
-/// class.
+/// The mask of voxels that are not ignored, `[b, 1, x, y, z]`: with class indices, those other than
+/// `index`; with a channel per class, those outside channel `index`, or, if there is no such
+/// channel, those of any class.
 pub(crate) fn counted(target: &Tensor<5>, index: i64) -> Tensor<5> {
     let classes = target.dims()[1];
     let target = target.clone().cast(DType::F32);

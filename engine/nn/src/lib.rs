@@ -1,12 +1,12 @@
 //! Networks, losses, metrics, optimizers, post-processing and inferers: one file each, named as in
 //! the literature.
 //!
-//! Everything works on `Tensor<5>`, `[batch, channel, x, y, z]`. A network is written once, in 3-D:
+//! All modules work on `Tensor<5>`, `[batch, channel, x, y, z]`. A network is written once, in 3-D:
 //! 2-D work has `z = 1` and kernels of depth 1, and the axis is dropped when weights are exported,
 //! so that MONAI loads them unchanged.
 //!
-//! Training happens on `device.autodiff()`: a module there trains (batch statistics, dropout), and
-//! `module.valid()` is the same module for evaluation.
+//! Training runs on `device.autodiff()`: a module there is in training mode (batch statistics,
+//! dropout), and `module.valid()` is the same module in evaluation mode.
 //!
 //! ```
 //! use burn::module::Module;

@@ -3,27 +3,28 @@
 use burn::module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor};
 use burn::tensor::Device;
 
-/// Modules in order, each with the name it has in a state dict.
+/// Modules in order, each with its name in a state dict.
 #[derive(Clone, Debug)]
 pub struct Named<M>(Vec<(String, M)>);
 
 impl<M> Named<M> {
-    /// The given modules.
+    /// Creates the list.
     pub fn new(modules: Vec<(String, M)>) -> Self {
         Named(modules)
     }
 
-    /// Modules named by their index: `"0"`, `"1"`, ...
+    /// Creates a list of modules named by their index: `"0"`, `"1"`, ...
     pub fn numbered(modules: impl IntoIterator<Item = M>) -> Self {
         let mut all = Vec::new();
-        // One by one: of an absurd number the first ones say that there are too many.
+        // Built one by one: if the number is absurd, the first modules report that there are too
+        // many.
         for (i, module) in modules.into_iter().enumerate() {
             all.push((i.to_string(), module));
         }
         Named(all)
     }
 
-    /// The modules in order.
+    /// Iterates over the modules in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &M> {
         self.0.iter().map(|(_, module)| module)
     }
@@ -98,7 +99,7 @@ impl<M: Module> ModuleDisplay for Named<M> {}
 
 /// The dotted path of the visited parameter, as in the state dict.
 ///
-/// It excludes the variant names that Burn reports for enums.
+/// Excludes the variant names that Burn reports for enums.
 #[derive(Debug, Default)]
 pub(crate) struct PathStack(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! The parameters of a network by name, and freezing some of them.
+//! The parameters of a network by name, and the freezing of parameters.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use crate::networks::Network;
 pub struct ParameterName {
     /// The path of module fields, as in gradients and the optimizer's state.
     pub path: String,
-    /// The keys of the state dict: MONAI's names. Empty for parameters that are not stored.
+    /// The keys in the state dict: MONAI's names. Empty for parameters that are not stored.
     pub names: Vec<String>,
-    /// The number of its values.
+    /// Number of values.
     pub values: usize,
     /// Whether it is trained: neither frozen nor a running statistic. Only valid for networks on an
     /// autodiff device.
@@ -24,12 +24,12 @@ pub struct ParameterName {
 }
 
 impl ParameterName {
-    /// Whether a pattern matches one of its names or its path; `*` matches any characters.
+    /// Whether a pattern matches a name or the path; `*` matches any characters.
     pub fn matches(&self, pattern: &str) -> bool {
         glob(pattern, &self.path) || self.names.iter().any(|name| glob(pattern, name))
     }
 
-    /// The name for messages.
+    /// The name that messages use.
     pub fn name(&self) -> &str {
         self.names.first().unwrap_or(&self.path)
     }
@@ -58,25 +58,25 @@ impl<N: Network> ModuleVisitor for List<'_, N> {
     }
 }
 
-/// All parameters and running statistics of a network, in its order.
+/// All parameters and running statistics of a network, in the network's order.
 pub fn parameters<N: Network>(net: &N) -> Vec<ParameterName> {
     let mut list = List { net, path: PathStack::default(), found: Vec::new() };
     net.visit(&mut list);
     list.found
 }
 
-/// Why parameters cannot be frozen.
+/// An error of freezing parameters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FreezeError {
-    /// A pattern that matches no parameter: with a typo, parameters meant to be frozen would be
+    /// A pattern matches no parameter. With a typo, parameters that are meant to be frozen would be
     /// trained.
     #[error("the pattern `{pattern}` matches no parameter of {network}; its {count} parameters are {examples}")]
     NoMatch {
         /// The pattern.
         pattern: String,
-        /// The network.
+        /// Name of the network.
         network: &'static str,
-        /// The number of its parameters.
+        /// Number of its parameters.
         count: usize,
         /// Some of their names.
         examples: String,
@@ -84,9 +84,9 @@ pub enum FreezeError {
     /// There is nothing left to train.
     #[error("the patterns freeze all {count} parameters of {network}, so there is nothing to train")]
     Everything {
-        /// The network.
+        /// Name of the network.
         network: &'static str,
-        /// The number of its parameters.
+        /// Number of its parameters.
         count: usize,
     },
 }
@@ -96,13 +96,13 @@ pub enum FreezeError {
 pub struct Frozen {
     /// The names of the frozen parameters and running statistics, in the network's order.
     pub names: Vec<String>,
-    /// The number of their values.
+    /// Number of frozen values.
     pub values: usize,
-    /// The number of values of the whole network.
+    /// Number of values of the whole network.
     pub of: usize,
 }
 
-/// A few names for a message: the first and the last ones.
+/// A few names for a message: the first and the last.
 pub(crate) fn some_names(found: &[ParameterName]) -> String {
     let names: Vec<&str> = found.iter().map(ParameterName::name).collect();
     match names.len() {
@@ -115,7 +115,7 @@ struct Freeze {
     path: PathStack,
     /// The frozen paths.
     paths: BTreeSet<String>,
-    /// The modules that directly contain them.
+    /// The modules that directly contain the frozen parameters.
     modules: BTreeSet<String>,
 }
 
@@ -144,14 +144,14 @@ impl ModuleMapper for Freeze {
 ///
 /// A frozen parameter gets no gradient, so the optimizer skips it: no step, no weight decay, no
 /// momentum. A batch norm with a frozen part (scale, offset or a running statistic) also uses its
-/// running statistics in training, and they do not change; MONAI and PyTorch would update them
-/// unless the layer is in evaluation mode. Dropout is not affected.
+/// running statistics in training, and they do not change. MONAI and PyTorch update them unless the
+/// layer is in evaluation mode. Dropout is not affected.
 ///
 /// The network must be on an autodiff device. It stays frozen through `valid`, `train` and loading
 /// of weights.
 ///
 /// # Errors
-/// For a pattern that matches no parameter, and where nothing would be left to train.
+/// Fails for a pattern that matches no parameter, and if nothing would be left to train.
 pub fn freeze<N: Network>(net: N, patterns: &[String]) -> Result<(N, Frozen), FreezeError> {
     let all = parameters(&net);
     let network = net.name();

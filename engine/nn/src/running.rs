@@ -1,8 +1,9 @@
-//! Running statistics: values a module keeps and updates in its forward pass, without gradients.
+//! Running statistics: values that a module stores and updates in its forward pass, without
+//! gradients.
 //!
-//! Unlike Burn's `RunningState`, a clone owns its value (training a clone leaves the original
-//! alone) and an update is visible at once, so a checkpoint taken after a step holds the values of
-//! that step.
+//! Unlike in Burn's `RunningState`, a clone owns its value (training a clone does not change the
+//! original) and an update is visible immediately, so a checkpoint after a step contains the values
+//! of that step.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +15,12 @@ use burn::tensor::{Device, Int, Tensor};
 use hearth_kernels::scoped;
 
 thread_local! {
-    /// Whether clones made by this thread share the values.
+    /// Whether clones made by this thread share their values.
     static SHARED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `work`, in which a module that is cloned and mapped shares its running statistics with the
-/// first one.
+/// original.
 pub(crate) fn shared<T>(work: impl FnOnce() -> T) -> T {
     scoped(&SHARED, true, work)
 }
@@ -37,7 +38,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer with this value.
+    /// Creates a buffer with this value.
     pub fn new(value: Tensor<1>) -> Self {
         Self::with_id(ParamId::new(), value)
     }
@@ -123,7 +124,7 @@ impl ModuleDisplayDefault for Buffer {
 
 impl ModuleDisplay for Buffer {}
 
-/// A number of calls, kept on the host and shown to visitors as an integer tensor `[1]`.
+/// A number of calls, stored on the host and shown to visitors as an integer tensor `[1]`.
 #[derive(Debug)]
 pub struct Counter {
     id: ParamId,
@@ -132,7 +133,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter at 0. Visitors see it on the CPU, or on `device` in a build without one.
+    /// Creates a counter at 0. Visitors see it on the CPU, or on `device` in a build without a CPU
+    /// backend.
     pub fn new(device: &Device) -> Self {
         Counter { id: ParamId::new(), device: device.clone().inner(), count: Arc::new(Mutex::new(0)) }
     }

@@ -10,8 +10,8 @@ fn channel_max(x: &Tensor<5>) -> Option<Tensor<5>> {
     (0..channels).map(|c| x.clone().narrow(1, c, 1)).reduce(Tensor::max_pair)
 }
 
-/// Values minus the voxel's largest. On the CPU whole rows are processed at once, which is several
-/// times as fast as a reduction along an axis other than the last.
+/// Subtracts the voxel's largest value. On the CPU whole rows are processed at once, which is
+/// several times as fast as a reduction along an axis other than the last.
 fn shifted(x: &Tensor<5>) -> Option<Tensor<5>> {
     if !is_host(&x.device().inner()) {
         return None;

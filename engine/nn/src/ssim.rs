@@ -1,4 +1,4 @@
-//! Structural similarity, window by window, for the loss and the metrics.
+//! Structural similarity per window, for the loss and the metrics.
 
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::{ConvShape, conv3d};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::layers::Axes;
 
-/// How the voxels of a window are weighted.
+/// The weights of the voxels of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelType {
-    /// Decreasing towards the edges.
+    /// Weights that decrease towards the edges.
     #[default]
     Gaussian,
     /// Equal weights.
@@ -21,18 +21,18 @@ pub enum KernelType {
 /// The longest axis of a window.
 const MOST: usize = 1 << 16;
 
-/// The options, resolved.
+/// The resolved options.
 #[derive(Clone, Debug)]
 pub(crate) struct Ssim {
     spatial_dims: usize,
-    /// Weights of a window along each axis.
+    /// The weights of a window along each axis.
     taps: [Vec<f32>; 3],
     c1: f64,
     c2: f64,
 }
 
 impl Ssim {
-    /// The error is a message about the options.
+    /// Checks and resolves the options. The error is a message.
     pub(crate) fn new(
         spatial_dims: usize,
         (kernel, size, sigma): (KernelType, &Axes<usize>, &Axes<f64>),
@@ -57,7 +57,7 @@ impl Ssim {
         Ok(Ssim { spatial_dims, taps, c1: (k1 * data_range).powi(2), c2: (k2 * data_range).powi(2) })
     }
 
-    /// Checks that windows fit into images of this shape; the error says what is needed.
+    /// Checks that windows fit into images of this shape. The error is a message.
     pub(crate) fn check_shape(&self, shape: [usize; 5]) -> Result<(), String> {
         if self.spatial_dims == 2 && shape[4] != 1 {
             return Err("spatial_dims 2 needs two-dimensional images (z = 1)".to_owned());
@@ -83,7 +83,7 @@ impl Ssim {
         (similarity, contrast)
     }
 
-    /// The weighted mean of every window that lies within the image.
+    /// The weighted mean of every window that lies completely in the image.
     fn mean(&self, x: Tensor<5>) -> Tensor<5> {
         let [b, c, nx, ny, nz] = x.dims();
         let device = x.device();

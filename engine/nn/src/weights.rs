@@ -1,7 +1,8 @@
-//! Weights in and out: safetensors with the keys, shapes and types of MONAI's state dicts.
+//! Import and export of weights: safetensors with the keys, shapes and types of MONAI's state
+//! dicts.
 //!
-//! What is written here loads in MONAI by `load_state_dict(load_file(path), strict=True)`, and a
-//! MONAI state dict saved with `safetensors.torch.save_file` loads here. The third axis of a 2-D
+//! Exported files load in MONAI with `load_state_dict(load_file(path), strict=True)`, and a MONAI
+//! state dict saved with `safetensors.torch.save_file` can be imported. The third axis of a 2-D
 //! network's kernels is dropped in the file. Weights are stored as f32, counters as i64; f16, bf16
 //! and f64 can also be read.
 
@@ -19,21 +20,21 @@ use crate::named::PathStack;
 use crate::networks::Network;
 pub use keys::{Summary, rename, summary};
 
-/// Weights that cannot be written or read, or do not fit the network.
+/// An error of weights: they cannot be written or read, or do not fit the network.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// An I/O error.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Not a safetensors file, or a damaged one.
+    /// The file is not a safetensors file, or is damaged.
     #[error("{from} is not a whole safetensors file: {reason}")]
     Format {
-        /// The file, or "the given bytes".
+        /// Path of the file, or "the given bytes".
         from: String,
         /// The reader's error.
         reason: String,
@@ -41,11 +42,11 @@ pub enum WeightsError {
     /// The weights are of another network.
     #[error("{from} does not fit {network}:\n{report}")]
     Misfit {
-        /// The file, or "the given bytes".
+        /// Path of the file, or "the given bytes".
         from: String,
-        /// The network.
+        /// Name of the network.
         network: &'static str,
-        /// What does not fit.
+        /// The mismatches.
         report: Report,
     },
 }
@@ -53,25 +54,25 @@ pub enum WeightsError {
 /// The result of matching a file with a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Keys that were loaded.
+    /// Number of keys that were loaded.
     pub loaded: usize,
-    /// Keys of the network that the file lacks.
+    /// Keys of the network that are missing in the file.
     pub missing: Vec<String>,
-    /// Keys of the file that the network lacks.
+    /// Keys of the file that the network does not have.
     pub unexpected: Vec<String>,
-    /// Keys whose shapes or types differ, with what was found and what is needed.
+    /// Keys whose shapes or types differ, with those found and those needed.
     pub misfits: Vec<String>,
 }
 
 impl Report {
-    /// Whether every key of each was found in the other.
+    /// Whether file and network have the same keys.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.misfits.is_empty()
     }
 }
 
 impl std::fmt::Display for Report {
-    /// At most a dozen lines.
+    /// Writes at most a dozen lines.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let total = self.missing.len() + self.unexpected.len() + self.misfits.len();
         let lines = (self.misfits.iter().map(|key| format!("  wrong shape or type: {key}")))
@@ -88,7 +89,7 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// A tensor on its way to a file.
+/// A tensor to be written to a file.
 struct Stored {
     dtype: Dtype,
     shape: Vec<usize>,
@@ -113,8 +114,8 @@ impl View for &Stored {
     }
 }
 
-/// The shape a state dict has for a parameter: kernels of a 2-D network have no third axis,
-/// counters no axis at all.
+/// The shape of a parameter in a state dict: kernels of a 2-D network have no third axis, counters
+/// have no axis at all.
 fn torch_shape<const D: usize>(shape: [usize; D], spatial_dims: usize, counter: bool) -> Vec<usize> {
     match (D, spatial_dims, counter) {
         (5, 2, _) => shape[..4].to_vec(),
@@ -178,25 +179,27 @@ pub fn save<N: Network>(net: &N, path: impl AsRef<Path>) -> Result<(), WeightsEr
     hearth_files::replace(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
 }
 
-/// The network with the weights of a file; an error unless every key matches. Parameters keep
-/// whether they require gradients.
+/// Returns the network with the weights of a file; fails unless every key matches. Whether
+/// parameters require gradients is unchanged.
 pub fn load<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
     let path = path.as_ref();
     let from = path.display().to_string();
     strict(load_file(net, path)?, &from)
 }
 
-/// The network with the matching weights of a file, and the mismatches.
+/// Returns the network with the matching weights of a file, and the mismatches.
 pub fn load_partial<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
     load_file(net, path.as_ref())
 }
 
-/// The network with the matching weights of a safetensors file in memory, and the mismatches.
+/// Returns the network with the matching weights of a safetensors file in memory, and the
+/// mismatches.
 pub fn import_partial<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
     import(net, bytes, "the given bytes")
 }
 
-/// The network with the weights of a safetensors file in memory; an error unless every key matches.
+/// Returns the network with the weights of a safetensors file in memory; fails unless every key
+/// matches.
 pub fn from_bytes<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
     let from = "the given bytes";
     strict(import(net, bytes, from)?, from)
@@ -216,7 +219,7 @@ fn strict<N: Network>((net, report): (N, Report), from: &str) -> Result<(N, Repo
 
 struct Import<'a> {
     file: &'a SafeTensors<'a>,
-    /// The keys of a parameter, the main one first; none for one that is not stored.
+    /// Returns the keys of a parameter, the main one first; empty if it is not stored.
     names: &'a dyn Fn(&str) -> Vec<String>,
     spatial_dims: usize,
     path: PathStack,
@@ -240,7 +243,7 @@ fn floats(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
 
 impl Import<'_> {
     /// The bytes under the current path, if the file has them in this shape. One of several keys is
-    /// enough: files without shared tensors hold each tensor once.
+    /// sufficient: files without shared tensors hold each tensor once.
     fn find(&mut self, shape: &[usize], optional: bool) -> Option<(String, Dtype, &[u8])> {
         let names = (self.names)(&self.path.path());
         self.seen.extend(names.iter().cloned());
@@ -278,7 +281,7 @@ impl ModuleMapper for Import<'_> {
         };
         self.report.loaded += 1;
         if !param.is_initialized() {
-            // What it was to be is never made.
+            // The initial value is never computed.
             let (id, value) = (param.id, Tensor::from_data(TensorData::new(values, shape), &param.lazy_device()));
             return param.transform_for_load(value, id);
         }

@@ -1,5 +1,5 @@
-//! How much memory `use_checkpoint` saves in a training step. A file of its own, as it counts every
-//! byte of its process.
+//! The memory that `use_checkpoint` saves in a training step. A separate file, because it counts
+//! every byte of its process.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// Peak bytes of a step in addition to the network's own, and its seconds.
+/// Peak bytes of a step in addition to the network's own, and its duration in seconds.
 fn step(config: &SwinUNETRConfig, size: usize) -> (f64, f64) {
     let device = Device::default().autodiff();
     let net = config.init(&device, 0).expect("sound");
@@ -30,7 +30,7 @@ fn config(feature_size: usize, depth: usize, use_checkpoint: bool) -> SwinUNETRC
     SwinUNETRConfig { feature_size, depths: vec![depth; 4], use_checkpoint, ..SwinUNETRConfig::new(3, 1, 2) }
 }
 
-/// Deep stages, so that what is saved stands out from the decoder's values, which are kept.
+/// Deep stages, so that the savings are large compared with the decoder's values, which are stored.
 #[test]
 fn checkpointing_saves_memory() {
     let [(plain, _), (again, _)] = [false, true].map(|use_checkpoint| step(&config(12, 6, use_checkpoint), 32));

@@ -1,8 +1,8 @@
 //! The golden cases of this crate's networks, losses, metrics, optimizers, inferers and
-//! post-processing, without waiting for the rest of the project: the same replay functions as
-//! `tests/golden.rs` of the whole.
+//! post-processing, without the build of the whole project: the same replay functions as in
+//! `tests/golden.rs` of the whole project.
 
-// The replay files refer to crates by their outside names; this file provides these names.
+// The replay files refer to crates by their public names; this file provides these names.
 extern crate self as hearth;
 extern crate self as hearth_tests;
 
@@ -51,7 +51,7 @@ fn root() -> std::path::PathBuf {
         .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into)
 }
 
-/// The error of a case on the GPU, in a process of its own.
+/// The error of a case on the GPU, in a separate process.
 #[cfg(feature = "vulkan")]
 fn error_on_gpu(path: &std::path::Path) -> Option<String> {
     let name = [path.parent().and_then(|p| p.file_name()), path.file_name()].map(|part| part.expect("a name"));
@@ -76,8 +76,8 @@ fn error_on_gpu(path: &std::path::Path) -> Option<String> {
     Some(line)
 }
 
-/// The same on a GPU, or on software Vulkan where there is none. Each case runs in its own process:
-/// a crash of the driver affects one case only, and is reported.
+/// The cases on a GPU, or on software Vulkan if there is no GPU. Each case runs in its own process,
+/// so that a crash of the driver affects only one case, and is reported.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -94,7 +94,8 @@ fn networks_and_losses_on_vulkan() {
     assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
 }
 
-/// The same by Burn's own operations, which GPUs run: results must not depend on the CPU's kernels.
+/// The cases with Burn's own operations, which GPUs use: results must not depend on the CPU's
+/// kernels.
 #[test]
 fn cases_of_this_crate_without_kernels() {
     let program = std::env::current_exe().expect("this program");

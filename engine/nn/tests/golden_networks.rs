@@ -1,7 +1,7 @@
-//! The golden cases of networks, without waiting for the rest of the project: the same replay
-//! function as `tests/golden.rs` of the whole.
+//! The golden cases of networks, without the build of the whole project: the same replay function
+//! as in `tests/golden.rs` of the whole project.
 
-// The replay files refer to crates by their outside names; this file provides these names.
+// The replay files refer to crates by their public names; this file provides these names.
 extern crate self as hearth;
 extern crate self as hearth_tests;
 
@@ -22,7 +22,7 @@ mod replay {
 
 use golden::{Case, Miss};
 
-/// `HEARTH_CASE` names those to run; all without it.
+/// `HEARTH_CASE` selects the cases to run; all by default.
 #[test]
 fn networks() {
     let root = std::env::var_os("HEARTH_GOLDEN")

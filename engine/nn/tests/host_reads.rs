@@ -1,5 +1,5 @@
-//! A training step on a GPU never waits: the spans that Burn traces count every read from the
-//! device.
+//! A training step on a GPU never waits: every read from the device is counted by the spans that
+//! Burn records.
 #![cfg(all(feature = "vulkan", feature = "trace"))]
 
 #[path = "../../../tests/src/gpu.rs"]
@@ -18,8 +18,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 static READS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts tensors that are read back: every kind of them goes through one of Burn's
-/// `..._into_data`.
+/// Counts the tensors that are read back: all of them go through one of Burn's `..._into_data`.
 struct Count;
 
 impl Subscriber for Count {
@@ -48,8 +47,8 @@ fn a_training_step_reads_nothing_back_on_vulkan() {
     tracing::subscriber::set_global_default(Count).expect("no other subscriber");
     let plain = gpu::device();
     let device = plain.clone().autodiff();
-    // Batch norm counts its calls, PReLU learns, and Novograd keeps a norm: each of them has read
-    // back in the past.
+    // Batch norm counts its calls, PReLU has learned slopes, and Novograd stores a norm: each of
+    // them caused reads in the past.
     let config: NetworkConfig = read(json!({"name": "UNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2,
         "channels": [4, 8], "strides": [2], "num_res_units": 2, "norm": "batch", "dropout": 0.1}));
     let loss = read::<LossConfig>(json!({"name": "DiceCELoss", "to_onehot_y": true, "softmax": true}));
@@ -71,7 +70,7 @@ fn a_training_step_reads_nothing_back_on_vulkan() {
             net.set_draw(7, step);
             let value = loss.forward(net.forward(x.clone().autodiff()), y.clone()).expect("a loss").mean();
             let gradients = Gradients::of(&net, &value);
-            // As the gradient scaler of fp16 does: the device decides whether there is a step.
+            // As in the gradient scaler of fp16: the device decides whether a step is taken.
             net = match gradients.norm().filter(|_| step == 1) {
                 Some(norm) => optimizer.step_where(net, gradients, 0.01, &norm.is_finite()),
                 None => optimizer.step(net, gradients, 0.01),

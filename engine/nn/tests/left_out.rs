@@ -84,7 +84,7 @@ fn leave_no_trace(plain: &Device) {
                 assert_close(&numbers(data), &numbers(&state[key]), 3e-6);
             }
         }
-        // Only skipped steps: nothing changes.
+        // With skipped steps only, nothing changes.
         assert_eq!(run(&[bad, bad], true).0, [1.0, -2.0, 3.0], "{config:?}");
     }
 }

@@ -1,53 +1,53 @@
-//! The network that plans name.
+//! The network that plans describe.
 
 use serde_json::{Map, Value};
 
 use crate::error::{NnunetError, Result};
 use crate::plans::required;
 
-/// A class of networks that can be built.
+/// A supported class of networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkClass {
-    /// `PlainConvUNet`
+    /// `PlainConvUNet`.
     PlainConvUNet,
-    /// `ResidualEncoderUNet`
+    /// `ResidualEncoderUNet`.
     ResidualEncoderUNet,
 }
 
-/// A norm.
+/// A normalisation layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NormOp {
-    /// Statistics of each image and channel.
+    /// Instance norm: statistics of each image and channel.
     Instance {
-        /// Added to the variance.
+        /// The value added to the variance.
         eps: f64,
         /// Whether it has a scale and an offset.
         affine: bool,
     },
-    /// Statistics of the training.
+    /// Batch norm: statistics of the training.
     Batch {
-        /// Added to the variance.
+        /// The value added to the variance.
         eps: f64,
         /// Whether it has a scale and an offset.
         affine: bool,
     },
 }
 
-/// An activation.
+/// An activation function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Nonlin {
-    /// With the factor of negative values.
+    /// Leaky ReLU with this slope for negative values.
     LeakyRelu(f64),
     /// ReLU.
     Relu,
 }
 
-/// A network with all its sizes; lists have an entry per stage, top first.
+/// A network with all its sizes; lists have one entry per stage, highest resolution first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Architecture {
-    /// Which network.
+    /// The class of the network.
     pub class: NetworkClass,
-    /// 2 or 3.
+    /// The number of spatial axes: 2 or 3.
     pub dims: usize,
     /// Channels per stage.
     pub features: Vec<usize>,
@@ -57,24 +57,24 @@ pub struct Architecture {
     pub strides: Vec<Vec<usize>>,
     /// Convolutions or blocks per stage.
     pub encoder: Vec<usize>,
-    /// Convolutions per step of the decoder, lowest first.
+    /// Convolutions per stage of the decoder, lowest resolution first.
     pub decoder: Vec<usize>,
     /// Channels after the first convolution of a residual network, if they differ.
     pub stem_channels: Option<usize>,
     /// Whether convolutions have a bias.
     pub conv_bias: bool,
-    /// After every convolution.
+    /// The norm after every convolution.
     pub norm: Option<NormOp>,
-    /// After every norm.
+    /// The activation after every norm.
     pub nonlin: Option<Nonlin>,
-    /// Probability that a channel is dropped in training.
+    /// The probability that a channel is dropped in training.
     pub dropout: f64,
 }
 
-/// nnU-Net's largest planned networks have a fifth of it.
+/// The largest number of weights, five times that of nnU-Net's largest planned networks.
 const MAX_WEIGHTS: u64 = 1 << 30;
 
-/// Arguments of the two networks that change nothing when they have this value.
+/// Arguments of the two networks with the values that have no effect.
 const WITHOUT_EFFECT: [(&str, Value); 7] = [
     ("nonlin_first", Value::Bool(false)),
     ("deep_supervision", Value::Bool(true)),
@@ -106,7 +106,7 @@ const KNOWN: [&str; 17] = [
 ];
 
 impl Architecture {
-    /// The network of a configuration's keys, in either form.
+    /// Parses the network from the keys of a configuration, in either form.
     pub(crate) fn parse(keys: &Map<String, Value>, dims: usize) -> Result<Self> {
         let Some(architecture) = keys.get("architecture").and_then(Value::as_object) else {
             return Self::legacy(keys, dims)?.within_limits();
@@ -175,7 +175,7 @@ impl Architecture {
         })
     }
 
-    /// The network, unless it has more weights than any that exists.
+    /// Fails if the network has more weights than the limit.
     fn within_limits(self) -> Result<Self> {
         let mut weights = 0_u64;
         for stage in 0..self.features.len() {
@@ -193,8 +193,8 @@ impl Architecture {
         Ok(self)
     }
 
-    /// Plans from before `architecture` existed: nnU-Net's U-Net, its sizes as keys of the
-    /// configuration.
+    /// Parses plans from before `architecture` existed: nnU-Net's U-Net, with its sizes as keys of
+    /// the configuration.
     fn legacy(keys: &Map<String, Value>, dims: usize) -> Result<Self> {
         let expected = "a network, by `architecture` or, in older plans, by UNet_class_name";
         let class: String = required(keys, "UNet_class_name", expected)?;
@@ -223,7 +223,7 @@ impl Architecture {
     }
 }
 
-/// Classes moved between modules: the last part of the name decides.
+/// The class by the last part of its name, because classes moved between modules.
 fn known_class(name: &str) -> Result<NetworkClass> {
     match last(name) {
         "PlainConvUNet" => Ok(NetworkClass::PlainConvUNet),
@@ -271,7 +271,7 @@ fn nonlin(arguments: &Map<String, Value>) -> Result<Option<Nonlin>> {
     }
 }
 
-/// A number per stage; one number stands for all.
+/// Reads a number per stage; a single number applies to all.
 fn counts(keys: &Map<String, Value>, key: &str, stages: usize) -> Result<Vec<usize>> {
     let expected = format!("a number above 0, or {stages}");
     let value: Value = required(keys, key, &expected)?;
@@ -285,7 +285,7 @@ fn counts(keys: &Map<String, Value>, key: &str, stages: usize) -> Result<Vec<usi
     }
 }
 
-/// Numbers per stage and axis; one number stands for all stages, or for all axes of a stage.
+/// Reads numbers per stage and axis; a single number applies to all stages, or to all axes of a stage.
 fn sizes(keys: &Map<String, Value>, key: &str, stages: usize, dims: usize) -> Result<Vec<Vec<usize>>> {
     let expected = format!("a size for each of {stages} stages, of one number or {dims}");
     let value: Value = required(keys, key, &expected)?;

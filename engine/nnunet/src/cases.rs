@@ -1,4 +1,4 @@
-//! The cases of a folder, by nnU-Net's names: `NAME_0000.nii.gz`, `NAME_0001.nii.gz`.
+//! The cases of a folder with nnU-Net's file names: `NAME_0000.nii.gz`, `NAME_0001.nii.gz`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{NnunetError, Result};
 
-/// A case: its name, and a file per channel.
+/// A case: its name and one file per channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The name, without the number of a channel.
+    /// The name, without the channel number.
     pub name: String,
-    /// Its files in the order of their channels.
+    /// The files, in channel order.
     pub files: Vec<PathBuf>,
 }
 
@@ -90,7 +90,7 @@ pub fn listed(folder: &Path, ending: &str, channels: Option<usize>) -> Result<Li
     Ok(Listed { cases, refused })
 }
 
-/// `NAME_0000` as name and number.
+/// Splits `NAME_0000` into name and number.
 fn numbered(stem: &str) -> Option<(&str, u32)> {
     let (name, number) = stem.rsplit_once('_')?;
     let digits = number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! Checkpoints as PyTorch writes them: a zip with a pickle of protocol 2 and a file per storage.
-//! Only plain values and tensors are written; nothing of it runs when it is loaded.
+//! Checkpoints in PyTorch's format: a zip with a pickle of protocol 2 and a file per storage. Only
+//! plain values and tensors are written, so that loading runs no code.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,16 +17,16 @@ use crate::error::{NnunetError, Result};
 pub struct Weight<'a> {
     /// Its key in the state dict.
     pub name: &'a str,
-    /// Its shape.
+    /// The shape.
     pub shape: &'a [usize],
-    /// Its values, little-endian, row-major.
+    /// The values, little-endian, row-major.
     pub values: &'a [u8],
-    /// Whether they are i64, as counters are.
+    /// Whether the values are i64, as for counters.
     pub integers: bool,
 }
 
 impl Weight<'_> {
-    /// Bytes of a value.
+    /// The number of bytes per value.
     fn width(&self) -> usize {
         if self.integers { 8 } else { 4 }
     }
@@ -35,11 +35,11 @@ impl Weight<'_> {
 /// The folder within the zip.
 const ROOT: &str = "checkpoint";
 
-/// Writes the keys of `about`, a table, and `network_weights` with the weights. Tensors of the same
-/// values share a storage, as nnU-Net's several names of one tensor do.
+/// Writes a checkpoint: the keys of the table `about`, and the weights as `network_weights`.
+/// Tensors with the same values share a storage, as nnU-Net's aliases of one tensor do.
 ///
 /// # Errors
-/// Weights whose shape does not fit their values, and a file that cannot be written.
+/// Weights whose shape does not match their values, or a file that cannot be written.
 pub fn write(path: &Path, weights: &[Weight<'_>], about: &Value) -> Result<()> {
     check(path, weights)?;
     let mut storages: Vec<&[u8]> = Vec::new();
@@ -54,10 +54,10 @@ pub fn write(path: &Path, weights: &[Weight<'_>], about: &Value) -> Result<()> {
     write_zip(path, &pickle.0, &storages).map_err(|error| NnunetError::Io { path: path.to_owned(), source: error })
 }
 
-/// Writes the weights alone, as `torch.save(network.state_dict(), path)` does.
+/// Writes only the weights, as `torch.save(network.state_dict(), path)` does.
 ///
 /// # Errors
-/// As [`write()`].
+/// Same as [`write()`].
 pub fn write_state_dict(path: &Path, weights: &[Weight<'_>]) -> Result<()> {
     check(path, weights)?;
     let mut storages: Vec<&[u8]> = Vec::new();
@@ -67,7 +67,7 @@ pub fn write_state_dict(path: &Path, weights: &[Weight<'_>]) -> Result<()> {
     write_zip(path, &pickle.0, &storages).map_err(|error| NnunetError::Io { path: path.to_owned(), source: error })
 }
 
-/// Writes plain values as a pickle, lists and tables, as nnU-Net's `save_pickle` does.
+/// Writes plain values, lists and tables as a pickle, as nnU-Net's `save_pickle` does.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -110,7 +110,7 @@ fn write_zip(path: &Path, pickle: &[u8], storages: &[&[u8]]) -> std::io::Result<
     })
 }
 
-/// The operations of a pickle, as far as they are needed.
+/// The pickle operations that are needed.
 struct Pickle(Vec<u8>);
 
 impl Pickle {

@@ -8,18 +8,18 @@ use crate::error::{NnunetError, Result};
 use crate::json;
 use crate::labels::LabelManager;
 
-/// A data set, as far as prediction needs it.
+/// The fields of a data set that prediction needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DatasetJson {
-    /// Names of the image's channels, in order.
+    /// The names of the image channels, in order.
     pub channel_names: Vec<String>,
-    /// What the network's outputs mean.
+    /// The meaning of the network's outputs.
     pub labels: LabelManager,
-    /// `.nii.gz`
+    /// The file extension: `.nii.gz`.
     pub file_ending: String,
-    /// A reader in place of the plans'.
+    /// A reader that replaces the reader of the plans.
     pub overwrite_image_reader_writer: Option<String>,
-    /// All of it, to be written beside results.
+    /// The whole file, to be written next to results.
     pub raw: Value,
 }
 
@@ -27,12 +27,12 @@ impl DatasetJson {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that is missing, no JSON, or lacks what prediction needs.
+    /// A file that is missing, is not JSON, or lacks a key that prediction needs.
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(json::read(path)?).map_err(|error| error.of(path))
     }
 
-    /// Reads a data set that is parsed already.
+    /// Parses the JSON of a data set.
     ///
     /// # Errors
     /// Keys that are missing or have unusable values.
@@ -47,13 +47,13 @@ impl DatasetJson {
         let Some(channels) = channels.filter(|channels| !channels.is_empty()) else {
             return Err(NnunetError::key("channel_names", "is missing; expected a name per channel"));
         };
-        // The order is that of the numbers, not of the file.
+        // The order is that of the numbers, not that of the file.
         let mut channel_names = vec![String::new(); channels.len()];
         for (number, name) in channels {
             match number.parse::<usize>().ok().and_then(|number| channel_names.get_mut(number)) {
                 Some(place) => *place = name.as_str().unwrap_or_default().to_owned(),
                 None => {
-                    let what = format!("{number:?} is no number of one of {} channels", channels.len());
+                    let what = format!("{number:?} is not the number of one of {} channels", channels.len());
                     return Err(NnunetError::key("channel_names", what));
                 }
             }

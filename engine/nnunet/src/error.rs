@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why a file of nnU-Net cannot be used, or a case cannot be computed.
+/// Why a file of nnU-Net cannot be used, or a case cannot be processed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NnunetError {
-    /// A file or folder cannot be read.
+    /// A file or folder that cannot be read.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file says something that cannot be used.
+    /// A file with unusable content.
     #[error("{path}: {what}")]
     File {
         /// The file.
@@ -22,7 +22,7 @@ pub enum NnunetError {
         /// What is wrong, and what was expected.
         what: String,
     },
-    /// A key of a JSON file.
+    /// A key of a JSON file with an unusable value.
     #[error("{key}: {what}")]
     Key {
         /// The dotted key.
@@ -30,26 +30,26 @@ pub enum NnunetError {
         /// What is wrong with its value.
         what: String,
     },
-    /// Anything about a case.
+    /// An error of a case.
     #[error("{0}")]
     Case(String),
 }
 
-/// The result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, NnunetError>;
 
 impl NnunetError {
-    /// A key with a value that cannot be used.
+    /// Creates an error about a key with an unusable value.
     pub fn key(key: impl Into<String>, what: impl Into<String>) -> Self {
         NnunetError::Key { key: key.into(), what: what.into() }
     }
 
-    /// An image that cannot be used.
+    /// Creates an error about an unusable image.
     pub fn case(what: impl Into<String>) -> Self {
         NnunetError::Case(what.into())
     }
 
-    /// The same error, of this file.
+    /// Adds the file to the error.
     pub(crate) fn of(self, path: &Path) -> Self {
         match self {
             NnunetError::Key { .. } | NnunetError::Case(_) => {

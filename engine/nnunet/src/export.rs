@@ -1,4 +1,4 @@
-//! From a network's outputs to a label map in the image's own axes.
+//! Converts a network's outputs to a label map in the image's own axes.
 
 use half::f16;
 use rayon::prelude::*;
@@ -9,18 +9,18 @@ use crate::preprocess::Bounds;
 use crate::resample::{Heads, separate_axis};
 use crate::volume::{Axes3, Volume};
 
-/// What is known of an image besides its values; all axes are transposed.
+/// The geometry of an image before preprocessing; all axes are transposed.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// Size of the image's voxels in mm.
+    /// The voxel size of the image in mm.
     pub spacing: Axes3<f64>,
-    /// The size of the image.
+    /// The size of the image in voxels.
     pub shape_before_cropping: Axes3,
     /// The part of the image that was used.
     pub bounds: Bounds,
 }
 
-/// The outputs at the size of the image's part.
+/// The outputs, resampled to the size of the used part of the image.
 pub fn heads<'a>(configuration: &Configuration, logits: &'a Volume<f16>, origin: &Origin) -> Heads<'a> {
     let resampling = &configuration.resampling_probabilities;
     let current = configuration.target_spacing(origin.spacing);
@@ -28,7 +28,7 @@ pub fn heads<'a>(configuration: &Configuration, logits: &'a Volume<f16>, origin:
     resampling.heads(logits, origin.bounds.shape(), axis)
 }
 
-/// The label map of outputs: the first of the largest heads, or regions one after the other.
+/// The label map of the outputs: the first of the largest heads, or regions written in order.
 pub fn labels(plans: &Plans, manager: &LabelManager, heads: &Heads<'_>, origin: &Origin) -> Volume<u16> {
     let voxels = heads.shape().iter().product();
     let mut found = vec![0_u16; voxels];
@@ -60,7 +60,7 @@ pub fn labels(plans: &Plans, manager: &LabelManager, heads: &Heads<'_>, origin: 
     placed(plans, Volume { channels: 1, shape: heads.shape(), data: found }, origin, 0)
 }
 
-/// A map of the image's part in the whole image, in the file's axes.
+/// Places a map of the used part in the whole image, in the axes of the file.
 pub(crate) fn placed<T>(plans: &Plans, part: Volume<T>, origin: &Origin, outside: T) -> Volume<T>
 where
     T: Copy + Send + Sync + Default,

@@ -7,13 +7,13 @@ use crate::dataset::DatasetJson;
 use crate::error::{NnunetError, Result};
 use crate::plans::Plans;
 
-/// Which folds predict; the mean of their outputs is the result.
+/// The folds that predict; the result is the mean of their outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Folds {
-    /// All numbered folds that the folder has; `fold_all` if it has no other.
+    /// All numbered folds of the folder, or `fold_all` if there are no others.
     #[default]
     Found,
-    /// These, by what follows `fold_`: `0`, `all`.
+    /// These folds, by the part of the name after `fold_`: `0`, `all`.
     These(Vec<String>),
 }
 
@@ -22,22 +22,22 @@ pub enum Folds {
 pub struct ModelFolder {
     /// The folder.
     pub path: PathBuf,
-    /// Its plans.
+    /// The plans.
     pub plans: Plans,
-    /// Its data set.
+    /// The data set.
     pub dataset: DatasetJson,
 }
 
 impl ModelFolder {
-    /// Whether a folder is a trained model of nnU-Net; its folds may be missing.
+    /// Whether a folder is a trained model of nnU-Net, with or without folds.
     pub fn is_one(path: &Path) -> bool {
         ["plans.json", "dataset.json"].iter().all(|name| path.join(name).is_file())
     }
 
-    /// Reads plans and data set.
+    /// Reads the plans and the data set.
     ///
     /// # Errors
-    /// Files that are missing or cannot be used.
+    /// Files that are missing or unusable.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(ModelFolder {
             path: path.to_owned(),
@@ -46,10 +46,10 @@ impl ModelFolder {
         })
     }
 
-    /// The checkpoint of each fold: its fold and its file.
+    /// The name and the checkpoint file of each fold.
     ///
     /// # Errors
-    /// A fold, or its checkpoint, that is not there.
+    /// A missing fold or checkpoint.
     pub fn checkpoints(&self, wanted: &Folds, name: &str) -> Result<Vec<(String, PathBuf)>> {
         let known = folds(&self.path);
         let chosen = match wanted {
@@ -80,7 +80,7 @@ impl ModelFolder {
     }
 }
 
-/// What follows `fold_` in the names of subfolders: numbers in order, then others.
+/// The part after `fold_` in the names of subfolders: numbers in order, then others.
 fn folds(path: &Path) -> Vec<String> {
     let mut found: Vec<String> = names(path).filter_map(|name| name.strip_prefix("fold_").map(str::to_owned)).collect();
     found.retain(|fold| path.join(format!("fold_{fold}")).is_dir());

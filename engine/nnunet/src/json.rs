@@ -1,4 +1,4 @@
-//! JSON as Python writes it: with `NaN` and `Infinity`.
+//! JSON as Python writes it, with `NaN` and `Infinity`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::{NnunetError, Result};
 
-/// A JSON file is at most this large: plans of real data sets have some ten kilobytes, statistics of
+/// The largest JSON file in bytes. Plans of real data sets have some ten kilobytes, statistics of
 /// some thousand cases a few megabytes.
 const MAX_BYTES: u64 = 256 << 20;
 
@@ -24,10 +24,10 @@ pub(crate) fn read(path: &Path) -> Result<Value> {
         .map_err(|error| NnunetError::File { path: path.to_owned(), what: error.to_string() })
 }
 
-/// Parses JSON in which `NaN`, `Infinity` and `-Infinity` may stand for numbers; they become null.
+/// Parses JSON in which numbers may be `NaN`, `Infinity` and `-Infinity`; they become null.
 ///
 /// # Errors
-/// Anything else that is not JSON.
+/// Any other invalid JSON.
 pub fn parse(text: &str) -> std::result::Result<Value, serde_json::Error> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> std::result::Result<Value, serde_json::Error> {
     }
 }
 
-/// The text with Python's literals outside of strings replaced by `null`.
+/// Replaces Python's literals outside of strings by `null`.
 fn without_literals(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut inside) = (text, false);

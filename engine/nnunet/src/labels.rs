@@ -1,28 +1,28 @@
-//! What a network's outputs mean.
+//! The meaning of a network's outputs.
 
 use serde_json::Value;
 
 use crate::error::{NnunetError, Result};
 
-/// How label maps are made of the network's outputs.
+/// How the network's outputs become a label map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Writes {
     /// The index of the largest output.
     Winner,
-    /// Output `i`, where it is foreground, writes the `i`-th of these; later ones overwrite.
+    /// Where output `i` is foreground, it writes the `i`-th of these labels; later outputs overwrite.
     Regions(Vec<u16>),
 }
 
 /// The labels of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelManager {
-    /// Names and labels of each output, in order; a region has several.
+    /// The name and the labels of each output, in order; a region has several labels.
     pub heads: Vec<(String, Vec<u16>)>,
     /// How outputs become labels.
     pub writes: Writes,
-    /// All labels but background and ignore, in ascending order.
+    /// All labels except background and ignore, in ascending order.
     pub foreground: Vec<u16>,
-    /// The label of voxels that were not annotated.
+    /// The label of voxels without annotation.
     pub ignore: Option<u16>,
 }
 
@@ -37,7 +37,7 @@ impl LabelManager {
         matches!(self.writes, Writes::Regions(_))
     }
 
-    /// Whether label maps need 16 bits: nnU-Net writes 8 while the largest label is below 255.
+    /// Whether label maps need 16 bits: nnU-Net writes 8 if the largest label is below 255.
     pub fn needs_u16(&self) -> bool {
         self.foreground.last().is_some_and(|largest| *largest >= 255)
     }
@@ -55,7 +55,7 @@ impl LabelManager {
             match numbers.filter(|numbers| !numbers.is_empty()) {
                 Some(numbers) => entries.push((name.clone(), numbers)),
                 None => {
-                    // Data sets of earlier versions wrote the number first.
+                    // Data sets of earlier versions have the number first.
                     let hint = if name.parse::<u16>().is_ok() && value.is_string() {
                         ": names come before numbers in nnU-Net v2"
                     } else {

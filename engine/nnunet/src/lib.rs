@@ -1,15 +1,16 @@
 //! nnU-Net v2 without Python: its files, and its arithmetic on plain arrays.
 //!
 //! A trained model is a folder ([`ModelFolder`]) with [`Plans`], a [`DatasetJson`] and a checkpoint
-//! per fold. [`preprocess`] makes the network's input of an image, [`window`] cuts it into tiles and
-//! adds up their outputs as nnU-Net does, in half precision, and [`export`] makes label maps of the
-//! sum. The network itself, and the reading of images, are not here: this crate has no tensor.
+//! per fold. [`preprocess`] converts an image to the network's input; [`window`] cuts it into tiles
+//! and adds up their outputs as nnU-Net does, in half precision; [`export`] converts the sum to
+//! label maps. Running the network and reading images are the tasks of other crates: this crate has
+//! no tensors.
 //!
-//! [`planner`] makes plans of a data set's fingerprint, and [`augment`] is what training does to
-//! patches.
+//! [`planner`] makes plans from a data set's fingerprint, and [`augment`] has the augmentation of
+//! training patches.
 //!
-//! Arrays are `[channel, z, y, x]`, the last axis fastest, as nnU-Net's are; spacings and shapes are
-//! in the same order.
+//! Arrays are `[channel, z, y, x]`, the last axis fastest, as in nnU-Net; spacings and shapes have
+//! the same order.
 
 #![forbid(unsafe_code)]
 

@@ -1,35 +1,35 @@
-//! Normalisation of intensities, by the names that plans give.
+//! Normalisation of intensities, by the class names in plans.
 
 use serde_json::Value;
 
 use crate::error::{NnunetError, Result};
 use crate::pairwise::mean_and_std;
 
-/// How a channel is normalised.
+/// The normalisation of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// Mean 0 and deviation 1 of the image.
+    /// Shifts and scales each image to mean 0 and deviation 1.
     ZScore,
-    /// Clipped to the training's percentiles, with the training's mean and deviation.
+    /// Clips to the training's percentiles, then uses the training's mean and deviation.
     Ct,
-    /// The smallest value 0, the largest 1.
+    /// Scales the smallest value to 0 and the largest to 1.
     RescaleTo01,
-    /// Divided by 255.
+    /// Divides by 255.
     RgbTo01,
-    /// As it is.
+    /// Leaves the values unchanged.
     None,
 }
 
 /// Intensities of the foreground of the training images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Intensities {
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Standard deviation.
+    /// The standard deviation.
     pub std: f64,
-    /// The value that a 200th of the voxels lies below.
+    /// The 0.5th percentile.
     pub low: f64,
-    /// The value that a 200th of the voxels lies above.
+    /// The 99.5th percentile.
     pub high: f64,
 }
 
@@ -50,7 +50,7 @@ impl Intensities {
 }
 
 impl Scheme {
-    /// By the class that plans name.
+    /// The scheme with this class name.
     ///
     /// # Errors
     /// An unknown class.
@@ -69,7 +69,7 @@ impl Scheme {
         })
     }
 
-    /// The class that plans name.
+    /// The class name in plans.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::ZScore => "ZScoreNormalization",
@@ -80,11 +80,12 @@ impl Scheme {
         }
     }
 
-    /// Normalises a channel in place. `run` is the length of the pieces in which the values lay in
-    /// memory before they were cut out; of a `mask`, only the values inside are used and changed.
+    /// Normalises a channel in place. `run` is the length of the contiguous pieces in which the
+    /// values lay in memory before they were cut out. With a `mask`, only the values inside are
+    /// used and changed.
     ///
     /// # Errors
-    /// `Ct` without intensities, and colours outside 0 to 255.
+    /// `Ct` without intensities, or colours outside 0 to 255.
     pub fn apply(
         self,
         values: &mut [f32],
@@ -137,19 +138,19 @@ impl Scheme {
     }
 }
 
-/// Which voxels of a volume count, and in which order nnU-Net sees them: that of the transposed
-/// axes.
+/// The voxels of a volume inside a mask, in the order in which nnU-Net sees them: that of the
+/// transposed axes.
 pub struct Inside<'a> {
-    /// Per voxel.
+    /// Whether each voxel is inside.
     pub inside: &'a [bool],
-    /// The volume's shape.
+    /// The shape of the volume.
     pub shape: [usize; 3],
-    /// The order of its axes, slowest first.
+    /// The order of the axes, slowest first.
     pub order: [usize; 3],
 }
 
 impl Inside<'_> {
-    /// Indices of all voxels.
+    /// The indices of all voxels.
     fn order(&self) -> impl Iterator<Item = usize> {
         let strides = [self.shape[1] * self.shape[2], self.shape[2], 1];
         let [(na, a), (nb, b), (nc, c)] = self.order.map(|axis| (self.shape[axis], strides[axis]));

@@ -1,5 +1,5 @@
-//! Sums of f32 in numpy's order: the mean and the deviation of an image are those of nnU-Net to the
-//! last bit.
+//! Sums of f32 in numpy's order, so that the mean and the deviation of an image equal those of
+//! nnU-Net to the last bit.
 
 /// Blocks up to this length are summed with eight accumulators.
 const BLOCK: usize = 128;
@@ -8,7 +8,7 @@ const BLOCK: usize = 128;
 pub(crate) fn sum(values: &[f32]) -> f32 {
     let n = values.len();
     if n < 8 {
-        // numpy starts from minus zero, which matters to nothing here.
+        // numpy starts from minus zero, which makes no difference here.
         return values.iter().fold(0.0, |sum, value| sum + value);
     }
     if n <= BLOCK {
@@ -25,13 +25,13 @@ pub(crate) fn sum(values: &[f32]) -> f32 {
     sum(&values[..half]) + sum(&values[half..])
 }
 
-/// `mean()` and `std()` of values that lie in memory as runs of `run`: an array that was cut out of
-/// a larger one is summed run by run.
+/// `mean()` and `std()` of values that lie in memory as runs of `run`: numpy sums an array that was
+/// cut out of a larger one run by run.
 pub(crate) fn mean_and_std(values: &[f32], run: usize) -> (f32, f32) {
     let count = values.len() as f64;
     let total = values.chunks(run.max(1)).fold(0.0_f32, |total, run| total + sum(run));
     let mean = (f64::from(total) / count) as f32;
-    // The differences are a new array, which lies in one piece.
+    // The differences are a new, contiguous array.
     let squares: Vec<f32> = values.iter().map(|value| (value - mean) * (value - mean)).collect();
     let variance = (f64::from(sum(&squares)) / count) as f32;
     (mean, variance.sqrt())
@@ -41,7 +41,7 @@ pub(crate) fn mean_and_std(values: &[f32], run: usize) -> (f32, f32) {
 mod tests {
     use super::{mean_and_std, sum};
 
-    /// Recorded from numpy 2.4.6: `np.sin(np.arange(n, dtype=np.float32)).sum()` and so on would
+    /// Recorded from numpy 2.4.6. `np.sin(np.arange(n, dtype=np.float32)).sum()` and similar would
     /// need its sine; these values are exact in binary.
     #[test]
     fn sums_are_near_the_exact_ones() {

@@ -1,4 +1,4 @@
-//! `plans.json`: what nnU-Net's planner decided for a data set.
+//! `plans.json`: the decisions of nnU-Net's planner for a data set.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,42 +11,42 @@ use crate::json;
 use crate::normalize::{Intensities, Scheme};
 use crate::resample::Resampling;
 
-/// A patch has at most this many voxels: 1024 along each axis.
+/// The largest number of voxels of a patch: 1024 along each axis.
 const MAX_PATCH: usize = 1 << 30;
 
-/// Plans of a data set, of any version of nnU-Net v2.
+/// The plans of a data set, from any version of nnU-Net v2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plans {
-    /// The data set.
+    /// The name of the data set.
     pub dataset_name: String,
-    /// The plans' own name: `nnUNetPlans`.
+    /// The name of the plans: `nnUNetPlans`.
     pub plans_name: String,
     /// The class that reads images and writes labels: `SimpleITKIO`.
     pub image_reader_writer: String,
-    /// Axis of the image of each of the network's axes.
+    /// The image axis of each axis of the network.
     pub transpose_forward: [usize; 3],
-    /// Its inverse.
+    /// The inverse of `transpose_forward`.
     pub transpose_backward: [usize; 3],
-    /// Intensities of the foreground per channel, by the channel's number.
+    /// Foreground intensities per channel, by channel number.
     pub intensities: BTreeMap<usize, Intensities>,
-    /// Configurations as they are written; [`Plans::configuration`] resolves one.
+    /// The configurations as written; [`Plans::configuration`] resolves one.
     configurations: Map<String, Value>,
-    /// All of it, to be written beside results.
+    /// The whole file, to be written next to results.
     pub raw: Value,
 }
 
-/// One configuration, its parents included.
+/// A configuration, including the values of its parents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     /// `3d_fullres`
     pub name: String,
-    /// Voxels of a patch per axis; two of a 2-D configuration.
+    /// The patch size per axis in voxels; two numbers for a 2-D configuration.
     pub patch_size: Vec<usize>,
-    /// Size of a voxel in mm per axis; two of a 2-D configuration.
+    /// The voxel size in mm per axis; two numbers for a 2-D configuration.
     pub spacing: Vec<f64>,
-    /// Per channel.
+    /// The normalisation of each channel.
     pub normalization_schemes: Vec<Scheme>,
-    /// Per channel: whether only the inside of the image's mask counts.
+    /// Per channel, whether only voxels inside the image's mask are normalised.
     pub use_mask_for_norm: Vec<bool>,
     /// How images are resampled.
     pub resampling_data: Resampling,
@@ -56,7 +56,7 @@ pub struct Configuration {
     pub resampling_probabilities: Resampling,
     /// The network.
     pub architecture: Architecture,
-    /// The configuration whose labels are this one's input.
+    /// The configuration whose labels are an input of this one.
     pub previous_stage: Option<String>,
 }
 
@@ -64,12 +64,12 @@ impl Plans {
     /// Reads a file.
     ///
     /// # Errors
-    /// A file that is missing, no JSON, or lacks what prediction needs.
+    /// A file that is missing, is not JSON, or lacks a key that prediction needs.
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(json::read(path)?).map_err(|error| error.of(path))
     }
 
-    /// Reads plans that are parsed already.
+    /// Parses the JSON of plans.
     ///
     /// # Errors
     /// Keys that are missing or have unusable values.
@@ -119,10 +119,11 @@ impl Plans {
         self.configurations.keys().map(String::as_str)
     }
 
-    /// A configuration, with what it inherits.
+    /// A configuration, with its inherited values.
     ///
     /// # Errors
-    /// An unknown one, a circle of parents, and keys that are missing or have unusable values.
+    /// An unknown configuration, a circle of parents, and keys that are missing or have unusable
+    /// values.
     pub fn configuration(&self, name: &str) -> Result<Configuration> {
         let keys = self.inherited(name, &mut Vec::new())?;
         Configuration::parse(name, &keys).map_err(|error| match error {
@@ -131,10 +132,10 @@ impl Plans {
         })
     }
 
-    /// A key of a configuration as it is written, or as a parent has it.
+    /// A key of a configuration as written, or its value in a parent.
     pub fn value(&self, configuration: &str, key: &str) -> Option<&Value> {
         let mut name = configuration;
-        // A circle of parents is an error of `configuration`.
+        // `configuration` reports a circle of parents.
         for _ in 0..=self.configurations.len() {
             let keys = self.configurations.get(name)?;
             match keys.get(key) {
@@ -204,13 +205,13 @@ impl Configuration {
         })
     }
 
-    /// The size of a voxel that an image with this spacing (transposed) is resampled to: a 2-D
+    /// The voxel size to which an image with this spacing (transposed) is resampled; a 2-D
     /// configuration keeps the first axis.
     pub fn target_spacing(&self, image: [f64; 3]) -> [f64; 3] {
         target_spacing(&self.spacing, image)
     }
 
-    /// The patch as three axes; the first of a 2-D configuration is 1.
+    /// The patch as three axes; the first axis of a 2-D configuration is 1.
     pub fn patch(&self) -> [usize; 3] {
         match self.patch_size[..] {
             [z, y, x] => [z, y, x],
@@ -219,13 +220,13 @@ impl Configuration {
         }
     }
 
-    /// 2 or 3.
+    /// The number of axes: 2 or 3.
     pub fn dims(&self) -> usize {
         self.patch_size.len()
     }
 }
 
-/// The size of a voxel of an image with this spacing: two numbers keep its first axis.
+/// The target voxel size of an image with this spacing; two numbers keep its first axis.
 pub(crate) fn target_spacing(spacing: &[f64], image: [f64; 3]) -> [f64; 3] {
     match *spacing {
         [y, x] => [image[0], y, x],
@@ -234,7 +235,7 @@ pub(crate) fn target_spacing(spacing: &[f64], image: [f64; 3]) -> [f64; 3] {
     }
 }
 
-/// A key that must be there, in this type.
+/// Reads a required key with this type.
 pub(crate) fn required<T: serde::de::DeserializeOwned>(
     keys: &Map<String, Value>,
     key: &str,

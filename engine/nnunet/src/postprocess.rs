@@ -1,5 +1,5 @@
-//! Postprocessing that nnU-Net found to help: all but the largest component of some labels is
-//! removed.
+//! The postprocessing that nnU-Net found to help: it removes all but the largest component of some
+//! labels.
 
 mod pickle;
 
@@ -16,7 +16,7 @@ use crate::volume::Volume;
 /// The only function that nnU-Net writes.
 const FUNCTION: &str = "remove_all_but_largest_component_from_segmentation";
 
-/// A file is at most this large.
+/// The largest file in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Keeps the largest component of the union of some labels.
@@ -24,15 +24,15 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct KeepLargest {
     /// The labels of the union.
     pub labels: Vec<u16>,
-    /// What removed voxels become.
+    /// The value of removed voxels.
     pub background: u16,
 }
 
-/// The steps that `postprocessing.json` or `postprocessing.pkl` name, in order. The latter is a
+/// Reads the steps of `postprocessing.json` or `postprocessing.pkl`, in order. The latter is a
 /// pickle, which is parsed and never run.
 ///
 /// # Errors
-/// Files that are neither, and functions that nnU-Net does not have.
+/// Files in neither format, and functions that nnU-Net does not have.
 pub fn read(path: &Path) -> Result<Vec<KeepLargest>> {
     let is_json = path.extension().is_some_and(|extension| extension == "json");
     let file = |what: String| NnunetError::File { path: path.to_owned(), what };
@@ -90,11 +90,11 @@ fn step(function: &Value, arguments: &Value) -> std::result::Result<KeepLargest,
     Ok(KeepLargest { labels, background })
 }
 
-/// Applies steps in order. Voxels are connected by faces, edges and corners; of several largest
-/// components all stay.
+/// Applies steps in order. Voxels are connected by faces, edges and corners; several largest
+/// components of the same size all stay.
 ///
 /// # Errors
-/// A volume beyond the limits of components.
+/// A volume beyond the size limits for components.
 pub fn apply(steps: &[KeepLargest], map: &mut Volume<u16>) -> Result<()> {
     for step in steps {
         let mask: Vec<bool> = map.data.iter().map(|label| step.labels.binary_search(label).is_ok()).collect();

@@ -1,4 +1,4 @@
-//! The network's input of an image: axes, crop to what is not zero, normalisation, resampling.
+//! Converts an image to the network's input: axes, crop to nonzero voxels, normalisation, resampling.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use crate::plans::{Configuration, Plans, target_spacing};
 use crate::resample::{Resampling, separate_axis};
 use crate::volume::{Axes3, Volume};
 
-/// The most voxels that an image may have after resampling: a wrong spacing in a header would ask
+/// The largest number of voxels of an image after resampling: a wrong spacing in a header could ask
 /// for any number.
 const MAX_VOXELS: usize = 1 << 34;
 
 /// A half-open box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// First voxel per axis.
+    /// The first voxel per axis.
     pub start: Axes3,
-    /// End per axis, not included.
+    /// The end per axis, exclusive.
     pub end: Axes3,
 }
 
 impl Bounds {
-    /// Its size.
+    /// The size of the box.
     pub fn shape(&self) -> Axes3 {
         std::array::from_fn(|axis| self.end[axis] - self.start[axis])
     }
 
-    /// Whether it holds a voxel of a volume, by its index.
+    /// Whether the box contains the voxel of a volume with this index.
     pub(crate) fn holds(&self, index: usize, [_, ny, nx]: Axes3) -> bool {
         let at = [index / (ny * nx), index / nx % ny, index % nx];
         (0..3).all(|axis| (self.start[axis]..self.end[axis]).contains(&at[axis]))
@@ -41,31 +41,30 @@ impl Bounds {
     }
 }
 
-/// An image, ready for the network, and what is needed to bring its labels back. All axes are
-/// transposed.
+/// A preprocessed image, and the data needed to map its labels back. All axes are transposed.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// `[channel, z, y, x]`
+    /// The values, `[channel, z, y, x]`.
     pub data: Volume,
-    /// Size of the image's voxels in mm.
+    /// The voxel size of the image in mm.
     pub spacing: Axes3<f64>,
-    /// The size of the image.
+    /// The size of the image in voxels.
     pub shape_before_cropping: Axes3,
     /// The part of the image that was used.
     pub bounds: Bounds,
 }
 
-/// How the images of a configuration are prepared.
+/// The preprocessing of a configuration's images.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preprocessing {
-    /// Axis of the image of each of the network's axes.
+    /// The image axis of each axis of the network.
     pub transpose: Axes3,
-    /// Size of a voxel in mm per axis of the network: three, or two of a 2-D configuration, which
-    /// keeps the distance of slices.
+    /// The voxel size in mm per axis of the network: three numbers, or two for a 2-D configuration,
+    /// which keeps the distance between slices.
     pub spacing: Vec<f64>,
-    /// How each channel is normalised, and whether only the inside of the image's mask counts.
+    /// The normalisation of each channel, and whether it uses only voxels inside the image's mask.
     pub channels: Vec<(Scheme, bool)>,
-    /// Intensities of the foreground of the training images, by channel.
+    /// Foreground intensities of the training images, by channel.
     pub intensities: BTreeMap<usize, Intensities>,
     /// How images are resampled.
     pub data: Resampling,
@@ -74,7 +73,7 @@ pub struct Preprocessing {
 }
 
 impl Preprocessing {
-    /// That of plans.
+    /// The preprocessing that plans describe.
     pub fn of(plans: &Plans, configuration: &Configuration) -> Self {
         let schemes = configuration.normalization_schemes.iter().copied();
         Preprocessing {
@@ -87,12 +86,12 @@ impl Preprocessing {
         }
     }
 
-    /// The network's input of an image: `[channel, z, y, x]` with the size of its voxels in mm, in
-    /// the file's axes. Label maps in the same axes come along; they are -1 where they were 0 outside
-    /// of what the image shows.
+    /// Preprocesses an image `[channel, z, y, x]` with its voxel size in mm, in the axes of the
+    /// file. Label maps in the same axes are processed with it; where they were 0 outside of the
+    /// image's content they become -1.
     ///
     /// # Errors
-    /// Another number of channels, values that cannot be normalised, sizes beyond all limits.
+    /// An unexpected number of channels, values that cannot be normalised, or a size beyond the limits.
     pub fn run(
         &self,
         image: Volume,
@@ -128,7 +127,7 @@ impl Preprocessing {
                 let what = format!("the labels have {:?} voxels, the image {whole:?}", labels.shape);
                 return Err(NnunetError::case(what));
             }
-            // Outside of the mask nothing is known, which the resampling of labels sees.
+            // Outside of the mask nothing is known, which affects the resampling of labels.
             let mut cut = Volume {
                 channels: 1,
                 shape,
@@ -149,11 +148,11 @@ impl Preprocessing {
     }
 }
 
-/// The network's input of an image: `[channel, z, y, x]` with the size of its voxels in mm, in the
-/// file's axes. `previous` is the label map of the earlier stage of a cascade, in the same axes.
+/// Preprocesses an image `[channel, z, y, x]` with its voxel size in mm, in the axes of the file.
+/// `previous` is the label map of the earlier stage of a cascade, in the same axes.
 ///
 /// # Errors
-/// As [`Preprocessing::run`].
+/// Same as [`Preprocessing::run`].
 pub fn prepare(
     plans: &Plans,
     configuration: &Configuration,
@@ -179,8 +178,8 @@ pub fn prepare(
     Ok(prepared)
 }
 
-/// The smallest box of what is not zero in any channel, holes included, and which of its voxels that
-/// is. Of an image of zeros everything is used.
+/// The smallest box of voxels that are nonzero in any channel, and which of its voxels these are,
+/// including holes. An image of only zeros is used completely.
 pub(crate) fn nonzero(image: &Volume) -> Result<(Bounds, Vec<bool>)> {
     let voxels = image.voxels();
     let mut mask = vec![0_u8; voxels];
@@ -213,7 +212,7 @@ pub(crate) fn nonzero(image: &Volume) -> Result<(Bounds, Vec<bool>)> {
     Ok((bounds, inside))
 }
 
-/// How many voxels of a part of an array lie side by side.
+/// The number of contiguous voxels in a part of an array.
 fn run_length(whole: Axes3, part: &Bounds) -> usize {
     let shape = part.shape();
     let mut run = shape[2];
@@ -229,7 +228,7 @@ fn run_length(whole: Axes3, part: &Bounds) -> usize {
 /// The size of a volume after resampling: `round(old / new * size)`, in that order, ties to even.
 ///
 /// # Errors
-/// A size beyond all limits.
+/// A size beyond the limits.
 pub fn target_shape(shape: Axes3, spacing: Axes3<f64>, target: Axes3<f64>) -> Result<Axes3> {
     let exact: Axes3<f64> =
         std::array::from_fn(|axis| (spacing[axis] / target[axis] * shape[axis] as f64).round_ties_even());

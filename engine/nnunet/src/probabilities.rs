@@ -1,4 +1,4 @@
-//! Probabilities of a network's outputs, ensembles of them, and their files (`.npz`).
+//! Probabilities of a network's outputs, their ensembles, and their files (`.npz`).
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -20,11 +20,11 @@ use crate::volume::Volume;
 /// The name of the array within a file.
 const ARRAY: &str = "probabilities";
 
-/// A file holds at most this many values (64 GiB).
+/// The largest number of values of a file (64 GiB).
 const MAX_VALUES: u64 = 1 << 34;
 
-/// Probabilities in the whole image, in the file's axes: softmax over the heads, or a sigmoid of
-/// each region. Outside of the part that was used everything is background.
+/// Probabilities in the whole image, in the axes of the file: softmax over the heads, or a sigmoid
+/// of each region. Everything outside of the used part is background.
 pub fn probabilities(plans: &Plans, manager: &LabelManager, heads: &Heads<'_>, origin: &Origin) -> Volume {
     let voxels = heads.shape().iter().product::<usize>();
     let mut data: Vec<f32> = Vec::with_capacity(heads.len() * voxels);
@@ -71,7 +71,7 @@ fn softmax(data: &mut [f32], voxels: usize) {
     data.par_chunks_mut(voxels).for_each(|values| values.iter_mut().zip(&total).for_each(|(v, total)| *v /= total));
 }
 
-/// The label map of probabilities.
+/// The label map for probabilities.
 pub fn labels(manager: &LabelManager, probabilities: &Volume) -> Volume<u16> {
     let voxels = probabilities.voxels();
     let mut data = vec![0_u16; voxels];
@@ -101,7 +101,7 @@ pub fn labels(manager: &LabelManager, probabilities: &Volume) -> Volume<u16> {
 /// The mean of several predictions of one case: their sum in order, divided by their number.
 ///
 /// # Errors
-/// None, or predictions of other sizes.
+/// No predictions, or predictions of different sizes.
 pub fn mean(all: impl IntoIterator<Item = Result<Volume>>) -> Result<Volume> {
     let (mut sum, mut count): (Option<Volume>, usize) = (None, 0);
     for one in all {
@@ -127,7 +127,7 @@ pub fn mean(all: impl IntoIterator<Item = Result<Volume>>) -> Result<Volume> {
 /// `[head, z, y, x]`.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
     let write = |file: &mut BufWriter<File>| {
         let mut archive = ZipWriter::new(file);
@@ -146,10 +146,10 @@ pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
     hearth_files::replace_with(path, write).map_err(|source| NnunetError::Io { path: path.to_owned(), source })
 }
 
-/// Reads probabilities that nnU-Net or [`write()`] wrote.
+/// Reads probabilities written by nnU-Net or by [`write()`].
 ///
 /// # Errors
-/// A file that is damaged, has no such array, or one that is too large.
+/// A file that is damaged, lacks the array, or has one that is too large.
 pub fn read(path: &Path) -> Result<Volume> {
     let io = |source| NnunetError::Io { path: path.to_owned(), source };
     let file = |what: String| NnunetError::File { path: path.to_owned(), what };
@@ -160,7 +160,7 @@ pub fn read(path: &Path) -> Result<Volume> {
         ZipError::FileNotFound => file(format!("holds no array {ARRAY:?}; expected nnU-Net's --save_probabilities")),
         other => file(other.to_string()),
     })?;
-    // A header can name any shape: there are no more values than deflate can unpack what is there to.
+    // A header can state any shape, but the compressed bytes limit the number of values.
     let held = entry.size().min(entry.compressed_size().min(length).saturating_mul(1032));
     let header = npy_header(&mut entry).map_err(file)?;
     let shape: Vec<usize> = header.shape.iter().map(|length| *length as usize).collect();
@@ -200,7 +200,7 @@ mod tests {
         let bytes = std::fs::read(&path).expect("bytes");
         std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("written");
         assert!(read(&path).is_err());
-        // 32 GiB by the header, and no value.
+        // A header that states 32 GiB, without any value.
         let mut zip = zip::ZipWriter::new(File::create(&path).expect("created"));
         zip.start_file("probabilities.npy", SimpleFileOptions::default()).expect("an entry");
         let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2048, 2048, 1024), }";

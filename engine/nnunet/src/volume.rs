@@ -1,44 +1,44 @@
-//! [`Volume`]: channels of a volume as a plain array.
+//! [`Volume`]: the channels of a volume as a plain array.
 
 use rayon::prelude::*;
 
 /// A number per axis, z y x.
 pub type Axes3<T = usize> = [T; 3];
 
-/// `[channel, z, y, x]`, the last axis fastest.
+/// A volume `[channel, z, y, x]`, the last axis fastest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume<T = f32> {
-    /// Channels.
+    /// The number of channels.
     pub channels: usize,
-    /// z, y, x.
+    /// The shape z, y, x.
     pub shape: Axes3,
     /// The values.
     pub data: Vec<T>,
 }
 
 impl<T: Copy + Send + Sync + Default> Volume<T> {
-    /// A volume of these values; `None` unless there are as many as the shape says.
+    /// Creates a volume from values; `None` unless their number matches the shape.
     pub fn new(channels: usize, shape: Axes3, data: Vec<T>) -> Option<Self> {
         (channels * shape.iter().product::<usize>() == data.len()).then_some(Volume { channels, shape, data })
     }
 
-    /// All values the default.
+    /// Creates a volume of default values.
     pub fn zeros(channels: usize, shape: Axes3) -> Self {
         Volume { channels, shape, data: vec![T::default(); channels * shape.iter().product::<usize>()] }
     }
 
-    /// Voxels of one channel.
+    /// The number of voxels of one channel.
     pub fn voxels(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// One channel.
+    /// The values of one channel.
     pub fn channel(&self, index: usize) -> &[T] {
         let n = self.voxels();
         &self.data[index * n..][..n]
     }
 
-    /// Another order of the axes: axis `a` of the result is axis `order[a]` of this one.
+    /// Reorders the axes: axis `a` of the result is axis `order[a]` of this volume.
     #[must_use]
     pub fn transposed(self, order: Axes3) -> Self {
         if order == [0, 1, 2] {
@@ -63,7 +63,7 @@ impl<T: Copy + Send + Sync + Default> Volume<T> {
         Volume { channels: self.channels, shape, data }
     }
 
-    /// The part from `start` up to `end`, which is not included.
+    /// The part from `start` to `end` (exclusive).
     #[must_use]
     pub fn cropped(&self, start: Axes3, end: Axes3) -> Self {
         let shape: Axes3 = std::array::from_fn(|axis| end[axis] - start[axis]);
@@ -80,7 +80,7 @@ impl<T: Copy + Send + Sync + Default> Volume<T> {
         Volume { channels: self.channels, shape, data }
     }
 
-    /// A larger volume of `fill` with this one at `start`.
+    /// Places this volume at `start` in a larger volume filled with `fill`.
     #[must_use]
     pub fn placed(&self, shape: Axes3, start: Axes3, fill: T) -> Self {
         let voxels = shape.iter().product::<usize>();

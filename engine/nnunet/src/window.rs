@@ -1,8 +1,8 @@
 //! Sliding windows: tiles in nnU-Net's order, and their sum in half precision.
 //!
-//! Sums and weights are rounded to half precision after every tile, as in nnU-Net. At the volume's
-//! edges, where the weights are tiny, this is visible in the label maps; other sums give other
-//! labels there.
+//! Sums and weights are rounded to half precision after every tile, as in nnU-Net. Near the
+//! volume's edges, where the weights are tiny, the rounding is visible in the label maps: exact
+//! sums would give other labels there.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -14,21 +14,21 @@ use crate::volume::{Axes3, Volume};
 /// The tiles of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Windows {
-    /// z, y, x of a tile; z is 1 for a 2-D network.
+    /// The size of a tile, z, y, x; z is 1 for a 2-D network.
     pub patch: Axes3,
-    /// z, y, x of the volume with padding.
+    /// The size of the padded volume, z, y, x.
     pub padded: Axes3,
-    /// Where the volume begins within it.
+    /// The start of the volume within the padded one.
     pub before: Axes3,
-    /// z, y, x without padding.
+    /// The size without padding, z, y, x.
     pub shape: Axes3,
-    /// First voxels of the tiles per axis.
+    /// The first voxels of the tiles per axis.
     pub starts: [Vec<usize>; 3],
 }
 
 impl Windows {
-    /// The tiles of a volume; `step` is the distance of two tiles as a share of the patch. `dims` is
-    /// 2 for a network of slices.
+    /// Plans the tiles of a volume; `step` is the distance between two tiles as a share of the
+    /// patch. `dims` is 2 for a network of slices.
     pub fn new(shape: Axes3, patch: Axes3, dims: usize, step: f64) -> Self {
         let patch = if dims == 2 { [1, patch[1], patch[2]] } else { patch };
         let padded: Axes3 = std::array::from_fn(|axis| shape[axis].max(patch[axis]));
@@ -39,23 +39,23 @@ impl Windows {
         Windows { patch, padded, before, shape, starts }
     }
 
-    /// How many tiles there are.
+    /// The number of tiles.
     pub fn len(&self) -> usize {
         self.starts.iter().map(Vec::len).product()
     }
 
-    /// Whether there is none.
+    /// Whether there are no tiles.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// First voxels of all tiles, in the order in which they are added.
+    /// The first voxels of all tiles, in the order in which they are added.
     pub fn tiles(&self) -> impl Iterator<Item = Axes3> + '_ {
         let [zs, ys, xs] = &self.starts;
         zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*z, *y, *x])))
     }
 
-    /// The volume with zeros around it where it is smaller than a tile.
+    /// Pads a volume with zeros where it is smaller than a tile.
     pub fn pad(&self, volume: Volume) -> Volume {
         if self.padded == self.shape { volume } else { volume.placed(self.padded, self.before, 0.0) }
     }
@@ -67,13 +67,13 @@ fn starts(size: usize, patch: usize, step: f64) -> Vec<usize> {
     (0..count).map(|i| (real * i as f64).round_ties_even() as usize).collect()
 }
 
-/// A part of a padded volume as `[channel, z, y, x]`.
+/// Cuts a tile out of a padded volume, as `[channel, z, y, x]`.
 pub fn tile(volume: &Volume, start: Axes3, patch: Axes3) -> Vec<f32> {
     volume.cropped(start, std::array::from_fn(|axis| start[axis] + patch[axis])).data
 }
 
-/// The weight of each voxel of a tile: a Gaussian of an eighth of the patch about its middle, at
-/// most 10, in half precision.
+/// The weight of each voxel of a tile: a Gaussian about its middle with a deviation of an eighth of
+/// the patch, at most 10, in half precision.
 pub fn gaussian(patch: Axes3) -> Vec<f16> {
     let lines = patch.map(line);
     let mut product = Vec::with_capacity(patch.iter().product());
@@ -100,7 +100,7 @@ fn line(length: usize) -> Vec<f64> {
 }
 
 /// All combinations of mirrored axes, by number and then in order: nnU-Net's order of test-time
-/// augmentation, after the image itself.
+/// augmentation, after the unmirrored image.
 pub fn mirrorings(axes: &[usize]) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = (1..1_u32 << axes.len())
         .map(|set| (0..axes.len()).filter(|i| set >> i & 1 == 1).map(|i| axes[i]).collect())
@@ -109,17 +109,17 @@ pub fn mirrorings(axes: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// The sum of tiles.
+/// The weighted sum of tiles.
 pub struct Sum<'a> {
     windows: &'a Windows,
     map: Vec<f16>,
-    /// `[head, z, y, x]` with padding.
+    /// The sums, `[head, z, y, x]` with padding.
     outputs: Volume<f16>,
     weights: Vec<f16>,
 }
 
 impl<'a> Sum<'a> {
-    /// Nothing yet, of this many heads.
+    /// Starts an empty sum with this number of heads.
     pub fn new(windows: &'a Windows, heads: usize) -> Self {
         Sum {
             map: gaussian(windows.patch),
@@ -134,7 +134,7 @@ impl<'a> Sum<'a> {
         let (patch, padded) = (self.windows.patch, self.windows.padded);
         let (plane, map) = (padded[1] * padded[2], &self.map);
         let tile = patch.iter().product::<usize>();
-        // One plane of a head, or of the weights, in which the value of a voxel is its weight.
+        // One plane of a head, or of the weights, for which the value of a voxel is its weight.
         let add = |index: usize, sums: &mut [f16], values: Option<&[f32]>| {
             let Some(z) = index.checked_sub(start[0]).filter(|z| *z < patch[0]) else { return };
             let [mut sum, mut weight] = [vec![0.0_f32; patch[2]], vec![0.0_f32; patch[2]]];
@@ -161,7 +161,7 @@ impl<'a> Sum<'a> {
         self.weights.par_chunks_mut(plane).enumerate().for_each(|(z, sums)| add(z, sums, None));
     }
 
-    /// The mean of the tiles without padding.
+    /// The mean of the tiles, without padding.
     ///
     /// # Errors
     /// Sums beyond the largest number of half precision.

@@ -1,4 +1,4 @@
-//! What nnU-Net's loaders and transforms did with drawn numbers that are given:
+//! Compares with the results of nnU-Net's loaders and transforms for given random numbers:
 //! `tests/golden/nnunet/training`, or `HEARTH_GOLDEN/nnunet/training`.
 
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn list<T: serde::de::DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{value}: {error}"))
 }
 
-/// `[channel, (z,) y, x]` as a volume.
+/// Reads `[channel, (z,) y, x]` as a volume.
 fn volume(tensors: &SafeTensors<'_>, name: &str) -> Volume {
     let view = tensors.tensor(name).expect("an array");
     let values = match view.dtype() {
@@ -67,7 +67,7 @@ fn patches_and_where_they_are_cut_are_those_of_nnunet() {
     }
 }
 
-/// One transform of the list on its arrays: what differs.
+/// Applies one transform of the list to its arrays, and returns the differences.
 fn replay(case: &Value, tensors: &SafeTensors<'_>) -> (f32, usize) {
     let numbers = |key: &str| -> Vec<f64> { list(&case[key]) };
     let (mut image, expected) = (volume(tensors, "in.image"), volume(tensors, "out.image"));

@@ -1,5 +1,6 @@
-//! What nnU-Net's transforms did to the labels of an earlier stage with drawn numbers that are given:
-//! `tests/golden/nnunet/training/cascade.json`, recorded by `tests/golden/record_cascade.py`.
+//! Compares with the results of nnU-Net's transforms of an earlier stage's labels for given random
+//! numbers: `tests/golden/nnunet/training/cascade.json`, recorded by
+//! `tests/golden/record_cascade.py`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,21 +9,21 @@ use hearth_nnunet::augment::cascade::{BinaryOperator, binary_operator, remove_co
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-/// Recordings of another folder, if it has any of these.
+/// The recordings of another folder, if it has any of these.
 fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet/training");
     let given = std::env::var_os("HEARTH_GOLDEN").map(|folder| PathBuf::from(folder).join("nnunet/training"));
     given.filter(|folder| folder.join("cascade.json").is_file()).unwrap_or(own)
 }
 
-/// The bits of an array as 0 and 1.
+/// Reads the bits of an array as 0 and 1.
 fn bits(tensors: &SafeTensors<'_>, name: &str, count: usize) -> Vec<f32> {
     let view = tensors.tensor(name).expect("an array");
     assert_eq!(view.data().len(), count.div_ceil(8), "{name}");
     (0..count).map(|at| f32::from(view.data()[at / 8] >> (7 - at % 8) & 1)).collect()
 }
 
-/// One value, or several that are done one after the other.
+/// One value, or several that are applied in order.
 fn each(value: &Value) -> Vec<&Value> {
     value.as_array().map_or_else(|| vec![value], |all| all.iter().collect())
 }

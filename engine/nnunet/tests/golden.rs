@@ -1,4 +1,4 @@
-//! Plans as nnU-Net's planners made them: every case of `tests/golden/nnunet/planner`, or
+//! Compares plans with those of nnU-Net's planners: every case of `tests/golden/nnunet/planner`, or
 //! `HEARTH_GOLDEN/nnunet/planner`.
 
 use std::fs;
@@ -17,7 +17,7 @@ fn read(path: &Path) -> Value {
     parse_json(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).expect("JSON")
 }
 
-/// Where two plans differ: the first key, or nothing. Whole numbers are exact, others within 1e-12.
+/// The first key in which two plans differ, if any. Integers must be equal, other numbers within 1e-12.
 fn difference(ours: &Value, theirs: &Value, key: &str) -> Option<String> {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {
@@ -46,7 +46,7 @@ fn difference(ours: &Value, theirs: &Value, key: &str) -> Option<String> {
     }
 }
 
-/// Plans by a planner with the arguments of a variant.
+/// Makes plans with the arguments of a variant.
 fn planned(name: &str, arguments: &Value, dataset: &Value, fingerprint: &Value, expected: &Value) -> Option<String> {
     let mut options = PlannerOptions::new(Planner::named(name).expect("a planner"));
     options.memory_gb = arguments["gpu_memory_target_in_gb"].as_f64();

@@ -1,5 +1,5 @@
-//! TotalSegmentator's table of tasks, and what it removes from labels: against what its functions gave
-//! once (`tests/golden/record_total_facts.py`).
+//! Compares the table of tasks and the label cleaning with the recorded results of
+//! TotalSegmentator's functions (`tests/golden/record_total_facts.py`).
 
 use hearth_nnunet::Volume;
 use hearth_nnunet::total::{
@@ -50,7 +50,7 @@ fn the_table_is_that_of_totalsegmentator() {
     }
 }
 
-/// The labels of each model of the finest mode; those that are removed last.
+/// The labels of each model of the finest mode, with removed ones last.
 fn parts(known: &Value) -> Value {
     let all = || list(known, "classes").iter().chain(list(known, "auxiliary")).cloned().collect();
     known.get("parts").cloned().unwrap_or_else(|| Value::Array(vec![Value::Array(all())]))
@@ -102,11 +102,12 @@ fn every_model_is_found_by_its_files() {
             for (part, folder) in models.folders.iter().enumerate() {
                 let expected = vec![(task.name, models.mode.name(), part)];
                 assert_eq!(found(&facts(task, mode, part, folder)), expected);
-                // The names of a data set's labels may be others.
+                // The label names of a data set may differ.
                 let mut other = facts(task, mode, part, folder);
                 other.labels = (0..other.labels.len()).map(|label| format!("class_{label}")).collect();
                 assert_eq!(found(&other), expected);
-                // In a folder of another name labels, voxels and modality decide, up to the version of `total`.
+                // In a folder with another name, labels, voxels and modality decide, except for the
+                // version of `total`.
                 let renamed = found(&facts(task, mode, part, "Dataset999_Mine"));
                 assert!(renamed.contains(&expected[0]), "{renamed:?}");
                 let version = |name: &str| name == "total" || name == "total_v3";
@@ -122,12 +123,12 @@ fn other_models_are_not_those_of_a_task() {
     let mut own = facts(vessels, 0, 0, "Dataset008_Hippocampus");
     own.labels = vec!["anterior".to_owned(), "posterior".to_owned()];
     assert_eq!(found(&own), []);
-    // Other voxels than those of any mode.
+    // Voxels of no mode.
     let total = &TASKS[0];
     let mut coarse = facts(total, 1, 0, "Dataset700_Mine");
     coarse.voxels = Some([2.0; 3]);
     assert_eq!(found(&coarse), []);
-    // The number of a data set tells versions apart, whatever the rest of its name.
+    // The number of a data set distinguishes versions, whatever the rest of its name.
     assert_eq!(found(&facts(total, 0, 0, "Dataset831_Small")), [("total_v3", "default", 0)]);
     assert_eq!(found(&facts(total, 0, 0, "Dataset291_Small")), [("total", "default", 0)]);
 }

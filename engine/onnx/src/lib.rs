@@ -1,4 +1,4 @@
-//! Networks as ONNX models, for programs that deploy elsewhere.
+//! Export of networks as ONNX models, for deployment in other programs.
 //!
 //! ```
 //! # use burn::tensor::Device;
@@ -11,9 +11,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The model has one input, `image` (`[batch, channel, x, y, z]`, of 2-D networks without `z`), and one
-//! output, `logits`, with batch and spatial axes of any size that the network takes. Operators are those
-//! of version 17 of the standard set, which ONNX Runtime, OpenVINO and TensorRT have.
+//! The model has one input, `image` (`[batch, channel, x, y, z]`, without `z` for 2-D networks),
+//! and one output, `logits`. The batch and spatial axes may have any size that the network accepts.
+//! Operators are those of version 17 of the standard set, which ONNX Runtime, OpenVINO and TensorRT
+//! support.
 
 #![forbid(unsafe_code)]
 

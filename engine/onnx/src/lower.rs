@@ -1,4 +1,4 @@
-//! Layers as operators of ONNX.
+//! The conversion of layers to ONNX operators.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use hearth_nn::trace::{Call, Graph, Op, Weight};
 
 use crate::model::{Attribute, Axis, Initializer, Model, Node, Values};
 
-/// What a model says about itself.
+/// The name and metadata of a model.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// The name of the graph.
+    /// Name of the graph.
     pub name: String,
     /// Keys and values of `metadata_props`.
     pub metadata: Vec<(String, String)>,
 }
 
 impl About {
-    /// A model of this name.
+    /// The description of a model with this name and without metadata.
     pub fn new(name: impl Into<String>) -> Self {
         About { name: name.into(), metadata: Vec::new() }
     }
 
-    /// Adds an entry of the metadata.
+    /// Adds an entry to the metadata.
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self
     }
 }
 
-/// A layer has no operator.
+/// A layer that has no ONNX operator.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{layer}: {what}")]
 pub struct LowerError {
@@ -39,10 +39,10 @@ pub struct LowerError {
 const IN: &str = "image";
 const OUT: &str = "logits";
 
-/// The model of a network's graph.
+/// Converts a network's graph to a model.
 ///
 /// # Errors
-/// Where a layer has no operator in ONNX.
+/// Fails if a layer has no operator in ONNX.
 pub fn lower(graph: &Graph, about: &About) -> Result<Model, LowerError> {
     let mut lowering = Lowering { axes: graph.spatial_dims, nodes: Vec::new(), initializers: Vec::new() };
     let mut values = vec![IN.to_owned()];
@@ -52,7 +52,7 @@ pub fn lower(graph: &Graph, about: &About) -> Result<Model, LowerError> {
             "" => format!("node{place}"),
             path => path.to_owned(),
         };
-        // The same layer may be called twice.
+        // The same layer may be called several times.
         let name = match graph.calls[..place].iter().any(|other| !call.path.is_empty() && other.path == call.path) {
             true => format!("{name}#{place}"),
             false => name,
@@ -64,7 +64,7 @@ pub fn lower(graph: &Graph, about: &About) -> Result<Model, LowerError> {
     let flat = graph.output[2..] == [1, 1, 1] && graph.input[2..] != [1, 1, 1];
     let mut output = vec![Axis::Any("batch"), Axis::Fixed(graph.channels[1])];
     if flat {
-        // A class score, without the axes of one value each.
+        // Class scores, without the axes of length 1.
         lowering.node("Flatten", "output", &[result], OUT, vec![("axis", Attribute::Int(1))]);
     } else {
         lowering.node("Identity", "output", &[result], OUT, Vec::new());
@@ -89,7 +89,7 @@ pub fn lower(graph: &Graph, about: &About) -> Result<Model, LowerError> {
 }
 
 struct Lowering {
-    /// Spatial axes: 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     axes: usize,
     nodes: Vec<Node>,
     initializers: Vec<Initializer>,
@@ -108,7 +108,7 @@ impl Lowering {
         });
     }
 
-    /// A node whose output has its name.
+    /// Adds a node whose output has the node's name.
     fn step(&mut self, operator: &'static str, name: &str, inputs: &[&str], attributes: Attributes) -> String {
         let output = format!("{name}:out");
         let inputs: Vec<String> = inputs.iter().map(|input| (*input).to_owned()).collect();
@@ -125,20 +125,20 @@ impl Lowering {
         self.floats(name, vec![values.len()], values.into())
     }
 
-    /// A kernel, in 2-D without its axis of depth 1.
+    /// Adds a kernel, in 2-D without its axis of length 1.
     fn kernel(&mut self, name: &str, weight: &Weight) -> String {
         let shape = weight.shape[..2 + self.axes].to_vec();
         self.floats(format!("{name}.weight"), shape, weight.values.clone())
     }
 
-    /// A value for each channel, or one for all, that is broadcast over an image.
+    /// Adds a value per channel, or one for all, which is broadcast over an image.
     fn by_channel(&mut self, name: String, weight: &Weight) -> String {
         let mut shape = weight.shape.clone();
         shape.extend(vec![1; self.axes]);
         self.floats(name, shape, weight.values.clone())
     }
 
-    /// A list by spatial axis; ONNX counts padding at both ends.
+    /// A list with one entry per spatial axis; ONNX lists padding for both ends.
     fn per_axis(&self, values: [usize; 3]) -> Attribute {
         Attribute::Ints(values.iter().take(self.axes).map(|value| *value as i64).collect())
     }
@@ -179,7 +179,7 @@ impl Lowering {
                 let offset = self.floats(format!("{name}.offset"), vec![channels], offset.values.clone());
                 let zeros = self.constant(format!("{name}.mean"), &vec![0.0; channels]);
                 let ones = self.constant(format!("{name}.var"), &vec![1.0; channels]);
-                // Statistics and weights are one scale and one offset already.
+                // Statistics and weights are already combined into one scale and one offset.
                 let attributes = vec![("epsilon", Attribute::Float(0.0))];
                 self.step("BatchNormalization", name, &[x, &scale, &offset, &zeros, &ones], attributes)
             }
@@ -251,7 +251,7 @@ impl Lowering {
         })
     }
 
-    /// `[b, c]` with axes of 1, as layers behind a linear one expect it.
+    /// Reshapes `[b, c]` with axes of length 1, as layers after a linear one expect.
     fn with_axes(&mut self, name: &str, y: &str) -> String {
         let axes: Vec<i64> = (2..2 + self.axes as i64).collect();
         let name = format!("{name}/axes");
@@ -287,7 +287,7 @@ impl Lowering {
         ]
     }
 
-    /// An instance norm over groups as channels; this set has no operator for groups.
+    /// A group norm as an instance norm over groups; operator set 17 has no group norm.
     fn group_norm(
         &mut self,
         name: &str,

@@ -1,20 +1,21 @@
-//! An ONNX model: nodes, initializers, metadata, and its file.
+//! An ONNX model (nodes, initializers, metadata) and its encoding.
 
 use std::sync::Arc;
 
 use crate::wire::Message;
 
-/// IR version 8 came with operator set 17.
+/// The IR version that was released with operator set 17.
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
 
-/// Protocol Buffers have no message above this many bytes; weights go to a second file before.
+/// The largest size of the weights in the model file, in bytes. A Protocol Buffers message is
+/// limited to 2 GB; larger weights go to a second file.
 pub const MOST_WITHIN: usize = 1_900_000_000;
 
-/// Alignment of weights in the second file, so that runtimes map it into memory.
+/// Alignment of weights in the second file, which lets runtimes map it into memory.
 const ALIGNED: usize = 4096;
 
-/// Values of an initializer.
+/// The values of an initializer.
 #[derive(Clone, Debug)]
 pub(crate) enum Values {
     Floats(Arc<[f32]>),
@@ -45,14 +46,14 @@ pub(crate) struct Node {
     pub attributes: Vec<(&'static str, Attribute)>,
 }
 
-/// An axis: of a fixed size, or named.
+/// An axis with a fixed size or a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Axis {
     Fixed(usize),
     Any(&'static str),
 }
 
-/// A model.
+/// An ONNX model.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(crate) name: String,
@@ -64,22 +65,24 @@ pub struct Model {
     pub(crate) version: String,
 }
 
-/// The bytes of a model's file, and of a second one with the weights where they do not fit.
+/// The bytes of a model's file, and of a second file if the weights do not fit.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     /// The `.onnx` file.
     pub model: Vec<u8>,
-    /// Name and bytes of the file beside it.
+    /// Name and bytes of the second file, if any.
     pub data: Option<Vec<u8>>,
 }
 
 impl Model {
-    /// The file; its weights are in it up to 1.9 GB, and else in `model.onnx.data`.
+    /// Encodes the model. Weights of up to 1.9 GB are part of the file; larger ones go to
+    /// `model.onnx.data`.
     pub fn encode(&self) -> Encoded {
         self.encode_as("model.onnx.data", MOST_WITHIN)
     }
 
-    /// The same with the name of the second file, and the most bytes of weights in the first.
+    /// Encodes the model with a given name of the second file, and a given limit on the bytes of
+    /// weights in the first.
     pub fn encode_as(&self, data_name: &str, most: usize) -> Encoded {
         let total: usize = self.initializers.iter().map(|i| i.shape.iter().product::<usize>() * 4).sum();
         let mut data = (total > most).then(Vec::new);
@@ -104,7 +107,7 @@ impl Model {
         Encoded { model: model.0, data }
     }
 
-    /// How many nodes of each operator it has, by name.
+    /// The number of nodes of each operator, by operator name.
     pub fn operators(&self) -> std::collections::BTreeMap<&'static str, usize> {
         let mut counts = std::collections::BTreeMap::new();
         self.nodes.iter().for_each(|node| *counts.entry(node.operator).or_default() += 1);
@@ -160,7 +163,7 @@ impl Initializer {
     }
 }
 
-/// Name, type and shape of an input or output.
+/// Encodes the name, type and shape of an input or output.
 fn value((name, axes): &(String, Vec<Axis>)) -> Message {
     let mut shape = Message::new();
     for axis in axes {

@@ -1,4 +1,4 @@
-//! The encoding of Protocol Buffers, as far as ONNX needs it.
+//! The part of the Protocol Buffers encoding that ONNX needs.
 
 /// A message under construction.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl Message {
         self.varint(u64::from(field) << 3 | wire);
     }
 
-    /// `int64`, `int32`, or an enumeration.
+    /// Adds an `int64`, an `int32`, or an enumeration.
     pub fn int(mut self, field: u32, value: i64) -> Self {
         self.key(field, 0);
         self.varint(value as u64);
@@ -49,14 +49,14 @@ impl Message {
         self.bytes(field, &value.0)
     }
 
-    /// Repeated integers, packed.
+    /// Adds repeated integers, packed.
     pub fn ints(self, field: u32, values: &[i64]) -> Self {
         let mut packed = Message::new();
         values.iter().for_each(|value| packed.varint(*value as u64));
         self.bytes(field, &packed.0)
     }
 
-    /// Repeated integers of a field that `proto2` does not pack.
+    /// Adds repeated integers of a field that `proto2` does not pack.
     pub fn each_int(self, field: u32, values: &[i64]) -> Self {
         values.iter().fold(self, |message, value| message.int(field, *value))
     }
@@ -66,7 +66,8 @@ impl Message {
 mod tests {
     use super::*;
 
-    /// The examples of the encoding's documentation (protobuf.dev/programming-guides/encoding).
+    /// The examples in the documentation of the encoding
+    /// (protobuf.dev/programming-guides/encoding).
     #[test]
     fn values_are_encoded_as_documented() {
         assert_eq!(Message::new().int(1, 150).0, [0x08, 0x96, 0x01]);

@@ -12,23 +12,23 @@ pub enum PackageError {
     Io {
         /// `read` or `write`.
         doing: &'static str,
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The reason that the system gives.
         source: io::Error,
     },
-    /// A file that is no intact package.
+    /// A file that is not an intact package.
     #[error("{} {what}", path.display())]
     Package {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         what: String,
     },
-    /// A key, or a signature.
+    /// An invalid key or signature.
     #[error("{} {what}", path.display())]
     Key {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         what: String,

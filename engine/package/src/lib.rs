@@ -1,9 +1,9 @@
 //! Model packages: a trained model as one file, `NAME.hearth`.
 //!
-//! A package is a zip with a manifest that has the BLAKE3 sum of every member, a recipe and weights in
-//! safetensors, or the files of a model folder; its labels with colours and coded terms; facts about
-//! the model; its licence; and, if it was signed, an Ed25519 signature of the manifest. Nothing in it
-//! is executed, and no tensor library is needed to inspect one.
+//! A package is a zip archive with a manifest that lists the BLAKE3 hash of every member; a recipe
+//! with weights in safetensors, or the files of a model folder; its labels with colours and coded
+//! terms; facts about the model; its licence; and, if it is signed, an Ed25519 signature of the
+//! manifest. Nothing in it is executed, and no tensor library is needed to inspect one.
 //!
 //! ```
 //! use hearth_package::{Builder, Facts, Kind, Label, Package};
@@ -39,15 +39,15 @@ pub use signature::{PublicKey, SigningKey};
 pub use terms::{Code, Term};
 pub use writer::Builder;
 
-/// The recipe of a package of a run.
+/// The name of the recipe in a package of a run.
 pub const RECIPE: &str = "recipe.toml";
-/// Its weights.
+/// The name of the weights in a package of a run.
 pub const WEIGHTS: &str = "weights.safetensors";
-/// The folder of the files of a model folder.
+/// The folder in a package that holds the files of a model folder.
 pub const MODEL: &str = "model";
-/// Labels, colours, terms.
+/// The name of the member with labels, colours and terms.
 pub const LABELS: &str = "labels.json";
-/// What is said of the model.
+/// The name of the member with facts about the model.
 pub const FACTS: &str = "metadata.json";
-/// The end of a package's name.
+/// The file extension of a package.
 pub const END: &str = "hearth";

@@ -1,4 +1,4 @@
-//! What a package says of itself.
+//! The manifest of a package, the facts about its model, and its labels.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::terms::Term;
 
-/// The version of the format that this crate writes; it reads those up to it.
+/// The version of the format that this crate writes. It reads this version and all earlier ones.
 pub const FORMAT: u32 = 1;
 
 /// What a package holds.
@@ -15,12 +15,12 @@ pub const FORMAT: u32 = 1;
 pub enum Kind {
     /// A recipe and the weights of a checkpoint: `recipe.toml`, `weights.safetensors`.
     Run,
-    /// The folder of a trained model of nnU-Net v2, or of several of them, below `model/`.
+    /// The folder of one or several trained models of nnU-Net v2, below `model/`.
     Nnunet,
     /// A MONAI bundle, below `model/`.
     Bundle,
-    /// Runs that predict as one, each a package below `model/`, and `model/ensemble.json`, which says how they
-    /// are merged.
+    /// An ensemble of runs, each a package below `model/`, and `model/ensemble.json`, which says
+    /// how their results are merged.
     Ensemble,
 }
 
@@ -28,82 +28,82 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Its BLAKE3 sum, in hexadecimal digits.
+    /// Its BLAKE3 hash, in hexadecimal digits.
     pub blake3: String,
 }
 
-/// `manifest.json`: what a signature signs. Later programs may add fields.
+/// `manifest.json`, the content that a signature signs. Later versions may add fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of the format.
     pub format: u32,
-    /// What it holds.
+    /// The kind of model in the package.
     pub kind: Kind,
     /// The program that wrote it, with its version.
     pub program: String,
-    /// The public key of who signed it, in hexadecimal digits.
+    /// The public key of the signer, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_by: Option<String>,
-    /// All other members but the signature, by their names.
+    /// All other members except the signature, by name.
     pub members: BTreeMap<String, Member>,
 }
 
-/// `metadata.json`: facts about a model, for whoever uses it.
+/// `metadata.json`: facts about a model, for its users.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// What it is called.
+    /// The title of the model.
     pub title: String,
-    /// What it is for, in a sentence or several.
+    /// The purpose of the model, in one or several sentences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Who made it.
+    /// The authors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authors: Vec<String>,
-    /// Its own version.
+    /// The version of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The licence in a word, as SPDX has it; its text is in the member `LICENCE`, if there is one.
+    /// The SPDX identifier of the licence; its text is in the member `LICENCE`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,
-    /// Modalities of the images it takes: `CT`.
+    /// Modalities of the input images: `CT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modalities: Vec<String>,
-    /// The checkpoint that it came from.
+    /// The checkpoint from which the package was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// What its validation measured, by name.
+    /// The validation metrics, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
-    /// Whatever else is said of it.
+    /// Further facts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, String>,
 }
 
 impl Facts {
-    /// With a title and nothing else.
+    /// Creates facts with only a title.
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 }
 
-/// A label of a model's results.
+/// A label in a model's results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Label {
-    /// Its value in label maps; of regions that may overlap the channel, from 1.
+    /// Its value in label maps; for regions that may overlap, its channel, counted from 1.
     pub value: u32,
-    /// What it is called.
+    /// The name of the label.
     pub name: String,
-    /// Red, green, blue.
+    /// Red, green and blue.
     pub colour: [u8; 3],
-    /// What it is, in codes; none of a background, and where nothing is known.
+    /// The coded term of the label; `None` for the background and where it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<Term>,
 }
 
 impl Label {
-    /// One without a term.
+    /// Creates a label without a term.
     pub fn new(value: u32, name: impl Into<String>, colour: [u8; 3]) -> Self {
         Self { value, name: name.into(), colour, term: None }
     }

@@ -13,19 +13,19 @@ use crate::manifest::{FORMAT, Facts, Kind, Label, Manifest, Member};
 use crate::signature::PublicKey;
 use crate::{END, FACTS, LABELS, MODEL, RECIPE, WEIGHTS};
 
-/// The manifest's name.
+/// The file name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
-/// That of the manifest's signature: 64 bytes.
+/// The file name of the manifest's signature, which has 64 bytes.
 pub(crate) const SIGNATURE: &str = "manifest.sig";
 
-/// The most bytes of a manifest, of labels, of facts.
+/// The largest size in bytes of a manifest, of the labels and of the facts.
 const MAX_JSON: u64 = 16 << 20;
-/// The most members.
+/// The largest number of members.
 const MAX_MEMBERS: usize = 100_000;
-/// The most bytes of the members for each of the package: weights hardly shrink.
+/// The largest ratio of unpacked bytes to the bytes of the package: weights hardly compress.
 const MOST_PER_BYTE: u64 = 100;
 
-/// An opened package. Its list of members was checked; the sum of a member is checked when it is read.
+/// An opened package. Opening checks the list of members; reading a member checks its hash.
 #[derive(Debug)]
 pub struct Package {
     path: PathBuf,
@@ -34,7 +34,7 @@ pub struct Package {
     labels: Vec<Label>,
 }
 
-/// Fails for a name that a member cannot have, with what is wrong.
+/// Fails with the reason if a member cannot have this name.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     let path = Path::new(name);
@@ -50,7 +50,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl Package {
-    /// Whether a path looks like a package: a file `NAME.hearth`, or a zip with a manifest of one.
+    /// Whether a path looks like a package: a file `NAME.hearth`, or a zip archive with a package's
+    /// manifest.
     pub fn is_one(path: &Path) -> bool {
         if !path.is_file() {
             return false;
@@ -63,13 +64,14 @@ impl Package {
                 .is_some_and(|zip| zip.index_for_name(MANIFEST).is_some() && zip.index_for_name(FACTS).is_some())
     }
 
-    /// Opens a package, and checks its list of members, its labels and facts, and that a signature is
-    /// that of the key which the manifest names ([`Package::check_signature`] says whether that key
-    /// is one that you trust).
+    /// Opens a package. It checks the list of members, the labels and facts, and that a signature
+    /// was made with the key that the manifest names ([`Package::check_signature`] checks whether
+    /// this is the key that you trust).
     ///
     /// # Errors
-    /// A file that is no package, or a damaged one: cut off, with members that the manifest does not
-    /// have, names that lead out of it, or more bytes than a hundred times its own.
+    /// A file that is not a package, or a damaged one: truncated, with members that the manifest
+    /// does not list, with names that lead out of the package, or with more than a hundred times
+    /// its own size when unpacked.
     pub fn open(path: &Path) -> Result<Self, PackageError> {
         let mut zip = archive(path)?;
         check_entries(path, &mut zip)?;
@@ -99,27 +101,27 @@ impl Package {
         Ok(package)
     }
 
-    /// Its file.
+    /// The file of the package.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its manifest.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// What is said of the model.
+    /// The facts about the model.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// The labels of its results.
+    /// The labels of the model's results.
     pub fn labels(&self) -> &[Label] {
         &self.labels
     }
 
-    /// Names of members that state a licence.
+    /// The names of members that hold a licence.
     pub fn licences(&self) -> impl Iterator<Item = &str> {
         let states = |name: &&String| {
             let file = name.rsplit('/').next().unwrap_or_default().to_lowercase();
@@ -128,23 +130,23 @@ impl Package {
         self.manifest.members.keys().filter(states).map(String::as_str)
     }
 
-    /// Fails unless the holder of this key signed it.
+    /// Fails unless the package was signed with this key.
     ///
     /// # Errors
-    /// A package that was not signed, or by somebody else.
+    /// A package that is not signed, or that was signed with another key.
     pub fn check_signature(&self, key: &PublicKey) -> Result<(), PackageError> {
         match &self.manifest.signed_by {
-            // That the signature is right was checked when it was opened.
+            // Opening the package has checked the signature itself.
             Some(by) if PublicKey::parse(by) == Some(*key) => Ok(()),
             Some(by) => Err(PackageError::package(&self.path, format!("was signed by the key {by}, not by {key}"))),
             None => Err(PackageError::package(&self.path, "is not signed")),
         }
     }
 
-    /// The bytes of a member, which are those that the manifest says.
+    /// Reads the bytes of a member and checks them against the manifest.
     ///
     /// # Errors
-    /// No such member; a damaged one.
+    /// An unknown or damaged member.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, PackageError> {
         let member = self.manifest.members.get(name);
         let member = member.ok_or_else(|| PackageError::package(&self.path, format!("has no member {name}")))?;
@@ -157,21 +159,22 @@ impl Package {
         copy(&self.path, &mut archive(&self.path)?, name, member, &mut bytes).map(|()| bytes)
     }
 
-    /// Reads all members, and compares their sums.
+    /// Reads all members and checks their hashes.
     ///
     /// # Errors
-    /// The first that is damaged.
+    /// The first damaged member.
     pub fn check(&self) -> Result<(), PackageError> {
         let mut zip = archive(&self.path)?;
         let mut members = self.manifest.members.iter();
         members.try_for_each(|(name, member)| copy(&self.path, &mut zip, name, member, &mut io::sink()))
     }
 
-    /// Writes the members below `model/` into a folder that does not exist yet, without that part of
-    /// their names.
+    /// Writes the members below `model/` into a folder that does not exist yet, without the prefix
+    /// `model/` of their names.
     ///
     /// # Errors
-    /// A damaged member, and a file that cannot be written. The folder then holds a part of them.
+    /// A damaged member, or a file that cannot be written. The folder then holds only part of the
+    /// members.
     pub fn unpack_model(&self, into: &Path) -> Result<(), PackageError> {
         fs::create_dir(into).map_err(PackageError::writing(into))?;
         let mut zip = archive(&self.path)?;
@@ -202,14 +205,14 @@ fn archive(path: &Path) -> Result<Zip, PackageError> {
         .map_err(|error| PackageError::package(path, format!("is damaged or cut off: {error}")))
 }
 
-/// Checks what the archive says of its entries: nothing is unpacked yet.
+/// Checks the entries of the archive from its directory, before anything is unpacked.
 fn check_entries(path: &Path, zip: &mut Zip) -> Result<(), PackageError> {
     let wrong = |what: String| Err(PackageError::package(path, what));
     let length = fs::metadata(path).map_err(PackageError::reading(path))?.len();
     if zip.len() > MAX_MEMBERS {
         return wrong(format!("has {} members; the limit is {MAX_MEMBERS}", zip.len()));
     }
-    // The library keeps the last of several entries of one name.
+    // The zip library keeps the last of several entries with the same name.
     if entries_at_end(path, length)?.is_some_and(|count| count != zip.len()) {
         return wrong("holds two members of one name".to_owned());
     }
@@ -238,7 +241,8 @@ fn check_entries(path: &Path, zip: &mut Zip) -> Result<(), PackageError> {
     }
 }
 
-/// The number of entries that the end of a zip states, where it has no comment and fewer than 65535.
+/// The number of entries that the end record of a zip states, if it has no comment and fewer than
+/// 65535 entries.
 fn entries_at_end(path: &Path, length: u64) -> Result<Option<usize>, PackageError> {
     let mut end = [0; 22];
     let mut file = File::open(path).map_err(PackageError::reading(path))?;
@@ -286,7 +290,7 @@ fn check_members(path: &Path, zip: &mut Zip, manifest: &Manifest) -> Result<(), 
     Ok(())
 }
 
-/// The bytes of a small member whose sum nothing states.
+/// Reads a small member without checking its hash.
 fn small(path: &Path, zip: &mut Zip, name: &str) -> Result<Vec<u8>, PackageError> {
     let damaged = |why: &dyn std::fmt::Display| PackageError::package(path, format!("has a damaged {name}: {why}"));
     let mut bytes = Vec::new();
@@ -303,7 +307,7 @@ fn parsed<T: DeserializeOwned>(path: &Path, name: &str, bytes: &[u8]) -> Result<
         .map_err(|error| PackageError::package(path, format!("has a {name} that cannot be read: {error}")))
 }
 
-/// Copies a member whose size and sum are those of the manifest.
+/// Copies a member, and checks its size and hash against the manifest.
 fn copy(path: &Path, zip: &mut Zip, name: &str, member: &Member, out: &mut impl Write) -> Result<(), PackageError> {
     let damaged = |why: String| PackageError::package(path, format!("has a damaged {name}: {why}"));
     let mut entry = zip.by_name(name).map_err(|error| damaged(error.to_string()))?.take(member.bytes + 1);

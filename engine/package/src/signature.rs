@@ -1,4 +1,4 @@
-//! Keys of Ed25519 as `openssl genpkey -algorithm ed25519` writes them.
+//! Ed25519 keys as `openssl genpkey -algorithm ed25519` writes them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
 use crate::error::PackageError;
 
-/// A key file has at most this many bytes.
+/// The largest size of a key file in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// What precedes the 32 bytes of a public key: SubjectPublicKeyInfo of id-Ed25519 (RFC 8410).
+/// The bytes before the 32 bytes of a public key: SubjectPublicKeyInfo of id-Ed25519 (RFC 8410).
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// The secret half of a key. It is never shown, nor written.
+/// The secret half of a key pair. It is never printed or written.
 pub struct SigningKey(Ed25519KeyPair);
 
 impl fmt::Debug for SigningKey {
@@ -25,17 +25,17 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// A key in PEM: PKCS #8, without a password.
+    /// Reads a secret key in PEM: PKCS #8, without a password.
     ///
     /// # Errors
-    /// A file that cannot be read, or holds no such key.
+    /// A file that cannot be read, or that holds no such key.
     pub fn open(path: &Path) -> Result<Self, PackageError> {
         let der = pem(path, "PRIVATE KEY", "a secret key (openssl genpkey -algorithm ed25519)")?;
         let read = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der);
         read.map(Self).map_err(|why| PackageError::key(path, format!("holds no secret key of Ed25519: {why}")))
     }
 
-    /// The other half.
+    /// The public half of the key pair.
     pub fn public(&self) -> PublicKey {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(self.0.public_key().as_ref());
@@ -47,7 +47,7 @@ impl SigningKey {
     }
 }
 
-/// The public half of a key.
+/// The public half of a key pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey([u8; 32]);
 
@@ -58,24 +58,24 @@ impl fmt::Debug for PublicKey {
 }
 
 impl fmt::Display for PublicKey {
-    /// 64 hexadecimal digits.
+    /// Formats the key as 64 hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
 impl PublicKey {
-    /// A key in PEM, as `openssl pkey -pubout` writes it.
+    /// Reads a public key in PEM, as `openssl pkey -pubout` writes it.
     ///
     /// # Errors
-    /// A file that cannot be read, or holds no such key.
+    /// A file that cannot be read, or that holds no such key.
     pub fn open(path: &Path) -> Result<Self, PackageError> {
         let der = pem(path, "PUBLIC KEY", "a public key (openssl pkey -pubout)")?;
         let bytes = der.strip_prefix(&SPKI).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
         bytes.map(Self).ok_or_else(|| PackageError::key(path, "holds no public key of Ed25519"))
     }
 
-    /// A key in hexadecimal digits.
+    /// Parses a key from hexadecimal digits.
     pub(crate) fn parse(digits: &str) -> Option<Self> {
         if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;

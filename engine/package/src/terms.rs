@@ -1,4 +1,4 @@
-//! What labels are, in the codes that DICOM segmentations and reports have: [`Term`].
+//! Coded terms of labels, as used in DICOM segmentations and reports: [`Term`].
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Code {
     pub meaning: String,
 }
 
-/// What a label is, as a segment of DICOM SEG says it.
+/// The coded term of a label, as in a segment of a DICOM SEG.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Term {

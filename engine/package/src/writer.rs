@@ -14,13 +14,13 @@ use crate::reader::{MANIFEST, SIGNATURE, check_name};
 use crate::signature::SigningKey;
 use crate::{FACTS, LABELS};
 
-/// Where the content of a member comes from.
+/// The source of a member's content.
 enum Content {
     Bytes(Vec<u8>),
     File(PathBuf),
 }
 
-/// A package that is being made. The same content makes the same bytes.
+/// A builder of a package. The same content makes the same bytes.
 pub struct Builder {
     kind: Kind,
     facts: Facts,
@@ -30,19 +30,19 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty one, by a program with its version.
+    /// Starts an empty package. `program` is the name and version of the program that writes it.
     pub fn new(kind: Kind, facts: Facts, program: impl Into<String>) -> Self {
         Self { kind, facts, program: program.into(), labels: Vec::new(), members: BTreeMap::new() }
     }
 
-    /// The labels of its results.
+    /// Sets the labels of the model's results.
     #[must_use]
     pub fn labels(mut self, labels: Vec<Label>) -> Self {
         self.labels = labels;
         self
     }
 
-    /// Adds a member, or replaces it; its name has `/` between folders.
+    /// Adds or replaces a member; folders in its name are separated by `/`.
     #[must_use]
     pub fn bytes(mut self, name: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
         self.members.insert(name.into(), Content::Bytes(content.into()));
@@ -56,10 +56,10 @@ impl Builder {
         self
     }
 
-    /// Writes it, whole or not at all, and signs it with a key.
+    /// Writes the package atomically, and signs it if a key is given.
     ///
     /// # Errors
-    /// Names that a package cannot have; files that cannot be read or written.
+    /// Invalid member names, or files that cannot be read or written.
     pub fn write(self, path: &Path, key: Option<&SigningKey>) -> Result<Manifest, PackageError> {
         let Self { kind, facts, program, labels, mut members } = self;
         let json = |text: Result<String, serde_json::Error>| {
@@ -98,7 +98,7 @@ impl Builder {
     }
 }
 
-/// No time and no owner, so that the same content makes the same package.
+/// Zip options without time and owner, so that the same content makes the same package.
 fn options(packed: bool, bytes: u64) -> SimpleFileOptions {
     let method = if packed { CompressionMethod::Deflated } else { CompressionMethod::Stored };
     SimpleFileOptions::default()
@@ -108,7 +108,7 @@ fn options(packed: bool, bytes: u64) -> SimpleFileOptions {
         .large_file(bytes >= u64::from(u32::MAX))
 }
 
-/// Whether deflating is worth it: weights do not shrink.
+/// Whether a member is compressed: weights do not shrink.
 fn packs(name: &str) -> bool {
     [".toml", ".json", ".txt", ".md"].iter().any(|end| name.ends_with(end)) || !name.contains('.')
 }

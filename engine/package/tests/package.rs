@@ -56,7 +56,7 @@ fn zip_len(path: &Path) -> usize {
     ZipArchive::new(fs::File::open(path).expect("opened")).expect("a zip").len()
 }
 
-/// A zip of these members.
+/// Writes a zip of these members.
 fn zipped(path: &Path, members: &[(String, Vec<u8>)]) {
     let mut zip = ZipWriter::new(fs::File::create(path).expect("made"));
     for (name, bytes) in members {
@@ -134,7 +134,7 @@ fn a_signature_is_that_of_the_standard_and_of_one_key() {
     let unsigned = Package::open(&written(dir.path())).expect("opened");
     assert!(unsigned.check_signature(&public).expect_err("unsigned").to_string().contains("is not signed"));
 
-    // Whoever changes the weights, and their sum in the manifest, cannot sign it.
+    // An attacker who changes the weights and their hash in the manifest cannot sign it.
     let mut changed = members(&path);
     for (name, bytes) in &mut changed {
         if name == "manifest.json" {
@@ -163,19 +163,19 @@ fn whatever_is_damaged_is_refused() {
     let path = written(dir.path());
     let whole = fs::read(&path).expect("read");
     let bad = dir.path().join("bad.hearth");
-    // Cut off anywhere, also within its last bytes.
+    // Truncated anywhere, also within the last bytes.
     for length in (0..whole.len()).step_by(37).chain(whole.len() - 30..whole.len()) {
         fs::write(&bad, &whole[..length]).expect("written");
         let said = refused(&bad);
         assert!(said.contains("damaged") || said.contains("no model package"), "{length}: {said}");
     }
-    // One bit of what is stored as it is.
+    // One flipped bit of an uncompressed member.
     let at = whole.windows(8).position(|bytes| bytes == [100, 0, 0, 0, 101, 0, 0, 0]).expect("the weights");
     let mut flipped = whole.clone();
     flipped[at] ^= 1;
     fs::write(&bad, &flipped).expect("written");
     assert!(refused(&bad).contains("damaged weights.safetensors"), "{}", refused(&bad));
-    // Any byte: refused, or without any effect on what is read.
+    // Any changed byte: the package is refused, or the change has no effect on what is read.
     let good: Vec<(String, Vec<u8>)> = members(&path);
     for at in (0..whole.len()).step_by(61) {
         let mut changed = whole.clone();
@@ -238,7 +238,8 @@ fn strange_archives_are_refused() {
     fs::write(&bad, zip.finish().expect("finished").into_inner()).expect("written");
     assert!(refused(&bad).contains("a link"), "{}", refused(&bad));
 
-    // Two members of one name: the second is written under a name of the same length.
+    // Two members of one name: the second is written under another name of the same length, which
+    // is then replaced.
     let mut all = good.clone();
     all.insert(0, ("recipe.tomX".to_owned(), b"task = \"other\"\n".to_vec()));
     zipped(&bad, &all);
@@ -247,7 +248,7 @@ fn strange_archives_are_refused() {
     places.into_iter().for_each(|at| bytes[at + 10] = b'l');
     fs::write(&bad, &bytes).expect("written");
     assert!(refused(&bad).contains("two members of one name"), "{}", refused(&bad));
-    // Bytes behind the end.
+    // Bytes after the end.
     let mut bytes = fs::read(&path).expect("read");
     bytes.extend([0; 40]);
     fs::write(&bad, &bytes).expect("written");

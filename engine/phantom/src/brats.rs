@@ -1,10 +1,11 @@
 //! Heads in four MR contrasts with tumours of three nested parts.
 //!
-//! Each contrast shows what it shows in patients, and none shows everything: oedema is bright in
-//! FLAIR and T2w, where cerebrospinal fluid is as bright in T2w and small old lesions of the white
-//! matter are as bright in FLAIR; the enhancing rim is bright in T1gd alone, where vessels are as
-//! bright; old blood inside a tumour is bright in T1gd and, unlike the rim, in T1w too. So a
-//! network has to combine contrasts. Brains are cut out, as in the challenge: what is around is 0.
+//! Each contrast shows what it shows in patients, and no contrast shows everything. Oedema is
+//! bright in FLAIR and T2w, but cerebrospinal fluid is as bright in T2w and small old lesions of
+//! the white matter are as bright in FLAIR. The enhancing rim is bright in T1gd only, where vessels
+//! are as bright. Old blood inside a tumour is bright in T1gd and, unlike the rim, in T1w too. So a
+//! network has to combine contrasts. Brains are skull-stripped, as in the challenge: the background
+//! is 0.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use super::shapes::{Organ, smooth};
 /// Width and height of the field of view, in mm.
 const FIELD: [f64; 2] = [192.0, 150.0];
 
-/// How the cases lie on disk, and which numbers the parts of the tumour have.
+/// The layout of the cases on disk, and the labels of the tumour's parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BratsLayout {
     /// The Decathlon's Task01: one image of four channels (FLAIR, T1w, T1gd, T2w); 1 oedema, 2
@@ -47,7 +48,7 @@ impl BratsLayout {
         }
     }
 
-    /// What stands behind a case's name, in the order of the channels.
+    /// The suffixes after a case's name, in the order of the channels.
     fn suffixes(self) -> [&'static str; 4] {
         match self {
             BratsLayout::Brats2023 => ["-t2f", "-t1n", "-t1c", "-t2w"],
@@ -56,17 +57,18 @@ impl BratsLayout {
     }
 }
 
-/// What volumes are made.
+/// Options of the volumes.
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct BratsOptions {
-    /// Voxels along the two axes in plane over 192 mm; slices have the same thickness. 16 to 512.
+    /// Number of voxels along the two in-plane axes over 192 mm; slices have the same thickness. 16
+    /// to 512.
     pub size: usize,
     /// The same seed gives the same volumes.
     pub seed: u64,
-    /// Files and numbers of the labels.
+    /// The layout of the files and the label numbers.
     pub layout: BratsLayout,
-    /// How it is shown.
+    /// How progress is shown.
     pub progress: Progress,
 }
 
@@ -79,7 +81,7 @@ impl Default for BratsOptions {
 /// Writes a data set of `cases` heads.
 ///
 /// # Errors
-/// Where the size is out of range or a file cannot be written.
+/// If the size is out of range or a file cannot be written.
 pub fn brats(dir: impl AsRef<Path>, cases: usize, options: &BratsOptions) -> Result<(), DataError> {
     let dir = dir.as_ref();
     if !(16..=512).contains(&options.size) {
@@ -154,7 +156,7 @@ pub fn brats_case(case: usize, options: &BratsOptions) -> (Image, Image) {
         smooth(&mut channel, shape);
         shade(&mut channel, shape, &draw);
         draw.add_normal(&mut channel, 0.0, draw.between(0.025, 0.045) as f32);
-        // Scanners have no units of their own.
+        // MR intensities have no physical unit.
         let gain = draw.between(300.0, 900.0) as f32;
         values.extend(channel.iter().zip(&tissue).map(|(value, tissue)| match tissue {
             Tissue::Outside => 0.0,
@@ -166,7 +168,7 @@ pub fn brats_case(case: usize, options: &BratsOptions) -> (Image, Image) {
     (Image::from_values(values, [4, x, y, z], grid, &device), Image::from_values(label, [1, x, y, z], grid, &device))
 }
 
-/// The axes of the atlas that the challenge's volumes lie in: towards left, back, top.
+/// The axes of the atlas space of the challenge's volumes: towards left, back, head.
 fn grid(shape: [usize; 3], voxel: f64) -> Affine {
     let mut grid = affine::IDENTITY;
     for (axis, direction) in [-1.0, -1.0, 1.0].into_iter().enumerate() {
@@ -186,7 +188,7 @@ fn shade(values: &mut [f32], shape: [usize; 3], draw: &Draw) {
     }
 }
 
-/// What a voxel holds.
+/// The tissue of a voxel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Tissue {
     Outside,
@@ -204,7 +206,7 @@ enum Tissue {
 }
 
 impl Tissue {
-    /// Its signal in FLAIR, T1w, T1gd and T2w, that of white matter in T1w being 0.8.
+    /// The signal in FLAIR, T1w, T1gd and T2w, relative to 0.8 for white matter in T1w.
     fn signal(self) -> [f32; 4] {
         match self {
             Tissue::Outside => [0.0; 4],
@@ -220,7 +222,7 @@ impl Tissue {
         }
     }
 
-    /// Which part of the tumour: oedema, core, enhancing.
+    /// The part of the tumour: oedema, core, enhancing.
     fn part(self) -> Option<usize> {
         match self {
             Tissue::Oedema => Some(0),
@@ -231,7 +233,7 @@ impl Tissue {
     }
 }
 
-/// Everything in one made-up head, in mm towards right, front, top.
+/// All structures of one synthetic head, in mm towards right, front, head.
 struct Head {
     brain: Organ,
     ventricles: [Organ; 2],
@@ -244,7 +246,7 @@ struct Head {
     blood: Option<Organ>,
     /// Below this level of `core` the tumour is necrotic.
     necrosis: f64,
-    /// Where the rim is broken: a direction in radians, and half the width.
+    /// The gap in the rim: its direction in radians, and half its width.
     gap: (f64, f64),
     enhances: bool,
 }
@@ -307,7 +309,7 @@ impl Head {
             blood,
             necrosis: draw.between(0.3, 0.55),
             gap: (draw.between(-3.1, 3.1), draw.between(0.2, 0.7)),
-            // A tumour of low grade does not enhance.
+            // A low-grade tumour does not enhance.
             enhances: draw.happens(0.85),
         }
     }
@@ -365,7 +367,7 @@ impl Head {
 mod tests {
     use super::*;
 
-    /// Means of each contrast where `holds` says so of the label.
+    /// Means of each contrast over the voxels whose label satisfies `holds`.
     fn means(image: &Image, label: &Image, holds: impl Fn(f32) -> bool) -> [f64; 4] {
         let (values, marks) = (image.to_vec(), label.to_vec());
         std::array::from_fn(|c| {
@@ -404,13 +406,13 @@ mod tests {
         assert!(seen >= 8, "most tumours enhance: {seen}");
     }
 
-    /// No threshold on one contrast finds the whole tumour and the enhancing one: FLAIR shows the
-    /// first, T1gd the second.
+    /// No threshold on one contrast finds both the whole tumour and the enhancing tumour: FLAIR
+    /// shows the whole, T1gd the enhancing part.
     #[test]
     fn one_contrast_does_not_show_it_all() {
         let (image, label) = brats_case(1, &BratsOptions::default());
         let (values, marks) = (image.to_vec(), label.to_vec());
-        // The best Dice of a threshold on a contrast, for labels from `lowest`.
+        // The best Dice of a threshold on a contrast, for labels from `lowest` on.
         let best = |contrast: usize, lowest: f32| {
             let count = marks.iter().filter(|m| **m >= lowest).count();
             let channel = &values[contrast * marks.len()..(contrast + 1) * marks.len()];

@@ -1,4 +1,4 @@
-//! A data set in the Decathlon's layout, as it is written.
+//! Writes a data set in the Decathlon's layout.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(super) struct Folder {
     training: Vec<Value>,
 }
 
-/// What `dataset.json` says of a data set.
+/// The descriptive fields of `dataset.json`.
 pub(super) struct About<'a> {
     pub name: &'a str,
     pub description: &'a str,
@@ -25,7 +25,7 @@ pub(super) struct About<'a> {
 }
 
 impl Folder {
-    /// The folder for so many cases, called `PREFIX_00` and so on.
+    /// Creates the folder for this number of cases, named `PREFIX_00` and so on.
     pub fn new(dir: &Path, prefix: &'static str, cases: usize) -> Result<Self, DataError> {
         for folder in ["imagesTr", "labelsTr"] {
             make(&dir.join(folder))?;
@@ -74,12 +74,12 @@ impl Folder {
     }
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and its parents.
 pub(super) fn make(path: &Path) -> Result<(), DataError> {
     std::fs::create_dir_all(path).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
-/// Digits that the numbers of so many cases take, at least two.
+/// The number of digits for this number of cases, at least two.
 pub(super) fn digits(cases: usize) -> usize {
     cases.saturating_sub(1).to_string().len().max(2)
 }

@@ -1,4 +1,4 @@
-//! Radiographs of hands, as small pictures: what `MedNIST`'s class `Hand` shows.
+//! Radiographs of hands, as small pictures like those of `MedNIST`'s class `Hand`.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ use crate::decathlon_folder::{digits, make};
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct HandsOptions {
-    /// Pixels along each side, 16 or more.
+    /// Number of pixels along each side, 16 or more.
     pub size: usize,
-    /// The seed of all pictures.
+    /// The seed for all pictures.
     pub seed: u64,
     /// How progress is shown.
     pub progress: Progress,
@@ -29,10 +29,10 @@ impl Default for HandsOptions {
     }
 }
 
-/// Writes `hand_00.png` and so on into a folder.
+/// Writes pictures `hand_00.png` and so on into a folder.
 ///
 /// # Errors
-/// For options out of range, and where a file cannot be written.
+/// If an option is out of range, or a file cannot be written.
 pub fn hands(dir: &Path, cases: usize, options: &HandsOptions) -> Result<(), DataError> {
     if options.size < 16 {
         let what = format!("pictures of {} pixels are too small for a hand; give 16 or more", options.size);
@@ -52,7 +52,7 @@ pub fn hands(dir: &Path, cases: usize, options: &HandsOptions) -> Result<(), Dat
     Ok(())
 }
 
-/// One picture, `[1, size, size]`, from 0 (air) to 1: x to the right, y down.
+/// Draws one picture, `[1, size, size]`, from 0 (air) to 1: x to the right, y down.
 pub fn hands_case(case: usize, options: &HandsOptions) -> Image {
     let size = options.size;
     let draw = DrawKey::new(options.seed, 0, 0).draw(&format!("hands phantom {case}"), 0, 0);
@@ -74,7 +74,7 @@ pub fn hands_case(case: usize, options: &HandsOptions) -> Image {
 
 type Point = [f64; 2];
 
-/// A line with round ends, thick at one and thin at the other.
+/// A line with round ends of different thickness.
 struct Rod {
     from: Point,
     to: Point,
@@ -82,7 +82,7 @@ struct Rod {
 }
 
 impl Rod {
-    /// How far outside of it a point lies; less than 0 within.
+    /// The distance of a point from the surface; negative inside.
     fn distance(&self, [x, y]: Point) -> f64 {
         let [dx, dy] = [self.to[0] - self.from[0], self.to[1] - self.from[1]];
         let along = ((x - self.from[0]) * dx + (y - self.from[1]) * dy) / (dx * dx + dy * dy);
@@ -104,7 +104,7 @@ struct Hand {
     looks: [f64; 3],
 }
 
-/// Each finger from the thumb on: where it begins, its angle from upright in degrees, its length.
+/// Each finger, from the thumb on: its start, its angle from upright in degrees, its length.
 const FINGERS: [(Point, f64, f64); 5] = [
     ([-0.27, 0.42], -48.0, 0.50),
     ([-0.24, 0.06], -13.0, 0.58),
@@ -137,7 +137,7 @@ impl Hand {
             let along = |part: f64| [base[0] + part * long * angle.sin(), base[1] - part * long * angle.cos()];
             let (radius, bone) = (0.085 * thick, 0.036 * thick);
             tissue.push(Rod { from: base, to: along(1.0), radii: [radius, 0.75 * radius] });
-            // The metacarpal, then the phalanges: two of the thumb, three of a finger.
+            // The metacarpal, then the phalanges: two in the thumb, three in each finger.
             let root = [base[0] * 0.45, 0.48];
             bones.push(Rod { from: root, to: [base[0] * 0.95, base[1] + 0.04], radii: [bone, 1.15 * bone] });
             let joints: &[f64] = if index == 0 { &[0.04, 0.55, 0.96] } else { &[0.06, 0.48, 0.77, 0.98] };

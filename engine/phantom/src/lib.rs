@@ -1,4 +1,4 @@
-//! Generated volumes with exact labels to try things on, as folders of data sets.
+//! Generated volumes with exact labels for experiments, written as data set folders.
 //!
 //! | phantom | shows |
 //! |---|---|

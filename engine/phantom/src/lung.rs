@@ -1,9 +1,9 @@
-//! Synthetic chests for experiments: CT series with a lung tumour as DICOM, with structure sets as
-//! The Cancer Imaging Archive has them.
+//! Synthetic chests for experiments: CT series with a lung tumour as DICOM, with structure sets
+//! like those of The Cancer Imaging Archive.
 //!
-//! The tumour has the intensity of the vessels, of the heart and of a plate of collapsed lung
-//! beside it, and another shape, size and position in every case, so that neither a threshold nor a
-//! position finds it. Anatomy is described in millimetres of the world.
+//! The tumour has the same intensity as the vessels, the heart and a plate of collapsed lung next
+//! to it. Its shape, size and position differ in every case, so neither a threshold nor a position
+//! finds it. Anatomy is described in world millimetres.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -19,17 +19,17 @@ use rayon::prelude::*;
 /// Width of the field of view and height of the chest, in mm.
 const FIELD: [f64; 2] = [384.0, 264.0];
 
-/// What is drawn, as the collection NSCLC-Radiomics calls it. Labels count from 1.
+/// The structures that are drawn, named as in the collection NSCLC-Radiomics. Labels count from 1.
 const REGIONS: [&str; 4] = ["GTV-1", "Lung-Left", "Lung-Right", "Spinal-Cord"];
 
-/// The collection's name of the tumour, and what other hospitals may call it.
+/// The collection's name of the tumour, and names that other hospitals use.
 const TUMOURS: [&str; 3] = [REGIONS[0], "GTV_Mass_CT", "gtv 1"];
 
 /// Options of the chests.
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct LungOptions {
-    /// Voxels along the two axes in plane; there are half as many slices. At least 32.
+    /// Number of voxels along the two in-plane axes; there are half as many slices. At least 32.
     pub size: usize,
     /// The same seed yields the same chests.
     pub seed: u64,
@@ -44,11 +44,11 @@ impl Default for LungOptions {
 }
 
 /// Writes `cases` patients as `PATIENT/STUDY/SERIES/1-01.dcm`: a CT series, a structure set with
-/// tumour, lungs and spinal cord, and for every third patient a segmentation beside it. Every
-/// fourth patient's tumour has another name than `GTV-1`: `GTV_Mass_CT`, `gtv 1`.
+/// tumour, lungs and spinal cord, and for every third patient also a segmentation. In every fourth
+/// patient the tumour is not named `GTV-1` but `GTV_Mass_CT` or `gtv 1`.
 ///
 /// # Errors
-/// Where the size is too small or an I/O error occurs.
+/// If the size is out of range or an I/O error occurs.
 pub fn lung(dir: impl AsRef<Path>, cases: usize, options: &LungOptions) -> Result<(), DataError> {
     let dir = dir.as_ref();
     if !(32..=1024).contains(&options.size) {
@@ -66,7 +66,7 @@ pub fn lung(dir: impl AsRef<Path>, cases: usize, options: &LungOptions) -> Resul
 fn write_case(dir: &Path, case: usize, options: &LungOptions) -> Result<(), DataError> {
     let (hounsfield, labels, grid) = lung_case(case, options);
     let patient = format!("LUNG1-{:03}", case + 1);
-    // The first day of 2020 and those after it.
+    // The first day of 2020 and the days after it.
     let created = UNIX_EPOCH + Duration::from_secs(1_577_880_000 + 86_400 * case as u64);
     let study = dir.join(&patient).join(format!("{:05}-StudyID-NA", case + 1));
     let images = study.join("0.000000-NA");
@@ -83,7 +83,7 @@ fn write_case(dir: &Path, case: usize, options: &LungOptions) -> Result<(), Data
     for (k, bytes) in slices.iter().enumerate() {
         put(images.join(format!("1-{:0width$}.dcm", k + 1)), bytes)?;
     }
-    // It is read back, as whoever draws on it does.
+    // The series is read back, as an annotation tool does.
     let found = scan(&images).map_err(refused)?.series;
     let [series] = &found[..] else {
         return Err(DataError::List { path: images.clone(), what: format!("{} series", found.len()) });
@@ -108,7 +108,7 @@ fn put(path: PathBuf, bytes: &[u8]) -> Result<(), DataError> {
 }
 
 /// Hounsfield units, labels (1 tumour, 2 left lung, 3 right lung, 4 spinal cord) and grid of one
-/// case, `[X, Y, Z]`, Z fastest.
+/// case: `[X, Y, Z]`, Z fastest.
 pub fn lung_case(case: usize, options: &LungOptions) -> (Vec<f32>, Vec<f32>, Grid) {
     let draw = DrawKey::new(options.seed, 0, 0).draw(&format!("lung phantom {case}"), 0, 0);
     let shape = [options.size, options.size, options.size / 2];
@@ -130,8 +130,8 @@ pub fn lung_case(case: usize, options: &LungOptions) -> (Vec<f32>, Vec<f32>, Gri
     (hounsfield, labels, Grid::new(shape, affine))
 }
 
-/// Rows towards the left, columns towards the back, slices towards the head, as scanners write
-/// them.
+/// The axes of the grid, directed as scanners write them: rows towards the left, columns towards
+/// the back, slices towards the head.
 fn axes(shape: [usize; 3], draw: &Draw) -> Affine {
     let in_plane = FIELD[0] / shape[0] as f64 * draw.between(0.97, 1.06);
     let slices = FIELD[1] / shape[2] as f64 * draw.between(0.95, 1.05);
@@ -159,7 +159,7 @@ impl Blob {
         }
     }
 
-    /// Below 1 inside.
+    /// A level that is below 1 inside.
     fn level(&self, at: [f64; 3]) -> f64 {
         let [x, y, z] = std::array::from_fn(|a| (at[a] - self.center[a]) / self.radii[a]);
         let b = &self.bumps;
@@ -192,14 +192,14 @@ impl Tube {
     }
 }
 
-/// One made-up patient, in mm towards right, front, head.
+/// One synthetic patient, in mm towards right, front, head.
 struct Chest {
     body: Blob,
-    /// Left, right.
+    /// Left lung, right lung.
     lungs: [Blob; 2],
     heart: Blob,
     vessels: Vec<Tube>,
-    /// Collapsed lung: flat, where the tumour is round.
+    /// Collapsed lung: flat, whereas the tumour is round.
     plate: Blob,
     tumour: Blob,
     /// The side of the tumour.
@@ -224,7 +224,7 @@ impl Chest {
             let unit = [flat * turn.cos(), flat * turn.sin(), lift];
             std::array::from_fn(|a| of.center[a] + depth * unit[a] * of.radii[a])
         };
-        // From a nodule to a mass, some of them at the wall of the lung.
+        // From a nodule to a mass; some are at the wall of the lung.
         let radius = draw.between(9.0, 30.0);
         let tumour = Blob::new(draw, spot(0.8, &lungs[side]), [radius; 3], 0.15, 0.12);
         let other = &lungs[1 - side];
@@ -258,7 +258,7 @@ impl Chest {
         }
     }
 
-    /// HU and region.
+    /// HU and region of a point.
     fn at(&self, at: [f64; 3]) -> (f64, u8) {
         let depth = self.body.level(at);
         if depth >= 1.0 {
@@ -292,7 +292,7 @@ impl Chest {
     }
 }
 
-/// A vessel that splits in two, again and again.
+/// A vessel that branches repeatedly.
 fn grow(draw: &Draw, vessels: &mut Vec<Tube>, from: [f64; 3], aim: [f64; 3], radius: f64, splits: u32) {
     let length = draw.between(20.0, 34.0);
     let norm = aim.iter().map(|v| v * v).sum::<f64>().sqrt().max(1e-9);
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// The best window of intensities within the lungs, where the lungs are known.
+    /// The best intensity window within the lungs, where the lungs are known.
     #[test]
     fn a_threshold_does_not_find_it() {
         let mut worst = 0.0_f64;

@@ -1,10 +1,10 @@
 //! Synthetic whole-slide images for experiments: stained tissue with tumours, as a folder of
 //! pyramids with annotations.
 //!
-//! Normal tissue has small nuclei close together, a tumour has large ones further apart. Both cover
-//! the same part of the area in the same colours, so that the mean colour does not tell them apart:
-//! a network must see texture. Folds (dark bands), holes, and strokes of a pen lie on both kinds of
-//! slides, and stains differ from slide to slide.
+//! Normal tissue has small nuclei close together; a tumour has large ones further apart. Both cover
+//! the same fraction of the area in the same colours, so the mean colour does not separate them: a
+//! network must use texture. Folds (dark bands), holes and pen strokes occur on both kinds of
+//! slides, and stains vary between slides.
 
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use rayon::prelude::*;
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct PathologyOptions {
-    /// Pixels along each side of level 0: 512 to 16384.
+    /// Number of pixels along each side of level 0: 512 to 16384.
     pub size: usize,
     /// The same seed yields the same slides.
     pub seed: u64,
@@ -39,11 +39,11 @@ const MPP: f64 = 1.0;
 /// The class of the annotations, and ASAP's group.
 const CLASS: &str = "tumor";
 
-/// Writes `cases` slides into a folder: `tumor_00.tif` with `tumor_00.xml` (ASAP), `tumor_02.tif`
-/// with `tumor_02.geojson`, and so on, alternating with `normal_01.tif`, which have no tumour.
+/// Writes slides into a folder, alternately with tumours (`tumor_00.tif` with `tumor_00.xml`
+/// (ASAP), `tumor_02.tif` with `tumor_02.geojson`, and so on) and without (`normal_01.tif`).
 ///
 /// # Errors
-/// Where the size is out of range or an I/O error occurs.
+/// If the size is out of range or an I/O error occurs.
 pub fn pathology(dir: impl AsRef<Path>, cases: usize, options: &PathologyOptions) -> Result<(), DataError> {
     let dir = dir.as_ref();
     if !(512..=16384).contains(&options.size) {
@@ -80,7 +80,7 @@ pub fn pathology(dir: impl AsRef<Path>, cases: usize, options: &PathologyOptions
     Ok(())
 }
 
-/// The pixels of a slide (RGB, row by row) and its tumours; every second slide has none.
+/// The pixels of a slide (RGB, row by row) and its tumours; every second slide has no tumours.
 pub fn pathology_case(case: usize, options: &PathologyOptions) -> (Vec<u8>, Vec<Shape>) {
     let draw = DrawKey::new(options.seed, 0, 0).draw(&format!("slide phantom {case}"), 0, 0);
     let side = options.size as f64;
@@ -121,12 +121,12 @@ pub fn pathology_case(case: usize, options: &PathologyOptions) -> (Vec<u8>, Vec<
     (pixels, tumours)
 }
 
-/// A closed outline: a circle with waves.
+/// A closed outline: a circle with added waves.
 #[derive(Clone)]
 struct Blob {
     centre: [f64; 2],
     radius: f64,
-    /// Height and phase of waves 2, 3, 4 and 5.
+    /// Amplitude and phase of waves 2, 3, 4 and 5.
     waves: [[f64; 2]; 4],
 }
 
@@ -194,7 +194,7 @@ struct Nuclei {
 }
 
 impl Nuclei {
-    /// How much of a nucleus a pixel shows, 0 to 1.
+    /// The fraction of a pixel that a nucleus covers, 0 to 1.
     fn at(&self, x: f64, y: f64) -> f64 {
         let (column, row) = ((x / self.cell).floor() as i64, (y / self.cell).floor() as i64);
         let mut shown = 0.0_f64;
@@ -206,7 +206,7 @@ impl Nuclei {
             if dx.abs().max(dy.abs()) > 2.0 * radius {
                 continue;
             }
-            // An ellipse of the circle's area.
+            // An ellipse with the circle's area.
             let (s, k) = (d * TAU).sin_cos();
             let far = ((dx * k + dy * s) / 1.15).hypot((dy * k - dx * s) * 1.15);
             shown = shown.max((radius + 0.5 - far).clamp(0.0, 1.0));
@@ -215,7 +215,7 @@ impl Nuclei {
     }
 }
 
-/// Everything on a slide.
+/// All structures of a slide.
 struct Scene {
     tissue: Vec<Blob>,
     holes: Vec<Blob>,
@@ -251,7 +251,7 @@ impl Scene {
             holes,
             folds,
             pens,
-            // Equal parts of the area: (3.2 / 12)^2 and (5.87 / 22)^2.
+            // Equal fractions of the area: (3.2 / 12)^2 and (5.87 / 22)^2.
             normal: Nuclei { cell: 12.0, radius: 3.2, salt },
             tumour: Nuclei { cell: 22.0, radius: 5.87, salt: salt ^ 1 },
             stroma: stain([226.0, 160.0, 195.0]),
@@ -270,7 +270,7 @@ impl Scene {
         if inside {
             let nuclei = if marked { &self.tumour } else { &self.normal };
             let part = nuclei.at(x, y);
-            // Slow changes of the stain, alike in both.
+            // Slow variation of the stain, the same in both tissues.
             let slow = 8.0 * ((x / 310.0).sin() + (y / 270.0 + x / 800.0).cos());
             colour = std::array::from_fn(|c| (self.stroma[c] + slow) * (1.0 - part) + self.nucleus[c] * part);
             if self.folds.iter().any(|fold| fold.contains(x, y)) {
@@ -285,7 +285,7 @@ impl Scene {
     }
 }
 
-/// Four numbers from 0 to 1 for a place of a grid (splitmix64).
+/// Four numbers from 0 to 1 for a grid position (splitmix64).
 fn noise(i: i64, j: i64, salt: u64) -> [f64; 4] {
     let mut state =
         (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (j as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F) ^ salt;
@@ -300,7 +300,7 @@ fn noise(i: i64, j: i64, salt: u64) -> [f64; 4] {
     [part(a), part(a >> 32), part(b), part(b >> 32)]
 }
 
-/// Annotations as ASAP writes them.
+/// Annotations in ASAP's format.
 fn asap(shapes: &[Shape]) -> String {
     let mut text = "<?xml version=\"1.0\"?>\n<ASAP_Annotations>\n\t<Annotations>\n".to_owned();
     for shape in shapes {
@@ -334,7 +334,7 @@ mod tests {
         annotations.check((1024, 1024)).expect("on the slide");
         let area = Area::whole((1024, 1024), (1024, 1024));
         let marked = annotations.mask(&area, &Pick::default());
-        // Tissue by its saturation, without pen and folds: neither very dark nor white.
+        // Tissue is found by its saturation, without pen and folds: neither very dark nor white.
         let tissue = |pixel: &[u8]| pixel[0] > 70 && i32::from(pixel[0]) - i32::from(pixel[1]) > 15;
         let mut sums = [[0.0; 4]; 2];
         let mut steps = [[0.0; 2]; 2];

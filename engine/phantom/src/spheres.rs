@@ -1,5 +1,4 @@
-//! Volumes of bright spheres: MONAI's `create_test_image_3d`, the data of its cross-validation
-//! notebook.
+//! Volumes of bright spheres: MONAI's `create_test_image_3d`, as in its cross-validation notebook.
 
 use std::path::Path;
 
@@ -15,19 +14,19 @@ use serde_json::json;
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct SpheresOptions {
-    /// Voxels along each axis, of 1 mm.
+    /// Number of voxels along each axis; voxels are 1 mm wide.
     pub size: usize,
-    /// Spheres in a volume; later ones replace what they overlap.
+    /// Number of spheres in a volume; later spheres overwrite earlier ones.
     pub objects: usize,
     /// The smallest radius in voxels, 1 or more.
     pub rad_min: usize,
-    /// Above the largest radius; less than half the size.
+    /// Exclusive upper bound of the radius; less than half the size.
     pub rad_max: usize,
     /// The upper end of the noise for each class. Spheres of one class have values from 0.5 to 1.
     pub noise_max: f64,
-    /// Classes, from 1 on.
+    /// Number of classes; labels count from 1.
     pub classes: usize,
-    /// The seed of all volumes, as of `numpy.random.seed`.
+    /// The seed for all volumes, as in `numpy.random.seed`.
     pub seed: u32,
     /// How progress is shown.
     pub progress: Progress,
@@ -49,7 +48,7 @@ impl Default for SpheresOptions {
 }
 
 impl SpheresOptions {
-    /// Radii in the notebook's proportion to this size: 5 to 30 for 128 voxels.
+    /// Sets radii in the notebook's proportion to this size: 5 to 30 for 128 voxels.
     pub fn scaled(size: usize) -> Self {
         let rad_min = (size * 5 / 128).max(1);
         Self { size, rad_min, rad_max: (size * 30 / 128).max(rad_min + 1), ..Self::default() }
@@ -71,11 +70,11 @@ impl SpheresOptions {
     }
 }
 
-/// Writes a Decathlon folder with `cases` volumes, and one in its folder `test` with `test` further
-/// ones. All come from one generator in the order of the names, as in the notebook.
+/// Writes a Decathlon folder with `cases` volumes, plus `test` further volumes in its subfolder
+/// `test`. One generator draws them all, in the order of their names, as in the notebook.
 ///
 /// # Errors
-/// Where an option has no sense, or a file cannot be written.
+/// If an option is invalid, or a file cannot be written.
 pub fn spheres(dir: impl AsRef<Path>, cases: usize, test: usize, options: &SpheresOptions) -> Result<(), DataError> {
     options.check()?;
     let (dir, mut random) = (dir.as_ref(), RandomState::new(options.seed));
@@ -125,7 +124,7 @@ pub fn spheres(dir: impl AsRef<Path>, cases: usize, test: usize, options: &Spher
     Ok(())
 }
 
-/// Image and label of the next case of a generator: bit for bit those of MONAI for
+/// Draws image and label of a generator's next case: bit-identical to MONAI for
 /// `numpy.random.RandomState`.
 pub fn spheres_case(random: &mut RandomState, options: &SpheresOptions) -> (Image, Image) {
     let SpheresOptions { size, objects, rad_min, rad_max, noise_max, classes, .. } = *options;

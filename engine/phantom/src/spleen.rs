@@ -1,9 +1,9 @@
 //! Abdomens in CT with a spleen.
 //!
-//! The spleen has the intensity of liver, kidneys and bowel around it, and a different shape, size
-//! and position in every case, so that a threshold does not find it. Anatomy is described in
-//! millimetres of the world: spacing, tilt and axis directions of the grid vary from case to case
-//! and do not move it.
+//! The spleen has the same intensity as the liver, kidneys and bowel around it, and a different
+//! shape, size and position in every case, so a threshold does not find it. Anatomy is described in
+//! world millimetres: spacing, tilt and axis directions of the grid vary from case to case and do
+//! not move it.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ const FIELD: f64 = 352.0;
 #[derive(Clone, Debug, Setters)]
 #[non_exhaustive]
 pub struct SpleenOptions {
-    /// Voxels along the two axes in plane; there are 5/8 as many slices. At least 16.
+    /// Number of voxels along the two in-plane axes; there are 5/8 as many slices. At least 16.
     pub size: usize,
     /// The same seed yields the same volumes.
     pub seed: u64,
@@ -42,7 +42,7 @@ impl Default for SpleenOptions {
 /// spleen).
 ///
 /// # Errors
-/// Where the size is too small or an I/O error occurs.
+/// If the size is out of range or an I/O error occurs.
 pub fn spleen(dir: impl AsRef<Path>, cases: usize, options: &SpleenOptions) -> Result<(), DataError> {
     if !(16..=1024).contains(&options.size) {
         return Err(DataError::Option(format!("a size of {}, expected 16 to 1024", options.size)));
@@ -91,7 +91,8 @@ pub fn spleen_case(case: usize, options: &SpleenOptions) -> (Image, Image) {
     (Image::from_values(hu, dims, grid, &device), Image::from_values(label, dims, grid, &device))
 }
 
-/// Thick slices, some tilted gantries, and the axis directions of different scanners.
+/// A grid as different scanners produce it: thick slices, sometimes a tilted gantry, various axis
+/// directions.
 fn grid(case: usize, shape: [usize; 3], draw: &Draw) -> Affine {
     let in_plane = FIELD / shape[0] as f64 * draw.between(0.96, 1.04);
     let slices = 240.0 / shape[2] as f64 * draw.between(0.9, 1.1);
@@ -116,7 +117,7 @@ fn grid(case: usize, shape: [usize; 3], draw: &Draw) -> Affine {
     grid
 }
 
-/// The anatomy of one synthetic patient, in mm towards right, front, top.
+/// The anatomy of one synthetic patient, in mm towards right, front, head.
 struct Anatomy {
     body: Organ,
     wall: f64,
@@ -137,7 +138,8 @@ impl Anatomy {
         let mut body = organ([0.0, 0.0, 0.0], [158.0, 112.0, 600.0], 0.0, (0.0, 0.0), 0.06);
         body.turn = (0.0, 1.0);
         body.bumps = [0.0; 6];
-        // Left, behind, below the diaphragm; its inner side follows the stomach and the kidney.
+        // The spleen: left, posterior, below the diaphragm; its inner side follows the stomach and
+        // the kidney.
         let spleen = organ([-96.0, -38.0, 18.0], [27.0, 50.0, 54.0], 0.35, (92.0, 128.0), 0.2);
         let inner = [spleen.center[0] + 31.0, spleen.center[1] + 10.0, spleen.center[2]];
         let hollow = organ(inner, [20.0, 30.0, 38.0], 0.35, (0.0, 0.0), 0.1);
@@ -152,7 +154,7 @@ impl Anatomy {
             organ([16.0, -32.0, 0.0], [12.0, 11.0, 400.0], 0.0, (100.0, 150.0), 0.08),
             organ([-24.0, 6.0, -18.0], [50.0, 13.0, 14.0], -0.2, (70.0, 110.0), 0.14),
         ];
-        // Bowel: some of it as bright as the spleen, some of it near.
+        // Bowel: some loops as bright as the spleen, some close to it.
         for _ in 0..7 {
             let at = [draw.between(-95.0, 95.0), draw.between(-10.0, 62.0), draw.between(-105.0, -30.0)];
             let radius = draw.between(13.0, 24.0);
@@ -177,7 +179,7 @@ impl Anatomy {
         }
     }
 
-    /// HU, and whether it is spleen.
+    /// HU of a point, and whether it is spleen.
     fn at(&self, at: [f64; 3]) -> (f64, bool) {
         let depth = self.body.level(at);
         if depth >= 1.0 {
@@ -233,12 +235,12 @@ mod tests {
             let [a, b, c] = image.spacing();
             let millilitres = count as f64 * a * b * c / 1000.0;
             assert!((60.0..650.0).contains(&millilitres), "case {case}: {millilitres} ml");
-            // The blur at the surface of a small spleen counts.
+            // The blur at the surface matters for a small spleen.
             assert!((40.0..140.0).contains(&mean), "case {case}: {mean} HU");
         }
     }
 
-    /// The best threshold window reaches a Dice far from useful.
+    /// The best threshold window reaches only a low Dice.
     #[test]
     fn a_threshold_does_not_find_it() {
         let (image, label) = spleen_case(1, &SpleenOptions::default());

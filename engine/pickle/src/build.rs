@@ -1,4 +1,4 @@
-//! What an object becomes when it is given its state.
+//! Applies states to objects (the operation `BUILD`).
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::{Others, Result, numpy};
 const TABLES: [&str; 3] = ["_parameters", "_buffers", "_modules"];
 
 impl Machine<'_> {
-    /// Gives the last value its state.
+    /// Applies a state to the last value.
     pub fn build(&mut self, state: Place) -> Result<()> {
         let place = self.top()?;
         let built = match (self.object(place), self.object(state)) {
@@ -25,7 +25,7 @@ impl Machine<'_> {
                     Object::Foreign(foreign)
                 }
             },
-            // Attributes, which are no values.
+            // Attributes, which are not part of the value.
             (Object::Foreign(_) | Object::Dict(_) | Object::List(_) | Object::Set(_) | Object::Tensor(_), _) => {
                 return match self.holds[state as usize] {
                     true => Err(hidden(&format!("the attributes of {}", self.object(place).kind()))),
@@ -33,7 +33,7 @@ impl Machine<'_> {
                 };
             }
             (Object::Name(_), _) if matches!(self.options.others, Others::PassedOver) => return Ok(()),
-            (other, _) => return Err(format!("the pickle changes {}; nothing is changed", other.kind()).into()),
+            (other, _) => return Err(format!("the pickle changes the state of {}, which is not supported", other.kind()).into()),
         };
         self.replace(place, built)
     }
@@ -44,7 +44,7 @@ impl Machine<'_> {
         entries.iter().rev().find(fits).map(|entry| entry.1)
     }
 
-    /// The tables of a module, where the state is that of one; which class it has does not matter.
+    /// The tables of a module, if the state is that of a module; its class does not matter.
     fn module(&self, fields: &[(Place, Place)]) -> Result<Option<Module<'_>>> {
         let table = |name: &str| match self.object(self.item(fields, name)?) {
             Object::Dict(entries) => Some(&entries[..]),
@@ -58,21 +58,21 @@ impl Machine<'_> {
                 names.iter().filter_map(|name| self.object(*name).text()).collect()
             }
             Some(other) => {
-                return Err(format!("the pickle has a module whose passing buffers are {}", other.kind()).into());
+                return Err(format!("the pickle has a module whose non-persistent buffers are {}", other.kind()).into());
             }
         };
         Ok(Some(Module { tables, passing }))
     }
 
-    /// What `state_dict()` of a module holds: parameters, buffers and the same of its children,
-    /// without those that are `None`, and without the buffers that are not saved. The other
-    /// attributes are not weights.
+    /// The content of a module's `state_dict()`: parameters, buffers and the same of its children,
+    /// without `None` values and without buffers that are not saved. Other attributes are not
+    /// weights.
     fn state_dict(&self, module: Module<'_>) -> Result<Vec<(Place, Place)>> {
         let mut made = Vec::new();
         let mut names = HashSet::new();
         for (table, entries) in TABLES.iter().zip(&module.tables) {
             for (key, value) in *entries {
-                let name = self.object(*key).text().ok_or("the pickle has a module with a part that has no name")?;
+                let name = self.object(*key).text().ok_or("the pickle has a module with a part without a name")?;
                 if matches!(self.object(*value), Object::None)
                     || (*table == "_buffers" && module.passing.contains(name))
                 {
@@ -91,6 +91,6 @@ impl Machine<'_> {
 /// The state of a module.
 struct Module<'a> {
     tables: Vec<&'a [(Place, Place)]>,
-    /// Buffers that are not saved.
+    /// The names of buffers that are not saved.
     passing: HashSet<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! The calls by which Python stores its own objects, and what becomes of those that are not known.
+//! The calls by which Python stores its own objects, and the handling of unknown calls.
 
 use crate::known::canonical;
 use crate::machine::{Machine, hidden};
@@ -6,21 +6,22 @@ use crate::object::{Foreign, Object, Place};
 use crate::tensor::{self, Rebuild};
 use crate::{Others, Result, numpy};
 
-/// How many classes a tensor may have around it.
+/// The largest number of classes nested around a tensor.
 const MOST_WRAPPERS: usize = 4;
 
-/// What a call gives.
+/// The result of a call.
 pub(crate) enum Made {
     New(Object),
-    /// One of its arguments.
+    /// One of the call's arguments.
     Same(Place),
 }
 
 impl Machine<'_> {
-    /// A function or class with a tuple of arguments, and perhaps a dictionary of named ones.
+    /// Carries out a call of a function or class with a tuple of arguments, and possibly a
+    /// dictionary of named ones.
     pub fn call(&mut self, function: Place, arguments: Place, named: Option<Place>) -> Result<()> {
         if let Some(named) = named {
-            // What is known takes none.
+            // Known functions take no named arguments.
             let name = self.object(function).kind();
             return match self.holds[named as usize] || self.holds[arguments as usize] {
                 true => Err(hidden(&name)),
@@ -38,8 +39,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The class of what a call gives, and its items. Objects that protocols 0 and 1 store are made by one
-    /// function for all: of their class, a class of Python's that it derives from, and what that holds.
+    /// The class and the items of a call's result. Protocols 0 and 1 create all objects by one
+    /// function: from their class, a built-in base class, and its content.
     fn class_of(&self, function: Place, arguments: Place) -> (String, Vec<(Place, Place)>) {
         let name = self.object(function).kind();
         match self.object(arguments) {
@@ -54,16 +55,16 @@ impl Machine<'_> {
         }
     }
 
-    /// What a call gives that is not known.
+    /// Creates the result of an unknown call.
     fn stranger(&mut self, name: &str, fields: Vec<(Place, Place)>) -> Result<()> {
-        // Beside tensors PyTorch has devices, types and layouts.
+        // Besides tensors, PyTorch has devices, types and layouts.
         match matches!(self.options.others, Others::PassedOver) || name.starts_with("torch.") {
             true => self.push(Object::Foreign(Box::new(Foreign { name: name.to_owned(), fields }))),
-            false => Err(format!("the pickle calls {name} with what is not read; nothing was executed").into()),
+            false => Err(format!("the pickle calls {name} with unsupported arguments; nothing was executed").into()),
         }
     }
 
-    /// What is made by a call that is known.
+    /// The result of a known call.
     fn made(&self, mut function: Place, mut arguments: Place) -> Result<Option<Made>> {
         for _ in 0..MOST_WRAPPERS {
             let (Object::Name(name), Object::Tuple(given)) = (self.object(function), self.object(arguments)) else {
@@ -71,8 +72,8 @@ impl Machine<'_> {
             };
             let name = canonical(name);
             if name == "torch._tensor._rebuild_from_type_v2" {
-                // A tensor of a class of its own: a function, the class, arguments, attributes. The
-                // tensor counts.
+                // A tensor subclass: a function, the class, arguments, attributes. Only the tensor
+                // is used.
                 let [inner, _, parts, state] = given[..] else { return Ok(None) };
                 if self.holds[state as usize] {
                     return Err(hidden("the attributes of a tensor"));
@@ -111,7 +112,7 @@ impl Machine<'_> {
     fn plain(&self, name: &str, given: &[&Object]) -> Result<Option<Object>> {
         let latin = |code: &&Object| matches!(code, Object::Text(code) if matches!(&**code, "latin1" | "latin-1"));
         Ok(Some(match (name, given) {
-            // A text stands for bytes, one each.
+            // A text that encodes bytes, one per character.
             ("_codecs.encode" | "builtins.bytes" | "builtins.bytearray", [Object::Text(text), code]) if latin(code) => {
                 let bytes: Option<Box<[u8]>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
                 Object::Bytes(bytes.ok_or("the pickle has bytes above 255")?)
@@ -133,7 +134,7 @@ impl Machine<'_> {
                 };
                 let pairs: Option<Vec<_>> =
                     items.iter().map(|item| pair(item).map(|[key, value]| (key, value))).collect();
-                Object::Dict(pairs.ok_or("the pickle has an OrderedDict whose items are no pairs")?)
+                Object::Dict(pairs.ok_or("the pickle has an OrderedDict whose items are not pairs")?)
             }
             ("torch.Size", [Object::List(items)]) => Object::Tuple(items.clone().into()),
             ("torch.Size", [Object::Tuple(items)]) => Object::Tuple(items.clone()),

@@ -1,9 +1,9 @@
-//! Names of functions and classes: those that are known, and those that would execute something.
+//! Names of functions and classes: known ones, and ones that would execute code.
 
 use std::borrow::Cow;
 
-/// What plain values, arrays and tensors are made of. Types among them are the default of a
-/// `defaultdict`.
+/// The functions and classes of plain values, arrays and tensors. Types among them are the default
+/// of a `defaultdict`.
 const KNOWN: [&str; 34] = [
     "_codecs.encode",
     "builtins.bool",
@@ -41,7 +41,7 @@ const KNOWN: [&str; 34] = [
     "torch.storage.UntypedStorage",
 ];
 
-/// Modules whose functions start programs, evaluate text, reach files or the network.
+/// Modules whose functions start programs, evaluate text, or access files or the network.
 const MODULES: [&str; 28] = [
     "asyncio",
     "bdb",
@@ -73,7 +73,7 @@ const MODULES: [&str; 28] = [
     "webbrowser",
 ];
 
-/// The same among Python's own functions.
+/// Such functions among Python's built-ins.
 const BUILTINS: [&str; 15] = [
     "__import__",
     "apply",
@@ -92,14 +92,14 @@ const BUILTINS: [&str; 15] = [
     "setattr",
 ];
 
-/// The name that a function has today: Python 2 and earlier NumPys have other modules.
+/// The current name of a function: Python 2 and early NumPy versions have other modules.
 pub(crate) fn canonical(name: &str) -> Cow<'_, str> {
     let modules = [("__builtin__.", "builtins."), ("copy_reg.", "copyreg."), ("numpy._core.", "numpy.core.")];
     let moved = modules.iter().find_map(|(old, new)| Some(format!("{new}{}", name.strip_prefix(old)?)));
     moved.map_or(Cow::Borrowed(name), Cow::Owned)
 }
 
-/// Whether a function or class is one that values, arrays and tensors are made of.
+/// Whether a function or class belongs to values, arrays or tensors.
 pub(crate) fn is_known(name: &str) -> bool {
     let storage = |name: &str| name.ends_with("Storage") && !name.contains('.');
     let types = [
@@ -116,7 +116,7 @@ pub(crate) fn runs(name: &str) -> bool {
     let module = name.split('.').next().unwrap_or_default();
     let function = name.rsplit('.').next().unwrap_or_default();
     let evaluates = matches!(module, "builtins" | "__builtin__") && BUILTINS.contains(&function);
-    // `operator.attrgetter` and `functools.partial` compose such calls.
+    // `operator.attrgetter` and `functools.partial` can compose such calls.
     let composes =
         matches!(name, "operator.attrgetter" | "operator.methodcaller" | "functools.partial" | "functools.reduce");
     let loads = matches!(name, "torch.load" | "torch.hub.load" | "torch.jit.load" | "torch.storage._load_from_bytes");

@@ -1,17 +1,16 @@
-//! Python's pickles, protocols 0 to 5, as data.
+//! Reads Python's pickles, protocols 0 to 5, as data.
 //!
-//! A pickle is a small program that Python runs when it opens the file. Here a machine carries out
-//! the operations that put values together, and knows the calls by which Python, NumPy and PyTorch
-//! store theirs: dictionaries, sets, numbers and arrays, tensors, whole modules. Nothing is imported
-//! or called. What becomes of any other name is up to the reader ([`Others`]): an error with that
-//! name, or an object of which the name and the fields are kept. A name that runs programs or
-//! evaluates text is an error in each case.
+//! A pickle is a small program that Python runs when it opens the file. The machine in this crate
+//! carries out the operations that construct values, and knows the calls by which Python, NumPy and
+//! PyTorch store theirs: dictionaries, sets, numbers and arrays, tensors, whole modules. Nothing is
+//! imported or called. The caller decides what happens to any other name ([`Others`]): an error
+//! with that name, or an object that keeps the name and the fields. A name that runs programs or
+//! evaluates text is always an error.
 //!
-//! Objects are in one list and refer to each other by their places in it, so neither parsing nor
-//! dropping them recurses, and an object that stands in many places takes memory once.
-//! [`Options`] limits how many there are and what they take; a length is compared with the bytes
-//! that are left before anything is allocated. A list may hold itself, as in Python: who walks
-//! through objects limits the depth.
+//! Objects are in one list and refer to each other by index, so neither parsing nor dropping them
+//! recurses, and a shared object takes memory once. [`Options`] limits the number of objects and
+//! their size; a length is compared with the remaining bytes before anything is allocated. A list
+//! may contain itself, as in Python: code that traverses objects must limit the depth.
 //!
 //! ```
 //! use hearth_pickle::{Object, Options, parse};
@@ -42,57 +41,59 @@ use std::sync::Arc;
 pub use object::{Array, Foreign, Number, Object, Pickled, Place, Type};
 pub use tensor::{Dtype, Storage, Tensor};
 
-/// What becomes of a function or class that is not among those this crate knows.
+/// The handling of functions and classes that this crate does not know.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Others {
-    /// The pickle is refused, with its name.
+    /// The pickle is refused, with the name.
     #[default]
     Refused,
-    /// Those that fit may be named, as the functions in a list are; calling them is refused, and so
-    /// are others.
+    /// Names that the function accepts may occur, such as functions in a list; calling them is
+    /// refused, and so are other names.
     Named(fn(&str) -> bool),
-    /// What calling it would give is an [`Object::Foreign`]. Refused are those that would execute
-    /// something, and calls that hide tensors.
+    /// The result of a call becomes an [`Object::Foreign`]. Calls that would execute code, and
+    /// calls that hide tensors, are refused.
     PassedOver,
 }
 
-/// How pickles are read.
+/// The options of reading a pickle.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Functions and classes that are not known.
+    /// The handling of unknown functions and classes.
     pub others: Others,
-    /// Whether NumPy's numbers and arrays are read; otherwise, they are among the others.
+    /// Whether NumPy's numbers and arrays are read; otherwise they count as unknown.
     pub numpy: bool,
-    /// The most objects.
+    /// The largest number of objects.
     pub objects: usize,
-    /// The most bytes that they may take: a short pickle can ask for one thing many times.
+    /// The largest number of bytes of all objects: a short pickle can duplicate an object many
+    /// times.
     pub bytes: usize,
-    /// The most values of an array.
+    /// The largest number of values of an array.
     pub array: usize,
 }
 
 impl Default for Options {
-    /// Two million objects of 256 MiB; arrays of a million values; other names are refused.
+    /// Two million objects of 256 MiB in total; arrays of a million values; other names are
+    /// refused.
     fn default() -> Self {
         Options { others: Others::Refused, numpy: true, objects: 2_000_000, bytes: 256 << 20, array: 1 << 20 }
     }
 }
 
 impl Options {
-    /// For files of weights: tensors among values of any kind. The most objects are 16 million, of at
-    /// most 1 GiB.
+    /// Options for files of weights: tensors among values of any kind. At most 16 million objects
+    /// of 1 GiB in total.
     pub fn weights() -> Self {
         Options { others: Others::PassedOver, numpy: false, objects: 1 << 24, bytes: 1 << 30, array: 0 }
     }
 }
 
-/// A pickle that is not read.
+/// An error of reading a pickle.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PickleError {
-    /// It names a function or class that it may not.
-    #[error("the pickle asks Python for {0}, which plain values and arrays do not need; nothing was executed")]
+    /// The pickle names a function or class that is not allowed.
+    #[error("the pickle requires {0}, which plain values and arrays do not use; nothing was executed")]
     Refused(String),
-    /// It is damaged, ends early, or has what is not read.
+    /// The pickle is damaged, ends early, or has an unsupported content.
     #[error("{0}")]
     Invalid(String),
 }
@@ -111,20 +112,20 @@ impl From<&str> for PickleError {
 
 type Result<T> = std::result::Result<T, PickleError>;
 
-/// What a pickle finds beside itself.
+/// The data that belong to a pickle.
 #[derive(Clone, Copy)]
 pub(crate) enum Beside<'a> {
-    /// Storages of tensors, by their keys.
+    /// Storages of tensors, by key.
     Storages,
-    /// Tensors, by their keys.
+    /// Tensors, by key.
     Tensors(&'a HashMap<String, Arc<Tensor>>),
 }
 
-/// Parses the pickle at the beginning of `bytes`: what it holds, and how many bytes it has. Tensors
-/// are described; their values lie beside the pickle ([`torch::Saved`]).
+/// Parses the pickle at the beginning of `bytes`; returns its content and its length in bytes.
+/// Tensors are only described; their values lie outside the pickle ([`torch::Saved`]).
 ///
 /// # Errors
-/// What is damaged, ends early, is beyond the limits, or names what it may not.
+/// If the pickle is damaged, ends early, exceeds the limits, or has a name that is not allowed.
 pub fn parse(bytes: &[u8], options: &Options) -> Result<(Pickled, usize)> {
     machine::Machine::new(bytes, options, Beside::Storages).run()
 }

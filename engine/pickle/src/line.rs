@@ -4,7 +4,7 @@ use crate::Result;
 
 /// A line as a text.
 pub(crate) fn text(line: &[u8]) -> Result<&str> {
-    std::str::from_utf8(line).map_err(|_| "the pickle has a line that is no text".into())
+    std::str::from_utf8(line).map_err(|_| "the pickle has a line that is not text".into())
 }
 
 /// A number in decimal.
@@ -20,9 +20,9 @@ pub(crate) fn is_whole(line: &[u8]) -> bool {
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// A text in `raw-unicode-escape`: a byte is a character, but for `\uXXXX` and `\UXXXXXXXX`.
+/// Decodes `raw-unicode-escape`: a byte is a character, except for `\uXXXX` and `\UXXXXXXXX`.
 pub(crate) fn unescaped(line: &[u8]) -> Result<String> {
-    let wrong = || "the pickle has a text with an escape that is none";
+    let wrong = || "the pickle has a text with an invalid escape";
     let mut text = String::with_capacity(line.len());
     let mut at = 0;
     while at < line.len() {
@@ -43,9 +43,10 @@ pub(crate) fn unescaped(line: &[u8]) -> Result<String> {
     Ok(text)
 }
 
-/// The bytes of a text of Python 2 as it would be written in a program: `'a\n'`.
+/// The bytes of a Python 2 text in its literal form: `'a
+/// '`.
 pub(crate) fn quoted(line: &[u8]) -> Result<Vec<u8>> {
-    let wrong = || "the pickle has a text without its quotes, or with an escape that is none";
+    let wrong = || "the pickle has a text without quotes, or with an invalid escape";
     let within = match line {
         [first @ (b'\'' | b'"'), within @ .., last] if first == last => within,
         _ => return Err(wrong().into()),
@@ -80,7 +81,7 @@ pub(crate) fn quoted(line: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// `pickle.dumps("\u00e9t\u00e9 \u6a21", protocol=0)`, and what Python 2 writes.
+    /// `pickle.dumps("\u00e9t\u00e9 \u6a21", protocol=0)`, and the output of Python 2.
     #[test]
     fn texts_of_protocol_0_are_those_of_python() {
         assert_eq!(unescaped(b"\xe9t\xe9 \\u6a21").as_deref(), Ok("\u{e9}t\u{e9} \u{6a21}"));

@@ -1,4 +1,4 @@
-//! What the operations work on: a stack of places, and the objects there.
+//! The state of the operations: a stack of indices, and the objects that they refer to.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ pub(crate) struct Machine<'a> {
     pub options: &'a Options,
     pub beside: Beside<'a>,
     pub objects: Vec<Object>,
-    /// Whether there is a tensor or a storage in an object.
+    /// For each object, whether it contains a tensor or a storage.
     pub holds: Vec<bool>,
     stack: Vec<Place>,
-    /// Heights of the stack.
+    /// Heights of the stack at the marks.
     marks: Vec<u32>,
     memo: HashMap<u32, Place>,
-    /// Bytes that may still be taken.
+    /// The number of bytes that may still be used.
     room: usize,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// All objects, and how many bytes the pickle has.
+    /// Runs the pickle; returns all objects, and the pickle's length in bytes.
     pub fn run(mut self) -> Result<(Pickled, usize)> {
         let root = self.carry_out()?;
         Ok((Pickled { objects: self.objects, root }, self.at))
@@ -92,7 +92,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// What is in containers that are filled later is added there.
+    /// Content of containers that are filled later is added there.
     fn holds_tensor(&self, object: &Object) -> bool {
         match object {
             Object::Tensor(_) | Object::Storage(_) => true,
@@ -111,7 +111,7 @@ impl<'a> Machine<'a> {
         &self.objects[place as usize]
     }
 
-    /// Puts another object at a place, for all that refer to it.
+    /// Replaces the object at an index, for all references.
     pub fn replace(&mut self, place: Place, object: Object) -> Result<()> {
         self.charge(object.bytes())?;
         self.holds[place as usize] = self.holds_tensor(&object);
@@ -119,7 +119,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Pushes what is already there.
+    /// Pushes an existing object.
     pub fn push_again(&mut self, place: Place) -> Result<()> {
         if self.stack.len() >= self.options.objects {
             return Err(self.full());
@@ -128,7 +128,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The height below which nothing is taken.
+    /// The height below which nothing is popped.
     fn floor(&self) -> usize {
         self.marks.last().map_or(0, |mark| *mark as usize)
     }
@@ -149,7 +149,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Drops the last value, or the mark that is above it.
+    /// Drops the last value, or the mark above it.
     pub fn drop_last(&mut self) -> Result<()> {
         match self.marks.last() {
             Some(mark) if *mark as usize == self.stack.len() => drop(self.marks.pop()),
@@ -177,7 +177,7 @@ impl<'a> Machine<'a> {
         match &mut self.objects[top as usize] {
             Object::List(list) | Object::Set(list) => list.extend(items),
             Object::Foreign(foreign) if holds => return Err(hidden(&foreign.name)),
-            // The items of a list of its own kind are not kept.
+            // The items of a list subclass are not kept.
             Object::Foreign(_) => {}
             other => return Err(format!("the pickle appends to {}", other.kind()).into()),
         }
@@ -193,7 +193,7 @@ impl<'a> Machine<'a> {
             Object::Dict(entries) => entries,
             Object::Foreign(foreign) if holds => return Err(hidden(&foreign.name)),
             Object::Foreign(foreign) => &mut foreign.fields,
-            _ => return Err("the pickle sets a key of what is no dictionary".into()),
+            _ => return Err("the pickle sets a key of an object that is not a dictionary".into()),
         };
         if !items.len().is_multiple_of(2) {
             return Err("the pickle has a key without a value".into());
@@ -228,13 +228,13 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// How many places the memo has.
+    /// The number of entries in the memo.
     pub fn memoized(&self) -> u32 {
         self.memo.len() as u32
     }
 }
 
-/// Tensors within what is not read would be lost.
+/// The error for tensors within an unread object, which would be lost.
 pub(crate) fn hidden(name: &str) -> PickleError {
-    format!("the pickle has tensors within {name}, which is not read; save the network's state_dict() alone").into()
+    format!("the pickle has tensors within {name}, which is not supported; save the network's state_dict() alone").into()
 }

@@ -1,19 +1,19 @@
-//! The calls by which NumPy stores its numbers and arrays, understood as data.
+//! The calls by which NumPy stores its numbers and arrays, read as data.
 
 use crate::machine::Machine;
 use crate::object::{Array, Number, Object, Place, Type};
 use crate::{PickleError, Result};
 
-/// The most rows of an array that has no values: no byte of the file stands for them.
+/// The largest number of rows of an array without values, which takes no bytes of the file.
 const MOST_ROWS: usize = 1 << 12;
 
-/// What a call of NumPy's gives.
+/// The result of a call of NumPy's.
 pub(crate) fn call(machine: &Machine<'_>, name: &str, given: &[&Object]) -> Result<Object> {
     let short = name.rsplit('.').next().unwrap_or(name);
     match (short, given) {
         ("dtype", [Object::Text(text), ..]) => type_of(text),
         ("dtype", [Object::Bytes(text), ..]) => type_of(&String::from_utf8_lossy(text)),
-        // Values come behind, as its state.
+        // The values follow, as its state.
         ("_reconstruct", _) => Ok(Object::Hollow),
         ("scalar", [Object::Type(of), Object::Bytes(bytes)]) => match of.numbers(bytes)?[..] {
             [number] => Ok(Object::Number(number)),
@@ -27,7 +27,7 @@ pub(crate) fn call(machine: &Machine<'_>, name: &str, given: &[&Object]) -> Resu
     }
 }
 
-/// A type with its order of bytes.
+/// A type with a byte order.
 pub(crate) fn ordered(machine: &Machine<'_>, of: Type, state: &[Place]) -> Result<Object> {
     let order = state.get(1).and_then(|place| machine.object(*place).text()).unwrap_or_default();
     match order {
@@ -37,9 +37,10 @@ pub(crate) fn ordered(machine: &Machine<'_>, of: Type, state: &[Place]) -> Resul
     }
 }
 
-/// An array with its state: a version, its shape, the type, whether the first axis runs fastest, bytes.
+/// An array with its state: a version, the shape, the type, whether the first axis runs fastest,
+/// and the bytes.
 pub(crate) fn filled(machine: &Machine<'_>, state: &[Place]) -> Result<Object> {
-    // Those of the first years have no version.
+    // Early NumPy versions wrote no version.
     let parts = if state.len() == 5 { &state[1..] } else { state };
     let parts: Vec<&Object> = parts.iter().take(5).map(|place| machine.object(*place)).collect();
     match parts[..] {
@@ -54,7 +55,7 @@ pub(crate) fn filled(machine: &Machine<'_>, state: &[Place]) -> Result<Object> {
     }
 }
 
-/// A type by NumPy's short name: `f8`, `i4`, `b1`; with an order of bytes before it, or without.
+/// A type by NumPy's short name: `f8`, `i4`, `b1`; with or without a byte order in front.
 fn type_of(text: &str) -> Result<Object> {
     let (big, name) = match text.strip_prefix(['<', '|', '=']) {
         Some(name) => (false, name),
@@ -66,7 +67,7 @@ fn type_of(text: &str) -> Result<Object> {
             let kind = name.chars().next().unwrap_or('f');
             Ok(Object::Type(Type { kind, size: usize::from(name.as_bytes()[1] - b'0'), big }))
         }
-        false => Err(format!("the pickle has values of NumPy's type {text}; whole and real numbers are read").into()),
+        false => Err(format!("the pickle has values of NumPy's type {text}; whole and real numbers are supported").into()),
     }
 }
 
@@ -75,8 +76,8 @@ fn array(machine: &Machine<'_>, shape: &[Place], kind: &Object, columns: bool, b
         return Err("the pickle has an array of more than 32 axes".into());
     }
     let shape: Option<Vec<usize>> = shape.iter().map(|place| machine.object(*place).size()).collect();
-    let shape = shape.ok_or("the pickle has an array whose shape is none")?;
-    // Axes are counted as values, too: an array of no values may have many.
+    let shape = shape.ok_or("the pickle has an array with an invalid shape")?;
+    // Lengths of axes are limited too: an array without values may have many.
     let count = shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
     let nodes = shape.iter().try_fold(1_usize, |count, size| count.checked_mul((*size).max(1)));
     let most = if count == Some(0) { MOST_ROWS } else { machine.options.array };
@@ -92,7 +93,7 @@ fn array(machine: &Machine<'_>, shape: &[Place], kind: &Object, columns: bool, b
 }
 
 impl Type {
-    /// How many numbers some bytes are.
+    /// The number of values in some bytes.
     fn count(self, bytes: &[u8]) -> Result<usize> {
         match bytes.len().is_multiple_of(self.size) {
             true => Ok(bytes.len() / self.size),
@@ -127,7 +128,7 @@ impl Array {
     /// The numbers, row-major.
     ///
     /// # Errors
-    /// Whole numbers of more than 63 bits.
+    /// If a whole number has more than 63 bits.
     pub fn numbers(&self) -> Result<Vec<Number>> {
         let values = self.of.numbers(&self.bytes)?;
         if !self.columns {
@@ -146,7 +147,7 @@ impl Array {
     }
 }
 
-/// A number of 16 bits.
+/// Converts a 16-bit float.
 fn half(bits: u16) -> f64 {
     let fraction = f64::from(bits & 0x3ff) / 1024.0;
     let size = match (bits >> 10) & 0x1f {

@@ -1,16 +1,16 @@
-//! What a pickle holds.
+//! The content of a pickle.
 
 use std::sync::Arc;
 
 use crate::tensor::{Storage, Tensor};
 
-/// The place of an object in the list of all.
+/// The index of an object in the list of all objects.
 pub type Place = u32;
 
-/// A number of Python's or NumPy's.
+/// A number of Python or NumPy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// `True`, `False`
+    /// `True` or `False`.
     Bool(bool),
     /// A whole number of up to 64 bits.
     Int(i64),
@@ -18,18 +18,18 @@ pub enum Number {
     Float(f64),
 }
 
-/// A type of NumPy's numbers.
+/// A type of NumPy numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Type {
     /// `f`, `i`, `u` or `b`.
     pub kind: char,
-    /// Bytes of a number.
+    /// The size of a number in bytes.
     pub size: usize,
-    /// Whether the first byte is the highest.
+    /// Whether the byte order is big-endian.
     pub big: bool,
 }
 
-/// An array of NumPy's. There are as many bytes as shape and type ask for.
+/// A NumPy array. The number of bytes matches shape and type.
 #[derive(Clone, Debug)]
 pub struct Array {
     /// The length of each axis.
@@ -42,20 +42,19 @@ pub struct Array {
     pub bytes: Box<[u8]>,
 }
 
-/// What a function or class would give that is not read.
+/// An object of an unknown function or class.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
     /// Module and name.
     pub name: String,
-    /// Names and values of the fields that it was given, as those of a dataclass, or the items of a
-    /// dictionary of its own kind.
+    /// Names and values of its fields, as of a dataclass, or the items of a dictionary subclass.
     pub fields: Vec<(Place, Place)>,
 }
 
 /// An object of a pickle.
 #[derive(Clone, Debug)]
 pub enum Object {
-    /// `None`
+    /// `None`.
     None,
     /// A number.
     Number(Number),
@@ -63,35 +62,35 @@ pub enum Object {
     Large(Box<[u8]>),
     /// A text.
     Text(Box<str>),
-    /// Bytes; a text of Python 2 as well.
+    /// Bytes, or a text of Python 2.
     Bytes(Box<[u8]>),
     /// A tuple.
     Tuple(Box<[Place]>),
     /// A list.
     List(Vec<Place>),
-    /// A set, in the order in which its elements came.
+    /// A set, in the order in which the elements were added.
     Set(Vec<Place>),
-    /// A dictionary, `OrderedDict` among them, in the order in which its items came. Of two items with
-    /// one key the later counts.
+    /// A dictionary (or `OrderedDict`), in the order in which the items were added. Of two items
+    /// with the same key the later one is used.
     Dict(Vec<(Place, Place)>),
     /// A function or class: module and name.
     Name(Box<str>),
     /// A type of numbers.
     Type(Type),
-    /// An array that was not given its values.
+    /// An array without its values.
     Hollow,
     /// An array.
     Array(Box<Array>),
-    /// Where values of tensors lie.
+    /// A storage of tensor values.
     Storage(Arc<Storage>),
     /// A tensor.
     Tensor(Arc<Tensor>),
-    /// What is not read.
+    /// An object that is not read.
     Foreign(Box<Foreign>),
 }
 
 impl Object {
-    /// About how many bytes it takes.
+    /// Its approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let more = match self {
             Object::Text(text) | Object::Name(text) => text.len(),
@@ -129,7 +128,7 @@ impl Object {
         kind.to_owned()
     }
 
-    /// A text; bytes of Python 2 that are one.
+    /// The text; also bytes of Python 2 that are a text.
     pub fn text(&self) -> Option<&str> {
         match self {
             Object::Text(text) => Some(text),
@@ -155,27 +154,27 @@ pub struct Pickled {
 }
 
 impl Pickled {
-    /// What was pickled.
+    /// The object that was pickled.
     pub fn root(&self) -> &Object {
         self.get(self.root)
     }
 
-    /// The object at a place.
+    /// The object at an index.
     pub fn get(&self, place: Place) -> &Object {
         &self.objects[place as usize]
     }
 
-    /// The text at a place, where there is one.
+    /// The text at an index, if the object is one.
     pub fn text(&self, place: Place) -> Option<&str> {
         self.get(place).text()
     }
 
-    /// All objects, those that the root does not lead to among them.
+    /// All objects, including those that are not reachable from the root.
     pub fn objects(&self) -> &[Object] {
         &self.objects
     }
 
-    /// The whole number that this is, little-endian in two's complement.
+    /// The whole number, little-endian in two's complement, if the object is one.
     pub fn whole(&self) -> Option<Vec<u8>> {
         match self.root() {
             Object::Number(Number::Int(number)) => Some(number.to_le_bytes().to_vec()),

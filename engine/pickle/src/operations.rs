@@ -12,7 +12,7 @@ impl Machine<'_> {
 
     fn text(&mut self, width: u64) -> Result<()> {
         let length = self.number(width)?;
-        // Lone surrogates, which Python allows, are no text here.
+        // Lone surrogates, which Python allows, are not text in Rust.
         let text = std::str::from_utf8(self.take(length)?).map_err(|_| "the pickle has a text that is not UTF-8")?;
         self.push(Object::Text(text.into()))
     }
@@ -37,7 +37,7 @@ impl Machine<'_> {
         }
     }
 
-    /// One in decimal. Beyond 64 bits it is kept as large, without its value.
+    /// A whole number in decimal. Beyond 64 bits it is kept as large, without its value.
     fn decimal(&mut self) -> Result<()> {
         let digits = self.line()?;
         match line::parsed(digits) {
@@ -50,13 +50,13 @@ impl Machine<'_> {
     fn named_on_stack(&mut self) -> Result<()> {
         let (name, module) = (self.pop()?, self.pop()?);
         let (Object::Text(module), Object::Text(name)) = (self.object(module), self.object(name)) else {
-            return Err("the pickle names a function by what is no text".into());
+            return Err("the pickle names a function by a value that is not text".into());
         };
         let (module, name) = (module.clone(), name.clone());
         self.global(&module, &name)
     }
 
-    /// What lies beside the pickle under this id.
+    /// Pushes the object outside the pickle with this id.
     fn beside(&mut self, id: Place) -> Result<()> {
         let found = match self.beside {
             Beside::Storages => Object::Storage(Storage::named(self, id)?),
@@ -65,7 +65,7 @@ impl Machine<'_> {
                     Object::Number(Number::Int(key)) => key.to_string(),
                     other => other.text().unwrap_or_default().to_owned(),
                 };
-                let tensor = tensors.get(&key).ok_or_else(|| format!("the pickle has no tensor {key:?} beside it"))?;
+                let tensor = tensors.get(&key).ok_or_else(|| format!("the pickle refers to tensor {key:?}, which is missing"))?;
                 Object::Tensor(tensor.clone())
             }
         };
@@ -76,7 +76,7 @@ impl Machine<'_> {
         Ok(self.number(width)? as u32)
     }
 
-    /// Carries out operations up to the last; the place of what was pickled.
+    /// Carries out operations up to the last; returns the index of the root.
     pub fn carry_out(&mut self) -> Result<Place> {
         loop {
             match self.take(1)?[0] {
@@ -84,10 +84,10 @@ impl Machine<'_> {
                 0x80 => {
                     let protocol = self.number(1)?;
                     if protocol > 5 {
-                        return Err(format!("the pickle has protocol {protocol}; 0 to 5 are read").into());
+                        return Err(format!("the pickle has protocol {protocol}; 0 to 5 are supported").into());
                     }
                 }
-                // Frames are for reading in parts.
+                // Frames only matter for buffered reading.
                 0x95 => drop(self.take(8)?),
                 opcode => self.one(opcode)?,
             }
@@ -244,7 +244,7 @@ impl Machine<'_> {
                 self.recall(index)
             }
             opcode => Err(PickleError::Invalid(format!(
-                "the pickle has the operation {opcode:#04x}; only plain values and NumPy arrays are read"
+                "the pickle has the operation {opcode:#04x}; only plain values and NumPy arrays are supported"
             ))),
         }
     }

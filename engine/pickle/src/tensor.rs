@@ -1,4 +1,4 @@
-//! Tensors and storages, as the pickles of PyTorch describe them.
+//! Tensors and storages, as described in PyTorch's pickles.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::object::{Object, Place};
 use crate::{PickleError, Result};
 
-/// The most axes of a tensor: those of PyTorch.
+/// The largest number of axes of a tensor: PyTorch's limit.
 const MOST_AXES: usize = 64;
 
 /// The largest tensor, 10 GiB.
@@ -28,12 +28,12 @@ pub enum Dtype {
     U32,
     U16,
     U8,
-    /// One byte each, 0 or 1.
+    /// One byte, 0 or 1.
     Bool,
 }
 
 impl Dtype {
-    /// Bytes of a value.
+    /// The size of a value in bytes.
     pub fn size(self) -> usize {
         match self {
             Dtype::F64 | Dtype::I64 | Dtype::U64 => 8,
@@ -43,7 +43,7 @@ impl Dtype {
         }
     }
 
-    /// By the name of a class of storages, such as `torch.FloatStorage`.
+    /// The type for the name of a storage class, such as `torch.FloatStorage`.
     pub(crate) fn of_storage(name: &str) -> Result<Self> {
         Ok(match name.rsplit('.').next().unwrap_or_default() {
             "DoubleStorage" => Dtype::F64,
@@ -60,7 +60,7 @@ impl Dtype {
         })
     }
 
-    /// By the name of a type, such as `torch.float32`.
+    /// The type for a name such as `torch.float32`.
     fn of_name(name: &str) -> Result<Self> {
         Ok(match name.strip_prefix("torch.").unwrap_or_default() {
             "float64" | "double" => Dtype::F64,
@@ -82,33 +82,34 @@ impl Dtype {
 }
 
 fn unread(name: &str) -> PickleError {
-    format!("the pickle has tensors of {name}, which are not read").into()
+    format!("the pickle has tensors of {name}, which are not supported").into()
 }
 
-/// Where the values of tensors lie beside a pickle.
+/// The storage of tensor values outside a pickle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// Its key among the storages of the file.
+    /// The key among the storages of the file.
     pub key: String,
-    /// The type of its values; those of an untyped one are bytes.
+    /// The type of the values; `None` for an untyped storage of bytes.
     pub dtype: Option<Dtype>,
-    /// Its bytes.
+    /// The length in bytes.
     pub length: usize,
-    /// The value at which it begins, where it is part of another.
+    /// The index of the first value, for a part of another storage.
     pub(crate) begin: usize,
-    /// The bytes that a tensor may reach from the beginning of the whole.
+    /// The end of the whole storage in bytes, which tensors must not exceed.
     pub(crate) reach: usize,
 }
 
 impl Storage {
-    /// By its id: `"storage"`, the class, the key, a device, how many values; of some, which part.
+    /// A storage from its id: `"storage"`, the class, the key, a device, the number of values; for
+    /// a part, its range.
     pub(crate) fn named(machine: &Machine<'_>, id: Place) -> Result<Arc<Self>> {
         let wrong = |what: &str| PickleError::Invalid(format!("the pickle has a storage {what}"));
-        let Object::Tuple(id) = machine.object(id) else { return Err(wrong("whose id is no tuple")) };
+        let Object::Tuple(id) = machine.object(id) else { return Err(wrong("whose id is not a tuple")) };
         let id: Vec<&Object> = id.iter().take(7).map(|place| machine.object(*place)).collect();
         let [tag, class, key, _, count, part @ ..] = &id[..] else { return Err(wrong("whose id is too short")) };
         if tag.text() != Some("storage") {
-            return Err(wrong("whose id does not say so"));
+            return Err(wrong("whose id does not begin with \"storage\""));
         }
         let class = match class {
             Object::Name(name) => &**name,
@@ -121,19 +122,19 @@ impl Storage {
         let size = dtype.map_or(1, Dtype::size);
         let key = key_of(key).ok_or_else(|| wrong("without a key"))?;
         let count = count.size().ok_or_else(|| wrong("without a size"))?;
-        let length = count.checked_mul(size).ok_or_else(|| wrong("whose size is beyond all bounds"))?;
+        let length = count.checked_mul(size).ok_or_else(|| wrong("whose size overflows"))?;
         let (begin, reach) = match part {
             [] | [Object::None, ..] => (0, count),
             [Object::Tuple(part), ..] => {
                 let sizes: Option<Vec<usize>> =
                     part.iter().take(4).skip(1).map(|place| machine.object(*place).size()).collect();
                 let Some([begin, count_of_part]) = sizes.as_deref() else {
-                    return Err(wrong("of a part that is none"));
+                    return Err(wrong("with an invalid part"));
                 };
                 let end = begin.checked_add(*count_of_part).filter(|end| *end <= count);
-                (*begin, end.ok_or_else(|| wrong("of a part that goes beyond the whole"))?)
+                (*begin, end.ok_or_else(|| wrong("with a part that exceeds the whole"))?)
             }
-            _ => return Err(wrong("of a part that is none")),
+            _ => return Err(wrong("with an invalid part")),
         };
         Ok(Arc::new(Storage { key, dtype, length, begin, reach: reach * size }))
     }
@@ -147,25 +148,25 @@ pub(crate) fn key_of(object: &Object) -> Option<String> {
     }
 }
 
-/// A tensor. Its values are those of a storage, from an offset on, at strides.
+/// A tensor: values of a storage, from an offset on, at strides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// The type of its values.
     pub dtype: Dtype,
     /// The length of each axis.
     pub shape: Vec<usize>,
-    /// Where its values lie.
+    /// The storage of the values.
     pub storage: Arc<Storage>,
     /// Steps along each axis, in values.
     pub(crate) stride: Vec<usize>,
     /// The first value.
     pub(crate) offset: usize,
-    /// One past the last value that it has in the storage.
+    /// The end of the range of values in the storage.
     pub(crate) end: usize,
 }
 
 impl Tensor {
-    /// Bytes of its values.
+    /// The size of the values in bytes.
     pub fn bytes(&self) -> usize {
         self.count() * self.dtype.size()
     }
@@ -186,7 +187,7 @@ impl Tensor {
         if shape.len() != stride.len() || shape.len() > MOST_AXES {
             return Err(wrong(format!("with {} strides", stride.len())));
         }
-        let huge = || wrong("whose size is beyond all bounds".to_owned());
+        let huge = || wrong("whose size overflows".to_owned());
         let count = shape.iter().try_fold(1_usize, |count, length| count.checked_mul(*length)).ok_or_else(huge)?;
         let bytes = count.checked_mul(dtype.size()).filter(|bytes| *bytes <= LARGEST).ok_or_else(huge)?;
         let offset = offset.checked_add(storage.begin).ok_or_else(huge)?;
@@ -203,7 +204,7 @@ impl Tensor {
         Ok(Tensor { dtype, shape, storage, stride, offset, end })
     }
 
-    /// Whether its values lie one after the other.
+    /// Whether the values are contiguous.
     fn is_contiguous(&self) -> bool {
         let mut expected = 1_usize;
         for (length, step) in self.shape.iter().zip(&self.stride).rev() {
@@ -215,7 +216,7 @@ impl Tensor {
         true
     }
 
-    /// Its values row-major, of the bytes from its offset to its end.
+    /// The values in row-major order, from the bytes between offset and end.
     pub(crate) fn gathered(&self, window: Vec<u8>) -> Vec<u8> {
         let size = self.dtype.size();
         let mut values = window;
@@ -225,7 +226,7 @@ impl Tensor {
             let mut gathered = Vec::with_capacity(self.bytes());
             for _ in 0..self.count() {
                 gathered.extend_from_slice(&values[place * size..(place + 1) * size]);
-                // The next index, the last axis first.
+                // Advances the index, the last axis first.
                 for axis in (0..at.len()).rev() {
                     at[axis] += 1;
                     place += self.stride[axis];
@@ -245,18 +246,18 @@ impl Tensor {
     }
 }
 
-/// The versions of the function that makes tensors.
+/// The versions of the function that creates tensors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rebuild {
     /// Storage, offset, shape, strides.
     First,
-    /// And whether gradients are required, and hooks.
+    /// Additionally whether gradients are required, and hooks.
     Second,
-    /// And the type: that of an untyped storage.
+    /// Additionally the type, for an untyped storage.
     Third,
 }
 
-/// A tensor of the arguments of such a function.
+/// A tensor from the arguments of such a function.
 pub(crate) fn rebuild(machine: &Machine<'_>, given: &[Place], kind: Rebuild) -> Result<Arc<Tensor>> {
     let wrong = |what: &str| PickleError::Invalid(format!("the pickle has a tensor {what}"));
     let given: Vec<&Object> = given.iter().take(8).map(|place| machine.object(*place)).collect();
@@ -272,8 +273,8 @@ pub(crate) fn rebuild(machine: &Machine<'_>, given: &[Place], kind: Rebuild) -> 
         let sizes = places.iter().take(MOST_AXES + 1).map(|place| machine.object(*place).size());
         sizes.collect::<Option<Vec<usize>>>().ok_or_else(|| wrong(what))
     };
-    let offset = offset.size().ok_or_else(|| wrong("whose offset is none"))?;
-    let (shape, stride) = (sizes(shape, "whose shape is none")?, sizes(stride, "whose strides are none")?);
+    let offset = offset.size().ok_or_else(|| wrong("with an invalid offset"))?;
+    let (shape, stride) = (sizes(shape, "with an invalid shape")?, sizes(stride, "with invalid strides")?);
     let dtype = match (kind, rest, storage.dtype) {
         (Rebuild::Third, [_, _, Object::Name(name), ..], _) => Dtype::of_name(name)?,
         (Rebuild::First | Rebuild::Second, _, Some(dtype)) => dtype,

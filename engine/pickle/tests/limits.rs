@@ -1,4 +1,4 @@
-//! Pickles that ask for much, or for what they may not.
+//! Pickles that request too much, or something that is not allowed.
 
 use hearth_pickle::{Object, Options, PickleError, parse};
 use proptest::prelude::*;
@@ -19,9 +19,9 @@ fn commands_are_refused_with_their_names_whatever_is_passed_over() {
         (b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.", "builtins.eval"),
         (b"c__builtin__\nexec\n(S'1'\ntR.", "__builtin__.exec"),
         (b"\x80\x02ctorch\nload\nX\x01\x00\x00\x00x\x85R.", "torch.load"),
-        // One whose result is dropped before a value follows.
+        // A call whose result is dropped before a value follows.
         (b"\x80\x02csubprocess\nPopen\n)R0K\x01.", "subprocess.Popen"),
-        // One that is only named.
+        // A function that is only named.
         (b"\x80\x02cos\nsystem\n.", "os.system"),
     ];
     for (pickle, name) in commands {
@@ -60,11 +60,11 @@ fn operations_that_are_not_read_are_named() {
     }
 }
 
-/// Each of these would take gigabytes, or overflow the stack of whoever followed it.
+/// Each of these would take gigabytes, or overflow the stack of a traversal.
 #[test]
 fn memory_is_limited_and_nothing_recurses() {
     let options = Options { objects: 1000, bytes: 100_000, ..Options::default() };
-    // Within itself, and a hundred thousand levels deep.
+    // A list within itself, and a hundred thousand levels.
     let (pickled, _) = parse(b"\x80\x02]q\x00h\x00a.", &options).expect("a list");
     assert!(matches!(pickled.root(), Object::List(items) if items == &[0]));
     let mut deep = vec![b']'; 100_000];
@@ -72,7 +72,7 @@ fn memory_is_limited_and_nothing_recurses() {
     deep.push(b'.');
     drop(parse(&deep, &Options::default()).expect("lists within lists"));
     says(&deep, &options, "more than 1000 values");
-    // Values that are the same one.
+    // The same value many times.
     let mut again = b"Nq\x00".to_vec();
     again.extend(b"h\x00".repeat(2000));
     says(&again, &options, "more than 1000 values");
@@ -80,7 +80,7 @@ fn memory_is_limited_and_nothing_recurses() {
     doubled.extend(b"2\x86".repeat(100));
     doubled.push(b'.');
     assert!(parse(&doubled, &options).is_ok());
-    // A list of nine hundred values becomes a set again and again.
+    // A list of nine hundred values becomes a set many times.
     let mut sets = b"\x80\x02](".to_vec();
     sets.extend(vec![b'N'; 900]);
     sets.extend(b"eq\x00\x85q\x01cbuiltins\nset\nq\x02");
@@ -92,7 +92,7 @@ fn memory_is_limited_and_nothing_recurses() {
     copies.extend(b"\x85q\x01cbuiltins\nbytes\nq\x02");
     copies.extend(b"h\x02h\x01R".repeat(50));
     says(&copies, &options, "more than 100000 bytes");
-    // A tensor's class of its own around another, fifty thousand times.
+    // A tensor subclass nested around another, fifty thousand times.
     let mut wrapped = b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\nq\x00Nq\x01)q\x02".to_vec();
     wrapped.extend(b"(h\x00h\x01h\x02h\x01tq\x02".repeat(50_000));
     wrapped.extend(b"h\x00h\x02R.");
@@ -122,7 +122,7 @@ proptest! {
         }
     }
 
-    /// Operations in any order, with small numbers behind.
+    /// Random operations, followed by small numbers.
     #[test]
     fn any_operations_are_objects_or_an_error(
         bytes in proptest::collection::vec(proptest::sample::select(OPERATIONS), 0..300)

@@ -1,4 +1,4 @@
-//! Pickles of all protocols that Python wrote, and what it reads from them
+//! Pickles of all protocols that Python wrote, and the values that Python reads from them
 //! (`tests/golden/record_pickles.py`).
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn number(number: Number) -> Value {
     }
 }
 
-/// As the script describes values.
+/// A value in the script's format.
 fn described(pickled: &Pickled, object: &Object) -> Value {
     let all = |items: &[u32]| items.iter().map(|item| described(pickled, pickled.get(*item))).collect::<Vec<_>>();
     let table = |entries: &[(u32, u32)]| {
@@ -82,7 +82,7 @@ fn values_and_arrays_of_all_protocols_are_those_of_python() {
     }
 }
 
-/// An object that stands in two places is one.
+/// An object that occurs in two places is stored once.
 #[test]
 fn the_same_object_is_kept_once() {
     let (pickled, _) = parse(&bytes("values.4.pkl"), &Options::default()).expect("plain values");
@@ -92,7 +92,7 @@ fn the_same_object_is_kept_once() {
     assert_eq!(twice[0], twice[1]);
 }
 
-/// Only functions that fit are named, and none is called.
+/// Only accepted functions may be named, and none is called.
 #[test]
 fn functions_are_named_where_they_are_expected() {
     let named = |fits: fn(&str) -> bool| Options { others: Others::Named(fits), ..Options::default() };

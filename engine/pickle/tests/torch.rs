@@ -84,7 +84,7 @@ fn damaged_files_are_errors() {
             tensors.iter().try_for_each(|(_, tensor)| saved.read(tensor).map(drop))
         };
         read_all(&whole).unwrap_or_else(|error| panic!("{name}: {error}"));
-        // A tar ends with empty blocks, which nobody misses.
+        // A tar file ends with empty blocks that are not needed.
         let needed = if name == "tar.pt" { 512 } else { whole.len() };
         for length in (0..needed).step_by(step) {
             assert!(read_all(&whole[..length]).is_err(), "{name}: {length} bytes");
@@ -97,7 +97,8 @@ fn damaged_files_are_errors() {
     }
 }
 
-/// A bit of a value: the archive's checksum tells, but where PyTorch was set to compute none.
+/// A changed bit of a value: the archive's checksum reveals it, unless PyTorch was set to compute
+/// none.
 #[test]
 fn checksums_are_compared_where_there_are_some() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -127,17 +128,17 @@ fn other_files_are_told() {
     says(b"", "not a PyTorch checkpoint");
     says(b"\x80\0\0\0\0\0\0\0{\"a\":1}", "not a PyTorch checkpoint");
     says(&[b"PK\x05\x06".as_slice(), &[0; 18]].concat(), "");
-    // A pickle by itself, which a tensor cannot be in.
+    // A single pickle, which cannot contain a tensor.
     says(&vec![b']'; MOST as usize + 1], "more than 1048576 bytes");
     let mut tar = [0_u8; 1024];
     tar[257..262].copy_from_slice(b"ustar");
     says(&tar, "");
     assert!(matches!(open(&folder.path().join("none.pt")), Err(SavedError::Io(_))));
-    // The facts of a machine whose first byte is the highest.
+    // The facts of a big-endian machine.
     let stream = std::fs::read(recorded("stream.pt")).expect("a file");
     let at = stream.windows(13).position(|window| window == b"little_endian").expect("facts");
     let is = at + stream[at..].iter().position(|byte| *byte == 0x88).expect("True");
     let mut big = stream.clone();
     big[is] = 0x89;
-    says(&big, "first byte is the highest");
+    says(&big, "big-endian machine");
 }

@@ -1,14 +1,14 @@
-//! The numbers beside a curve: round, and few.
+//! Round numbers for the ticks of an axis.
 
-/// The smallest round step (1, 2 or 5 times a power of ten) that divides a range into no more than
-/// so many parts.
+/// The smallest round step (1, 2 or 5 times a power of ten) that divides a range into at most
+/// `most` parts.
 pub fn step(range: f64, most: f64) -> f64 {
     let rough = range / most;
     let decade = 10_f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0].map(|part| part * decade).into_iter().find(|step| *step >= rough).unwrap_or(rough)
 }
 
-/// A number with at most four places after the point; a very small or large one as a power of ten.
+/// Formats a number with at most four decimal places; very small or large ones as powers of ten.
 pub fn number(value: f64) -> String {
     if (value != 0.0 && value.abs() < 1e-3) || value.abs() >= 1e5 {
         return format!("{value:.0e}");

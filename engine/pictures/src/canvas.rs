@@ -3,7 +3,7 @@
 use crate::colours::HALO;
 use crate::text;
 
-/// Red, green, blue.
+/// A colour: red, green, blue.
 pub type Rgb = [u8; 3];
 
 /// A picture: rows of pixels, top row first.
@@ -14,42 +14,42 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// A picture of one colour, `width` x `height` pixels.
+    /// A picture filled with one colour, `width` x `height` pixels.
     pub fn new(width: usize, height: usize, colour: Rgb) -> Self {
         Self { width, height, pixels: vec![colour; width * height] }
     }
 
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// The colour at a place.
+    /// The colour of a pixel.
     ///
     /// # Panics
-    /// Where the place is outside of the picture.
+    /// If the pixel is outside the picture.
     pub fn get(&self, x: usize, y: usize) -> Rgb {
         self.pixels[y * self.width + x]
     }
 
-    /// How many pixels have a colour.
+    /// The number of pixels of a colour.
     pub fn count(&self, colour: Rgb) -> usize {
         self.pixels.iter().filter(|pixel| **pixel == colour).count()
     }
 
-    /// Sets a pixel; a place outside of the picture is ignored.
+    /// Sets a pixel; pixels outside the picture are ignored.
     pub fn set(&mut self, x: usize, y: usize, colour: Rgb) {
         if x < self.width && y < self.height {
             self.pixels[y * self.width + x] = colour;
         }
     }
 
-    /// Fills a rectangle, as far as it lies in the picture.
+    /// Fills a rectangle, clipped to the picture.
     pub fn fill(&mut self, x: usize, y: usize, width: usize, height: usize, colour: Rgb) {
         for row in y..y.saturating_add(height).min(self.height) {
             for column in x..x.saturating_add(width).min(self.width) {
@@ -58,8 +58,8 @@ impl Canvas {
         }
     }
 
-    /// A line from one place to another, two pixels thick. One with an end that is not finite, or
-    /// left of or above the picture, is not drawn.
+    /// Draws a line of two pixels' thickness. A line with an end that is non-finite, or left of or
+    /// above the picture, is not drawn.
     pub fn line(&mut self, (x0, y0): (f64, f64), (x1, y1): (f64, f64), colour: Rgb) {
         if ![x0, y0, x1, y1].iter().all(|place| place.is_finite() && *place >= 0.0) {
             return;
@@ -71,14 +71,14 @@ impl Canvas {
         }
     }
 
-    /// Writes a line of text whose em has `size` pixels, the top of the line at `y`; returns where
-    /// the next letter would start.
+    /// Writes a line of text with an em of `size` pixels and the top of the line at `y`; returns
+    /// the position of the next letter.
     pub fn text(&mut self, x: usize, y: usize, size: f32, colour: Rgb, text: &str) -> usize {
         self.write(x as i64, y as i64, size, colour, text);
         x + text::width(size, text)
     }
 
-    /// As [`text`](Self::text), with a dark rim around the letters: for text on a picture.
+    /// As [`text`](Self::text), with a dark outline around the letters, for text on images.
     pub fn rimmed_text(&mut self, x: usize, y: usize, size: f32, colour: Rgb, text: &str) -> usize {
         for (dx, dy) in (-1..=1).flat_map(|dx| (-1..=1).map(move |dy| (dx, dy))) {
             self.write(x as i64 + dx, y as i64 + dy, size, HALO, text);
@@ -102,7 +102,7 @@ impl Canvas {
     /// The picture as a PNG file.
     ///
     /// # Errors
-    /// Where it has no pixels, or more in a row than a PNG can have.
+    /// If the picture has no pixels, or more in a row than a PNG can have.
     pub fn png(&self) -> Result<Vec<u8>, png::EncodingError> {
         let size = |pixels: usize| u32::try_from(pixels).map_err(|_| png::EncodingError::LimitsExceeded);
         let mut file = Vec::new();

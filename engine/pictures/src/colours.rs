@@ -1,21 +1,22 @@
-//! The colours that all pictures have in common.
+//! The colours shared by all pictures.
 
 use crate::Rgb;
 
-/// Behind everything.
+/// The background.
 pub const BACKGROUND: Rgb = [18, 18, 22];
 /// Titles and names.
 pub const TEXT: Rgb = [235, 235, 235];
 /// Numbers and remarks.
 pub const FAINT: Rgb = [165, 165, 170];
-/// Lines behind curves.
+/// Grid lines behind curves.
 pub const GRID: Rgb = [52, 52, 60];
 /// Curves and bars.
 pub const CURVE: Rgb = [80, 160, 255];
-/// Under lines and letters, so that they can be read on bright tissue.
+/// The outline of lines and letters, so that they are legible on bright tissue.
 pub const HALO: Rgb = [0, 0, 0];
 
-/// Told apart with any eyes (Okabe and Ito 2008); black, which is the background here, is white.
+/// Distinguishable with colour blindness (Okabe and Ito 2008); black, which is the background, is
+/// replaced by white.
 const CLASSES: [Rgb; 8] = [
     [230, 159, 0],
     [86, 180, 233],
@@ -27,8 +28,8 @@ const CLASSES: [Rgb; 8] = [
     [255, 255, 255],
 ];
 
-/// The colour of a class; class 0 is the background and black. There are eight, which begin again
-/// with class 9.
+/// The colour of a class; class 0 is the background and black. There are eight colours, which
+/// repeat from class 9 on.
 pub fn of_class(class: usize) -> Rgb {
     match class {
         0 => HALO,

@@ -1,6 +1,6 @@
-//! What all pictures are made of: a [`Canvas`] with text and PNG, and [`colours`] that any eyes
-//! tell apart. What a picture shows is the business of whoever draws it: `hearth-apps` draws
-//! slices, curves and bars, `hearth-handlers` what TensorBoard shows.
+//! The basis of all pictures: a [`Canvas`] with text and PNG export, and [`colours`] that are
+//! distinguishable with colour blindness. The content is drawn elsewhere: `hearth-apps` draws
+//! slices, curves and bars, `hearth-handlers` the images for TensorBoard.
 //!
 //! ```
 //! use hearth_pictures::{Canvas, colours, text};

@@ -1,7 +1,7 @@
 //! Text: sizes, widths, lines.
 //!
-//! The font is Noto Sans Medium, reduced to Latin, Greek and Cyrillic letters, so that it takes
-//! 46 kB; its licence is the SIL Open Font License (`font/OFL.txt`). What it lacks is a box.
+//! The font is Noto Sans Medium, reduced to Latin, Greek and Cyrillic letters (46 kB); its licence
+//! is the SIL Open Font License (`font/OFL.txt`). Missing letters are drawn as boxes.
 
 use std::sync::LazyLock;
 
@@ -19,24 +19,24 @@ static FONT: LazyLock<FontRef<'static>> = LazyLock::new(|| {
         .expect("the font in the crate is whole")
 });
 
-/// The scale at which the em has so many pixels.
+/// The scale at which the em has `size` pixels.
 fn scale(size: f32) -> PxScale {
     PxScale::from(size * FONT.height_unscaled() / FONT.units_per_em().unwrap_or(1000.0))
 }
 
-/// From one line to the next, in pixels.
+/// The distance of lines in pixels.
 pub fn line_height(size: f32) -> usize {
     FONT.as_scaled(scale(size)).height().ceil() as usize
 }
 
-/// How wide a line of text is, in pixels.
+/// The width of a line of text in pixels.
 pub fn width(size: f32, text: &str) -> usize {
     let font = FONT.as_scaled(scale(size));
     text.chars().map(|letter| font.h_advance(glyph(letter))).sum::<f32>().ceil() as usize
 }
 
-/// The text in lines that are no wider than so many pixels, broken between words where that can be
-/// done. Nothing is left out; a width below that of a letter gives a letter a line.
+/// Splits a text into lines of at most `most` pixels, between words if possible. Nothing is
+/// omitted; a width below that of a letter yields one letter per line.
 pub fn wrap(size: f32, text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(char::is_whitespace) {
@@ -60,13 +60,13 @@ pub fn wrap(size: f32, text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// The letter's place in the font; what is not printed is a space.
+/// The letter's glyph in the font; unprintable letters become spaces.
 fn glyph(letter: char) -> GlyphId {
     FONT.glyph_id(if letter.is_control() { ' ' } else { letter })
 }
 
 /// Calls `dot` with column, row and coverage (0 to 1) of every pixel of a text that begins at
-/// column 0, row 0 being the top of its line. Places may be negative.
+/// column 0; row 0 is the top of its line. Positions may be negative.
 pub(crate) fn rasterize(size: f32, text: &str, mut dot: impl FnMut(i64, i64, f32)) {
     let font = FONT.as_scaled(scale(size));
     let mut left = 0.0;
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn letters_that_the_font_lacks_take_room() {
         assert!(width(BODY, "脾") > 0 && width(BODY, "é") > 0 && width(BODY, "\n") == width(BODY, " "));
-        // Proportional, as a font of a typewriter is not.
+        // Proportional, unlike a typewriter's font.
         assert!(width(BODY, "mm") > width(BODY, "ii"));
     }
 }

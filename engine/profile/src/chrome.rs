@@ -1,5 +1,5 @@
-//! A timeline as Chrome's trace events, which Perfetto (<https://ui.perfetto.dev>) and
-//! `chrome://tracing` open.
+//! A timeline as Chrome trace events, for Perfetto (<https://ui.perfetto.dev>) and
+//! `chrome://tracing`.
 //!
 //! The format is that of the "Trace Event Format" document: complete events (`"ph": "X"`) with
 //! microseconds, counters (`"C"`), and names of processes and threads (`"M"`).
@@ -13,27 +13,27 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::timeline::Timeline;
 
-/// A quantity over time, drawn as a curve beside the ranges.
+/// A quantity over time, drawn as a curve next to the ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counter {
-    /// What it is, with its unit.
+    /// The quantity's name, with its unit.
     pub name: String,
-    /// Nanoseconds from the beginning of the recording, and values.
+    /// Nanoseconds since the start of the recording, and values.
     pub samples: Vec<(u64, f64)>,
 }
 
 /// Several quantities over time, drawn on top of each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// What they are, with their unit.
+    /// The name of the whole, with its unit.
     pub name: String,
-    /// The name of each.
+    /// The name of each quantity.
     pub parts: Vec<String>,
-    /// Nanoseconds from the beginning of the recording, and a value of each.
+    /// Nanoseconds since the start of the recording, and a value of each quantity.
     pub samples: Vec<(u64, Vec<f64>)>,
 }
 
-/// What is drawn beside the ranges of a trace.
+/// The curves that a trace shows next to the ranges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
     /// Single quantities.
@@ -90,7 +90,7 @@ fn events(out: &mut impl Write, timeline: &Timeline, curves: &Curves, process: (
             one(json!({ "ph": "C", "name": counter.name, "ts": micros(*at), "pid": rank, "args": args }))?;
         }
     }
-    // The last one has no comma behind it.
+    // The last event has no comma after it.
     let args = json!({ "name": name });
     serde_json::to_writer(&mut *out, &json!({ "ph": "M", "name": "process_name", "pid": rank, "args": args }))?;
     out.write_all(b"\n]}\n")

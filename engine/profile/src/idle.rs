@@ -1,4 +1,4 @@
-//! What the thread of the steps does beside kernels: [`Occupancy`], as DLProf reports it.
+//! What the thread of the steps does outside of kernels: [`Occupancy`], as DLProf reports it.
 
 use std::collections::BTreeMap;
 
@@ -9,45 +9,45 @@ use crate::timeline::{Range, Timeline};
 /// A cause and its seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
-    /// What the thread does.
+    /// The activity of the thread.
     pub name: &'static str,
-    /// Seconds in which it does that and runs no kernel.
+    /// Seconds in which the thread does that and runs no kernel.
     pub seconds: f64,
-    /// The part of all that was recorded.
+    /// The fraction of the recorded time.
     pub share: f64,
 }
 
-/// Kernels of one kind of work.
+/// The kernels of one kind of work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
     /// `convolution`, `normalization`, ...
     pub name: &'static str,
-    /// How many kernels ran.
+    /// The number of kernels that ran.
     pub count: usize,
-    /// Their seconds.
+    /// Their total time in seconds.
     pub seconds: f64,
-    /// The part of all kernels' seconds.
+    /// The fraction of the time of all kernels.
     pub share: f64,
 }
 
-/// How much of the recording the thread of the steps is in kernels of the processor, and what it does
-/// otherwise.
+/// How much of the recording the thread of the steps spends in CPU kernels, and what it does in the
+/// rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Occupancy {
     /// Seconds of each iteration, in their order.
     pub iterations: Vec<f64>,
     /// Seconds in kernels.
     pub busy: f64,
-    /// Seconds in none.
+    /// Seconds outside of kernels.
     pub idle: f64,
-    /// Why it was in none, the longest first.
+    /// The causes of the time outside of kernels, the longest first.
     pub causes: Vec<Cause>,
     /// All threads' kernels by kind, the longest first.
     pub groups: Vec<Group>,
 }
 
 impl Occupancy {
-    /// Of a timeline; `None` without kernels: those of a card are no ranges.
+    /// Computes the occupancy of a timeline; `None` without kernels: GPU kernels are no ranges.
     pub fn of(timeline: &Timeline) -> Option<Self> {
         let main = timeline.named("iteration").next()?.thread;
         let own = timeline.own_nanos();
@@ -92,11 +92,11 @@ impl Occupancy {
         Some(Self { iterations: iterations.collect(), busy: seconds(busy), idle: seconds(all - busy), causes, groups })
     }
 
-    /// A table for a person.
+    /// Formats a table for the user.
     pub fn table(&self) -> String {
         let all = (self.busy + self.idle).max(1e-12);
         let mut text = format!(
-            "the thread of the steps: {:.3} s in kernels ({:.0} %), {:.3} s in none\n",
+            "the thread of the steps: {:.3} s in kernels ({:.0} %), {:.3} s outside of them\n",
             self.busy,
             self.busy / all * 100.0,
             self.idle
@@ -112,7 +112,7 @@ impl Occupancy {
     }
 }
 
-/// Why a thread in this range runs no kernel; `None` of a kernel.
+/// Why a thread in this range runs no kernel; `None` for a kernel.
 fn cause(name: &str) -> Option<&'static str> {
     Some(match name {
         "kernel" => return None,
@@ -145,7 +145,7 @@ fn group(range: &Range) -> &'static str {
         ("dropout", "dropout"),
     ];
     let of = kinds.iter().find(|(part, _)| name.contains(part)).map(|(_, kind)| *kind);
-    // Optimizers are called by their names.
+    // Optimizer kernels are recognized by their names.
     let optimizers = ["novograd", "adam", "sgd", "momentum", "square sum", "update"];
     of.or_else(|| optimizers.iter().any(|part| name.contains(part)).then_some("optimizer")).unwrap_or("other")
 }
@@ -180,11 +180,11 @@ mod tests {
         assert_eq!(causes["handlers and checkpoints"], 10);
         assert_eq!(causes["the engine, and anything else"], 10, "the rest of the iteration");
         assert_eq!(causes["between ranges"], 20);
-        assert_eq!(causes.values().sum::<u64>(), 80, "and nothing else: other threads wait for nobody");
+        assert_eq!(causes.values().sum::<u64>(), 80, "and nothing else: other threads are not counted");
         let groups: Vec<_> = found.groups.iter().map(|group| (group.name, nanos(group.seconds))).collect();
         assert_eq!(groups, [("convolution", 40), ("normalization", 20)]);
         assert!(found.table().contains("(33 %)"), "{}", found.table());
         let without = Timeline { ranges: vec![range("iteration", "", 0, 0, 9)], nanos: 9, ..Timeline::default() };
-        assert_eq!(Occupancy::of(&without), None, "kernels of a card are no ranges");
+        assert_eq!(Occupancy::of(&without), None, "GPU kernels are no ranges");
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernels of a timeline do for their time: [`KernelRow`].
+//! Throughput of the kernels of a timeline: [`KernelRow`].
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use serde::Serialize;
 use crate::statistics::Statistics;
 use crate::timeline::{Timeline, Value};
 
-/// What this machine does at most, as it was measured on it.
+/// The measured peak performance of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Roof {
-    /// Operations per second, of a large matrix product.
+    /// Operations per second of a large matrix product.
     pub flop: f64,
     /// Bytes per second, read and written by all threads.
     pub bytes: f64,
 }
 
-/// A kernel with one shape.
+/// The calls of a kernel with one shape.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelRow {
-    /// Its name.
+    /// The kernel's name.
     pub name: String,
-    /// What it works on.
+    /// The shape that it works on.
     pub shape: String,
-    /// How long each call took.
+    /// The time of each call.
     #[serde(flatten)]
     pub time: Statistics,
-    /// Operations of a call.
+    /// Operations per call.
     pub flop: f64,
-    /// Bytes that a call reads and writes at least.
+    /// Minimum of bytes that a call reads and writes.
     pub bytes: f64,
-    /// The share of what the roof allows: the time that it would need for its operations or its
-    /// bytes, whichever is more, of the time that it took.
+    /// The fraction of the roof that is reached: the time that the roof allows for the operations
+    /// or the bytes, whichever is longer, divided by the measured time.
     pub of_roof: Option<f64>,
 }
 
-/// The kernels of a timeline, those with the most time first.
+/// The kernels of a timeline, sorted by total time in descending order.
 pub fn kernels(timeline: &Timeline, roof: Option<Roof>) -> Vec<KernelRow> {
     let number = |value: Option<&Value>| match value {
         Some(Value::Number(value)) => *value as f64,
@@ -63,7 +63,7 @@ pub fn kernels(timeline: &Timeline, roof: Option<Roof>) -> Vec<KernelRow> {
     rows
 }
 
-/// A table for a person.
+/// Formats a table for the user.
 pub fn table(rows: &[KernelRow]) -> String {
     let width = |of: fn(&KernelRow) -> &str, title: &str| {
         rows.iter().map(|row| of(row).chars().count()).chain([title.len()]).max().unwrap_or_default()

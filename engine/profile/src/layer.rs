@@ -1,4 +1,4 @@
-//! Spans become ranges: [`TimelineLayer`], and [`Recording`] which switches it on.
+//! Turns spans into ranges: [`TimelineLayer`], and [`Recording`], which switches it on.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -17,50 +17,50 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::timeline::{Range, Timeline, Value};
 
-/// The target of spans that are ranges and nothing else.
+/// The target of spans that serve as ranges only.
 pub const TARGET: &str = "hearth::range";
 
-/// Spans of these targets are ranges.
+/// Spans whose target has this prefix are ranges.
 const PREFIX: &str = "hearth";
 
-/// The most ranges of a recording: about 1 GB.
+/// The maximum number of ranges in a recording: about 1 GB.
 const MOST: u64 = 8_000_000;
 
-/// Whether there is a recording, even if it pauses.
+/// Whether a recording exists, even if it is paused.
 static ARMED: AtomicBool = AtomicBool::new(false);
-/// Whether what happens now is recorded.
+/// Whether ranges are recorded at the moment.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// When the present stretch of recording began, in nanoseconds of the process, and how long the
-/// stretches before it were.
+/// When the current stretch of recording began, in nanoseconds of the process, and the length of
+/// the stretches before it.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 static BEFORE: AtomicU64 = AtomicU64::new(0);
 
 type Buffer = Arc<Mutex<Vec<Range>>>;
 
-/// The ranges of each thread that had any, and its name.
+/// The name of each thread with ranges, and its ranges.
 static THREADS: Mutex<Vec<(String, Buffer)>> = Mutex::new(Vec::new());
 
 thread_local! {
     static OWN: RefCell<Option<(usize, Buffer)>> = const { RefCell::new(None) };
 }
 
-/// What owners of memory keep, by name, in bytes.
+/// Bytes that the owners of memory keep, by name.
 pub type Owners = Vec<(&'static str, usize)>;
 
-/// How many bytes the process has in use, and what owners keep of them.
+/// Functions that return the bytes in use by the process, and the owners' shares of them.
 static PROBE: OnceLock<Probe> = OnceLock::new();
 
 type Probe = (fn() -> usize, fn() -> Owners);
 
-/// Notes what `in_use` says, in bytes, at both ends of each range from now on, and what `owners` say at the
-/// end of a recording. Those that are given first stay.
+/// Records the bytes that `in_use` returns at both ends of each range from now on, and the result
+/// of `owners` at the end of a recording. Only the first call has an effect.
 pub fn measure_memory(in_use: fn() -> usize, owners: fn() -> Owners) {
     let _ = PROBE.set((in_use, owners));
 }
 
-/// What owners keep now.
+/// The bytes that owners keep now.
 pub(crate) fn owners() -> Owners {
     PROBE.get().map_or_else(Vec::new, |(_, owners)| owners())
 }
@@ -79,7 +79,7 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// There is another recording: a process has one timeline.
+/// The error of a second recording: a process has one timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -91,25 +91,25 @@ impl std::fmt::Display for Busy {
 
 impl std::error::Error for Busy {}
 
-/// A recording of this process. It ends when it is dropped.
+/// A recording of this process. Dropping it ends it.
 #[derive(Debug)]
 pub struct Recording(());
 
 impl Recording {
-    /// Begins to record.
+    /// Starts a recording.
     ///
     /// # Errors
-    /// Where there is a recording.
+    /// Where a recording exists already.
     pub fn start() -> Result<Self, Busy> {
         let recording = Self::prepare()?;
         recording.run(true);
         Ok(recording)
     }
 
-    /// A recording that does not [run](Self::run) yet.
+    /// Prepares a recording that does not [run](Self::run) yet.
     ///
     /// # Errors
-    /// Where there is a recording.
+    /// Where a recording exists already.
     pub fn prepare() -> Result<Self, Busy> {
         if ARMED.swap(true, Ordering::SeqCst) {
             return Err(Busy);
@@ -118,13 +118,13 @@ impl Recording {
             lock(buffer).clear();
         }
         [&COUNT, &LOST, &BEFORE].into_iter().for_each(|count| count.store(0, Ordering::SeqCst));
-        // Spans were switched off so far.
+        // Spans were disabled until now.
         tracing::callsite::rebuild_interest_cache();
         Ok(Self(()))
     }
 
-    /// Goes on, or pauses: time and ranges of a pause are left out. A range counts where all of it
-    /// was recorded.
+    /// Resumes or pauses the recording. Time and ranges of a pause are left out; a range counts
+    /// only where all of it was recorded.
     pub fn run(&self, running: bool) {
         if running && !RUNNING.load(Ordering::SeqCst) {
             BEGAN.store(now(), Ordering::SeqCst);
@@ -134,12 +134,12 @@ impl Recording {
         }
     }
 
-    /// Whether it runs.
+    /// Whether the recording is running.
     pub fn is_running(&self) -> bool {
         RUNNING.load(Ordering::SeqCst)
     }
 
-    /// What was recorded.
+    /// Ends the recording and returns its timeline.
     pub fn stop(self) -> Timeline {
         self.run(false);
         let mut timeline = Timeline { lost: LOST.load(Ordering::SeqCst), ..Timeline::default() };
@@ -167,12 +167,12 @@ impl Drop for Recording {
     }
 }
 
-/// What becomes of a span.
+/// The state of a span.
 struct Note {
     detail: Option<Arc<str>>,
     fields: Vec<(&'static str, Value)>,
-    /// When its thread entered it, and the bytes in use then; `None` while it is outside, or where it
-    /// began unrecorded.
+    /// When its thread entered the span, and the bytes in use then; `None` outside of the span, or
+    /// where it was entered unrecorded.
     entered: Option<(u64, u64)>,
 }
 
@@ -205,7 +205,7 @@ impl Visit for Note {
     }
 }
 
-/// Records spans while there is a [`Recording`].
+/// Records spans while a [`Recording`] exists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimelineLayer;
 
@@ -256,7 +256,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TimelineLayer {
     }
 }
 
-/// Keeps a range of this thread.
+/// Stores a range of this thread.
 fn keep(range: Range) {
     let kept = OWN.try_with(|own| {
         let mut own = own.borrow_mut();
@@ -270,13 +270,13 @@ fn keep(range: Range) {
         });
         lock(buffer).push(range);
     });
-    // A thread that ends keeps nothing more.
+    // A thread that is ending stores nothing more.
     if kept.is_err() {
         LOST.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Lets ranges through while there is a recording, and switches them off otherwise.
+/// Enables ranges while a recording exists, and disables them otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ranges;
 
@@ -298,7 +298,7 @@ impl<S> Filter<S> for Ranges {
     }
 }
 
-/// The layer of a subscriber that records: `registry().with(hearth_profile::layer())`.
+/// The subscriber's layer that records: `registry().with(hearth_profile::layer())`.
 pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     TimelineLayer.with_filter(Ranges)
 }

@@ -1,4 +1,4 @@
-//! What the layers of a network take: [`LayerRow`].
+//! Time, memory and operations of a network's layers: [`LayerRow`].
 
 use std::collections::HashMap;
 
@@ -7,26 +7,26 @@ use serde::Serialize;
 use crate::statistics::Statistics;
 use crate::timeline::{Range, Timeline, Value};
 
-/// A layer's passes in training; in validations, where there were no others.
+/// The passes of a layer in training, or in validation where training has none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerRow {
-    /// Its path in the network, `model.1.conv.unit0`.
+    /// The layer's path in the network, for example `model.1.conv.unit0`.
     pub path: String,
-    /// How long each pass took, the layers within it included.
+    /// The time of each pass, including the layers within it.
     #[serde(flatten)]
     pub time: Statistics,
-    /// Seconds that it took itself, without the layers within it.
+    /// Seconds of the layer itself, without the layers within it.
     pub own: f64,
-    /// The part of the time of all layers that is its own.
+    /// The layer's own fraction of the time of all layers.
     pub share: f64,
-    /// Operations of a pass, the layers within it included.
+    /// Operations per pass, including the layers within it.
     pub flop: f64,
-    /// Bytes that the kernels of a pass read and write at least; 0 where kernels are a card's.
+    /// Minimum of bytes that the kernels of a pass read and write; 0 for GPU kernels.
     pub bytes: f64,
-    /// Bytes that a pass leaves behind, for the backward pass above all.
+    /// Bytes that a pass leaves allocated, mainly for the backward pass.
     pub kept: f64,
-    /// Seconds of the backward pass for each forward pass, the layers within it included; 0 where no kernel
-    /// of ours computes it.
+    /// Seconds of the backward pass per forward pass, including the layers within it; 0 where this
+    /// project's kernels do not compute it.
     pub backward: f64,
 }
 
@@ -40,7 +40,8 @@ struct Sums {
     backward: u64,
 }
 
-/// The layers of a timeline, in the order in which they first ran; none where layers were no ranges.
+/// The layers of a timeline, in the order in which they first ran; empty where layers were not
+/// recorded as ranges.
 pub fn layers(timeline: &Timeline) -> Vec<LayerRow> {
     let validations: Vec<&Range> = timeline.named("validation").collect();
     let validates = |range: &Range| {
@@ -56,7 +57,7 @@ pub fn layers(timeline: &Timeline) -> Vec<LayerRow> {
     };
     let mut order: Vec<&str> = Vec::new();
     let mut all: HashMap<&str, Sums> = HashMap::new();
-    // The layers around the present range, outermost first.
+    // The layers around the current range, outermost first.
     let mut around: Vec<&Range> = Vec::new();
     for (place, range) in timeline.ranges.iter().enumerate() {
         around.retain(|outer| outer.thread == range.thread && range.start < outer.end());
@@ -107,12 +108,12 @@ pub fn layers(timeline: &Timeline) -> Vec<LayerRow> {
     order.into_iter().filter_map(row).collect()
 }
 
-/// A layer and those it is part of: `a.b.c`, `a.b`, `a`.
+/// A layer and the layers that contain it: `a.b.c`, `a.b`, `a`.
 fn within(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(outer, _)| outer))
 }
 
-/// Counts what a range takes for all layers around it.
+/// Adds a range's time to all layers around it.
 fn add(all: &mut HashMap<&str, Sums>, around: &[&Range], flop: f64, bytes: f64) {
     for layer in around {
         if let Some(sums) = layer.detail.as_deref().and_then(|path| all.get_mut(path)) {
@@ -130,7 +131,7 @@ fn number(range: &Range, wanted: &str) -> f64 {
     }
 }
 
-/// A table for a person.
+/// Formats a table for the user.
 pub fn table(rows: &[LayerRow]) -> String {
     let width = rows.iter().map(|row| row.path.chars().count()).chain([5]).max().unwrap_or_default();
     let heads = ["passes", "ms each", "own s", "share", "GFLOP", "GFLOP/s", "MB moved", "MiB kept", "ms back"];
@@ -174,7 +175,7 @@ mod tests {
                 range("layer backward", "model.0.conv", begin + 230, 100, ("", 0)),
             ]);
         }
-        // Validations are another matter.
+        // Validations are not counted.
         ranges.push(range("validation", "", 2000, 1000, ("flop", 0)));
         ranges.push(layer("model.0", 2100, 900, 0));
         let timeline = Timeline { ranges, threads: vec!["main".into()], nanos: 3000, lost: 0 };

@@ -1,11 +1,10 @@
-//! Where the time of a run goes. Every hand-over of the program (reading a case, a transform,
-//! waiting for data, the forward pass, a step of the optimizer, a handler, ...) is a `tracing` span;
-//! these spans are the one source of every view: the [`Timeline`] that is recorded here, the
-//! [`Summary`] of its statistics, the trace that [`chrome`] writes for Perfetto, and any other
-//! `tracing` subscriber.
+//! Profiles the time of a run. Every step of the program (reading a case, a transform, waiting for
+//! data, the forward pass, a step of the optimizer, a handler, ...) is a `tracing` span. These
+//! spans are the only source of every view: the recorded [`Timeline`], the [`Summary`] of its
+//! statistics, the trace that [`chrome`] writes for Perfetto, and any other `tracing` subscriber.
 //!
-//! [`layer`] connects the timeline with the program's subscriber. As long as nothing is recorded, a
-//! span costs one branch.
+//! [`layer`] connects the timeline with the program's subscriber. While nothing is recorded, a span
+//! costs one branch.
 //!
 //! ```
 //! use tracing_subscriber::prelude::*;
@@ -47,8 +46,8 @@ pub use summary::{Row, Summary};
 pub use timeline::{Range, Timeline, Value};
 pub use tracing;
 
-/// A range of the timeline: a span that is entered with `.entered()` or `.in_scope(...)`. Its name
-/// says what kind of work it is; the field `name`, if there is one, which of several.
+/// Makes a range of the timeline: a span that is entered with `.entered()` or `.in_scope(...)`. Its
+/// name is the kind of work; the optional field `name` tells several of one kind apart.
 ///
 /// ```
 /// let transform = "Spacing";

@@ -1,4 +1,4 @@
-//! What of the memory belongs to which work: [`Memory`].
+//! The parts of the memory by work: [`Memory`].
 
 use std::collections::BTreeMap;
 
@@ -7,41 +7,41 @@ use serde::Serialize;
 use crate::owners::MemoryByOwner;
 use crate::timeline::{Range, Timeline, Value};
 
-/// What a kind of kernel leaves behind in a forward pass: what the backward pass needs of it.
+/// The memory that a kind of kernel leaves allocated in a forward pass, for the backward pass.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Activation {
-    /// The kernel, with the shape it works on.
+    /// The kernel, with its shape.
     pub kernel: String,
-    /// How often it ran in a forward pass, on average.
+    /// The number of runs in a forward pass, on average.
     pub count: f64,
-    /// Bytes in a forward pass, on average; less than nothing where it frees more than it takes.
+    /// Bytes in a forward pass, on average; negative where the kernel frees more than it allocates.
     pub bytes: f64,
 }
 
-/// The memory of a timeline whose ranges noted it.
+/// The memory of a timeline whose ranges recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
-    /// The most bytes at either end of a range.
+    /// The maximum of bytes at either end of a range.
     pub peak: u64,
     /// The ranges around that moment, outermost first.
     pub at: Vec<String>,
-    /// Seconds from the beginning of the recording to it.
+    /// Seconds from the start of the recording to the peak.
     pub seconds: f64,
-    /// The iteration of the training or the validation that it was in.
+    /// The iteration of the training or the validation at the peak.
     pub iteration: Option<i64>,
-    /// What owners have when they have most together, in bytes.
+    /// The bytes of each owner when their sum is highest.
     pub owners: BTreeMap<String, u64>,
-    /// Bytes when the forward passes of the training began, on average: weights, optimizer, caches,
+    /// Bytes at the start of the training's forward passes, on average: weights, optimizer, caches,
     /// batches.
     pub before_forward: f64,
-    /// Bytes when they had ended.
+    /// Bytes at the end of these forward passes.
     pub after_forward: f64,
-    /// What is in between, by kernel, the most first.
+    /// The difference, by kernel, in descending order.
     pub activations: Vec<Activation>,
 }
 
 impl Memory {
-    /// Of a timeline, and its memory by owner; `None` where memory was not measured.
+    /// The memory of a timeline, given its memory by owner; `None` where memory was not measured.
     pub fn of(timeline: &Timeline, by_owner: &MemoryByOwner) -> Option<Self> {
         let ends = |range: &Range| [(range.start, range.memory[0]), (range.end(), range.memory[1])];
         let samples = timeline.ranges.iter().flat_map(ends);
@@ -81,7 +81,7 @@ impl Memory {
 }
 
 impl Memory {
-    /// A table for a person.
+    /// Formats a table for the user.
     pub fn table(&self) -> String {
         let mib = |bytes: f64| bytes / 1_048_576.0;
         let iteration = self.iteration.map(|number| format!(" of iteration {number}")).unwrap_or_default();
@@ -101,7 +101,7 @@ impl Memory {
             mib(self.before_forward),
             mib(self.after_forward)
         ));
-        // What is under a tenth of a MiB is no reason for anything.
+        // Entries below a tenth of a MiB are left out.
         for Activation { kernel, count, bytes } in self.activations.iter().filter(|one| mib(one.bytes) >= 0.1) {
             text.push_str(&format!("{:>9.1} MiB  {count:.0} x {kernel}\n", mib(*bytes)));
         }
@@ -117,7 +117,7 @@ fn iteration(range: &Range) -> Option<i64> {
     })
 }
 
-/// The forward passes that a backward pass follows: those outside of validations.
+/// The forward passes of the training: those that a backward pass follows.
 fn of_training(timeline: &Timeline) -> Vec<&Range> {
     let validations: Vec<&Range> = timeline.named("validation").collect();
     let validates = |range: &Range| {

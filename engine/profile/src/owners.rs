@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::timeline::{Range, Timeline};
 
-/// What is left where nothing else is going on: waiting batches, a checkpoint that is being written.
+/// The rest, which no other work explains: waiting batches, a checkpoint that is being written.
 const OTHERS: &str = "batches and others";
 
-/// What the thread of the training does, and whose the memory above [`OTHERS`] is meanwhile.
+/// The phases of the training's thread, and the owner of the memory above [`OTHERS`] in each.
 const PHASES: [(&str, &str); 6] = [
     ("forward", "activations"),
     ("loss", "activations"),
@@ -19,26 +19,26 @@ const PHASES: [(&str, &str); 6] = [
     ("validation", "validation"),
 ];
 
-/// Memory over time, by owner. Weights, optimizer and caches say themselves what they keep; what is in use
-/// beyond that belongs to what the thread of the training does at that time. What other threads make
-/// meanwhile counts there, too.
+/// Memory over time, by owner. Weights, optimizer and caches report their own bytes; the rest in
+/// use is assigned to the phase of the training's thread at that time. Memory that other threads
+/// allocate meanwhile is assigned to the same phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MemoryByOwner {
-    /// The owners.
+    /// The names of the owners.
     pub owners: Vec<String>,
-    /// Nanoseconds from the beginning of the recording, and bytes of each owner.
+    /// Nanoseconds since the start of the recording, and the bytes of each owner.
     pub samples: Vec<(u64, Vec<u64>)>,
 }
 
 impl MemoryByOwner {
-    /// Of a timeline whose ranges noted memory, and what owners keep.
+    /// Computes it from a timeline whose ranges recorded memory, and the bytes that owners keep.
     pub fn of(timeline: &Timeline, kept: &[(&'static str, usize)]) -> Self {
         let samples = samples(timeline);
         let fixed: u64 = kept.iter().map(|(_, bytes)| *bytes as u64).sum();
         let phases = Phases::of(timeline);
         let named: Vec<(u64, Option<&'static str>, u64)> =
             samples.iter().map(|(at, bytes)| (*at, phases.at(*at), bytes.saturating_sub(fixed))).collect();
-        // Between steps there is no less than that.
+        // Between steps, the rest never falls below this value.
         let others = named.iter().map(|(_, _, left)| *left).min().unwrap_or_default();
         let mut owners: Vec<&'static str> = kept.iter().map(|(name, _)| *name).collect();
         owners.push(OTHERS);
@@ -61,7 +61,7 @@ impl MemoryByOwner {
         Self { owners: owners.into_iter().map(str::to_owned).collect(), samples }
     }
 
-    /// What each owner has where all have most together.
+    /// The bytes of each owner when their sum is highest.
     pub fn peak(&self) -> Vec<(String, u64)> {
         let Some((_, bytes)) = self.samples.iter().max_by_key(|(_, bytes)| bytes.iter().sum::<u64>()) else {
             return Vec::new();
@@ -70,7 +70,7 @@ impl MemoryByOwner {
     }
 }
 
-/// The memory in use over time: the highest of each stretch of a thousandth of the recording.
+/// The memory in use over time: the maximum of each thousandth of the recording.
 pub(crate) fn samples(timeline: &Timeline) -> Vec<(u64, u64)> {
     let step = (timeline.nanos / 1000).max(1);
     let mut highest: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
@@ -88,7 +88,7 @@ pub(crate) fn samples(timeline: &Timeline) -> Vec<(u64, u64)> {
     highest.into_values().collect()
 }
 
-/// What the thread of the training does when.
+/// The phases of the training's thread over time.
 struct Phases<'a> {
     ranges: Vec<&'a Range>,
 }
@@ -100,7 +100,7 @@ impl<'a> Phases<'a> {
             |range: &&Range| Some(range.thread) == thread && PHASES.iter().any(|(name, _)| *name == range.name);
         let mut ranges: Vec<&Range> = Vec::new();
         for range in timeline.ranges.iter().filter(of_training) {
-            // What is within a validation is its own.
+            // Ranges within a validation belong to the validation.
             if ranges.last().is_none_or(|last| last.end() <= range.start) {
                 ranges.push(range);
             }

@@ -1,4 +1,4 @@
-//! The picture `memory.png`: memory over time, its owners on top of each other.
+//! The picture `memory.png`: memory over time, with the owners stacked.
 
 use hearth_pictures::colours::{self, BACKGROUND, FAINT, GRID, TEXT};
 use hearth_pictures::{Canvas, axis, text};
@@ -34,7 +34,7 @@ pub(crate) fn picture(by_owner: &MemoryByOwner, memory: &Memory, seconds: f64) -
     let mut now: Option<&(u64, Vec<u64>)> = None;
     for column in 0..plot {
         let until = (column + 1) as f64 / plot as f64 * end * 1e9;
-        // The highest of a column stays; where it has none, the last one before it.
+        // A column shows its maximum, or else the last value before it.
         let mut highest: Option<&(u64, Vec<u64>)> = None;
         while let Some(sample) = samples.next_if(|sample| sample.0 as f64 <= until) {
             if highest.is_none_or(|highest| sum(sample) > sum(highest)) {
@@ -97,7 +97,7 @@ mod tests {
             let x = LEFT + (seconds * plot as f64) as usize;
             (TOP..TOP + HEIGHT).filter(|y| canvas.get(x, *y) == colours::of_class(class)).count()
         };
-        // The axis ends at 100 MiB; lines of the grid hide a pixel each.
+        // The axis ends at 100 MiB; each grid line hides a pixel.
         let near = |got: usize, mib: usize| got.abs_diff(mib * HEIGHT / 100) <= 6;
         assert!(near(column(0.2, 1), 20) && column(0.2, 2) == 0);
         assert!(near(column(0.7, 1), 20) && near(column(0.7, 2), 80), "{} {}", column(0.7, 1), column(0.7, 2));

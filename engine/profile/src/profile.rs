@@ -1,4 +1,4 @@
-//! A recording and what it says: [`Profile`].
+//! A recording and its statistics: [`Profile`].
 
 use std::io;
 use std::path::Path;
@@ -16,36 +16,36 @@ use crate::picture::picture;
 use crate::summary::Summary;
 use crate::timeline::Timeline;
 
-/// A recording and what it says.
+/// A recording and its statistics.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Profile {
-    /// How long each kind of work took.
+    /// The time of each kind of work.
     #[serde(flatten)]
     pub summary: Summary,
-    /// What of the memory belongs to what; `None` where it was not measured.
+    /// The parts of the memory; `None` where memory was not measured.
     pub memory: Option<Memory>,
     /// Memory over time, by owner.
     #[serde(skip)]
     pub by_owner: MemoryByOwner,
-    /// What the machine does at most, where it was measured.
+    /// The peak performance of the machine, where it was measured.
     pub roof: Option<Roof>,
     /// The kernels.
     pub kernels: Vec<KernelRow>,
-    /// The layers of the network, where they were ranges.
+    /// The layers of the network, where they were recorded as ranges.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerRow>,
-    /// How much of the time is in kernels, and why the rest is not; `None` where kernels are a card's.
+    /// The time in kernels, and the causes of the rest; `None` for GPU kernels.
     pub occupancy: Option<Occupancy>,
     /// The recording.
     #[serde(skip)]
     pub timeline: Timeline,
-    /// What the machine did meanwhile, as curves of the trace.
+    /// The machine's activity, as curves of the trace.
     #[serde(skip)]
     pub curves: Vec<chrome::Counter>,
 }
 
 impl Profile {
-    /// Of a recording; `first_load` as in [`Summary::of`].
+    /// Evaluates a recording; `first_load` is the same as in [`Summary::of`].
     pub fn of(timeline: Timeline, first_load: Option<f64>, roof: Option<Roof>) -> Self {
         let by_owner = MemoryByOwner::of(&timeline, &owners());
         Self {
@@ -61,7 +61,7 @@ impl Profile {
         }
     }
 
-    /// Tables for a person.
+    /// Formats tables for the user.
     pub fn table(&self) -> String {
         let mut text = self.summary.table();
         if !self.kernels.is_empty() {
@@ -92,8 +92,8 @@ impl Profile {
         self.memory.as_ref().map(|_| chrome::Stack { name, parts: owners.clone(), samples })
     }
 
-    /// Writes `trace.json.gz`, `summary.json` and `summary.txt` into a folder, which is made, and where memory
-    /// was measured `memory.png`.
+    /// Writes `trace.json.gz`, `summary.json` and `summary.txt` into a folder, which is created,
+    /// and `memory.png` where memory was measured.
     ///
     /// # Errors
     /// Where a file cannot be written.

@@ -1,19 +1,20 @@
-//! Which steps are recorded: [`Schedule`].
+//! The steps to record: [`Schedule`].
 
 use serde::{Deserialize, Serialize};
 
-/// Cycles of steps (`torch.profiler.schedule`): `wait` of each are not looked at, `warmup` run with the
-/// recording ready, `active` are recorded; after `repeat` cycles, or never, it is over.
+/// A schedule in cycles of steps (`torch.profiler.schedule`): each cycle ignores `wait` steps, runs
+/// `warmup` steps with the recording prepared, and records `active` steps. The schedule ends after
+/// `repeat` cycles, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Schedule {
-    /// Steps at the beginning of a cycle that are left out.
+    /// Ignored steps at the start of a cycle.
     pub wait: u64,
-    /// Steps behind them that are left out, too, because first steps are slower.
+    /// Steps after them that are not recorded either, because first steps are slower.
     pub warmup: u64,
     /// Steps that are recorded.
     pub active: u64,
-    /// Cycles; 0: as many as the run has.
+    /// The number of cycles; 0 means as many as the run has.
     pub repeat: u64,
 }
 
@@ -23,20 +24,20 @@ impl Default for Schedule {
     }
 }
 
-/// What is done with a step.
+/// The action for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing, as for steps after the last cycle.
+    /// Nothing is done, also after the last cycle.
     None,
-    /// It runs unrecorded, and the next one may be recorded.
+    /// The step runs unrecorded, and the next one may be recorded.
     Warmup,
-    /// It is recorded.
+    /// The step is recorded.
     Record,
-    /// It is recorded, and is the last one of its cycle.
+    /// The step is recorded, and is the last one of its cycle.
     RecordAndSave,
 }
 
-/// A schedule that records nothing.
+/// The error of a schedule that records nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleError;
 
@@ -49,7 +50,7 @@ impl std::fmt::Display for ScheduleError {
 impl std::error::Error for ScheduleError {}
 
 impl Schedule {
-    /// Checks it.
+    /// Checks the schedule.
     ///
     /// # Errors
     /// Where no step is active.
@@ -57,7 +58,7 @@ impl Schedule {
         if self.active == 0 { Err(ScheduleError) } else { Ok(()) }
     }
 
-    /// Of the step with this number, from 0.
+    /// The action for the step with this number, from 0.
     pub fn action(&self, step: u64) -> Action {
         let cycle = self.wait + self.warmup + self.active;
         if cycle == 0 || (self.repeat > 0 && step / cycle >= self.repeat) {
@@ -71,7 +72,7 @@ impl Schedule {
         }
     }
 
-    /// How many steps there are before it is over; `None` where it never is.
+    /// The number of steps until the schedule ends; `None` where it never ends.
     pub fn steps(&self) -> Option<u64> {
         (self.repeat > 0).then(|| self.repeat.saturating_mul(self.wait + self.warmup + self.active))
     }
@@ -81,7 +82,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// As `torch.profiler.schedule` answers for the same numbers.
+    /// Compares with the results of `torch.profiler.schedule` for the same numbers.
     #[test]
     fn actions_are_torchs() {
         use Action::{None, Record, RecordAndSave, Warmup};

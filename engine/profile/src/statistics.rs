@@ -1,28 +1,28 @@
-//! Of several times: [`Statistics`].
+//! Statistics of several times: [`Statistics`].
 
 use serde::{Deserialize, Serialize};
 
-/// How long something took that happened several times, in seconds.
+/// Statistics of a repeated duration, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
-    /// How often.
+    /// The number of durations.
     pub count: u64,
-    /// All together.
+    /// Their sum.
     pub total: f64,
     /// The shortest.
     pub min: f64,
     /// The mean.
     pub mean: f64,
-    /// The middle one; of an even number, between the two.
+    /// The median; for an even number, the mean of the middle two.
     pub median: f64,
-    /// 95 of 100 are not longer, between two as `numpy.percentile` has it.
+    /// The 95th percentile, interpolated as in `numpy.percentile`.
     pub p95: f64,
     /// The longest.
     pub max: f64,
 }
 
 impl Statistics {
-    /// Of nanoseconds; `None` where there are none.
+    /// Computes the statistics of nanoseconds; `None` for an empty input.
     pub fn of(nanos: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut sorted: Vec<u64> = nanos.into_iter().collect();
         sorted.sort_unstable();
@@ -51,7 +51,7 @@ impl Statistics {
 mod tests {
     use super::*;
 
-    /// `numpy.median([..]), numpy.percentile([..], 95)` of the same numbers.
+    /// The reference is `numpy.median([..]), numpy.percentile([..], 95)` of the same numbers.
     #[test]
     fn they_are_numpys() {
         let of = |seconds: &[u64]| Statistics::of(seconds.iter().map(|s| s * 1_000_000_000)).expect("some");

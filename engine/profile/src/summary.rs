@@ -1,4 +1,4 @@
-//! How long each kind of work took: [`Summary`].
+//! The time of each kind of work: [`Summary`].
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use crate::timeline::{Range, Timeline};
 /// A line of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// The name of the kind of work.
     pub name: String,
-    /// How long each took.
+    /// The time of each run.
     #[serde(flatten)]
     pub time: Statistics,
-    /// Seconds in which its threads were in it and in nothing within it.
+    /// Seconds in which its threads were in it, but in no range within it.
     pub own: f64,
 }
 
 /// The statistics of a timeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Seconds that were recorded.
+    /// The recorded time in seconds.
     pub seconds: f64,
-    /// The parts of a step, in its order: the rows of the fast-training guide.
+    /// The parts of a step, in order: the rows of the fast-training guide.
     pub step: Vec<Row>,
-    /// Every kind of range, by its own time, the longest first.
+    /// Every kind of range, sorted by own time in descending order.
     pub ranges: Vec<Row>,
-    /// Ranges that there was no room for.
+    /// The number of ranges dropped for lack of room.
     pub lost: u64,
 }
 
-/// The rows of a step: their names, and the ranges they are.
+/// The rows of a step: their names, and the ranges that they sum up.
 const STEP: [(&str, &str); 7] = [
     ("step load", "fetch"),
     ("forward", "forward"),
@@ -44,9 +44,9 @@ const STEP: [(&str, &str); 7] = [
 ];
 
 impl Summary {
-    /// Of a timeline. A step is what the thread of the iterations does: other threads wait for
-    /// nobody. `first_load` is how long the first batch of the run took to come, if it is known, in
-    /// seconds.
+    /// Computes the statistics of a timeline. A step is the work of the thread of the iterations;
+    /// other threads run in parallel and are not counted. `first_load` is the time until the first
+    /// batch of the run, in seconds, if it is known.
     pub fn of(timeline: &Timeline, first_load: Option<f64>) -> Self {
         let own = timeline.own_nanos();
         let mut kinds: BTreeMap<String, (Vec<u64>, u64)> = BTreeMap::new();
@@ -61,7 +61,7 @@ impl Summary {
         Self { seconds, step: step(timeline, &own, first_load), ranges, lost: timeline.lost }
     }
 
-    /// The row of a step with this name.
+    /// The row of the step with this name.
     pub fn of_step(&self, name: &str) -> Option<&Row> {
         self.step.iter().find(|row| row.name == name)
     }
@@ -71,7 +71,7 @@ impl Summary {
         self.ranges.iter().find(|row| row.name == label)
     }
 
-    /// Two tables for a person, in milliseconds.
+    /// Formats two tables for the user, in milliseconds.
     pub fn table(&self) -> String {
         let mut text = format!("{:.2} s recorded\n\n", self.seconds);
         text.push_str(&table("part of a step", &self.step));
@@ -94,7 +94,7 @@ fn step(timeline: &Timeline, own: &[u64], first_load: Option<f64>) -> Vec<Row> {
         let time = Statistics::of([(seconds * 1e9) as u64]).unwrap_or_default();
         Row { name: "first load".to_owned(), time, own: seconds }
     });
-    // A validation has iterations within an iteration or an epoch of the training.
+    // A validation's iterations lie within an iteration or an epoch of the training.
     let validations: Vec<&Range> = timeline.named("validation").filter(|range| range.thread == thread).collect();
     let of_training =
         |range: &Range| !validations.iter().any(|around| around.start <= range.start && range.end() <= around.end());

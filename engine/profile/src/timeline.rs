@@ -1,10 +1,10 @@
-//! What was recorded: [`Timeline`].
+//! The recorded ranges: [`Timeline`].
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-/// A value that a range was given beside its name.
+/// The value of a range's extra field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -19,7 +19,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// As a table shows it.
+    /// Formats the value for a table.
     pub fn text(&self) -> String {
         match self {
             Value::Number(value) => value.to_string(),
@@ -30,33 +30,33 @@ impl Value {
     }
 }
 
-/// Work of one thread, from its beginning to its end.
+/// Work of one thread, from its start to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// What kind of work: `forward`, `transform`, ...
+    /// The kind of work: `forward`, `transform`, ...
     pub name: &'static str,
-    /// Which of that kind: the range's field `name`.
+    /// The detail of that kind: the range's field `name`.
     pub detail: Option<Arc<str>>,
-    /// Its other fields.
+    /// The other fields.
     pub fields: Vec<(&'static str, Value)>,
-    /// The thread, as [`Timeline::threads`] numbers them.
+    /// The index of the thread in [`Timeline::threads`].
     pub thread: usize,
-    /// Nanoseconds from the beginning of the recording.
+    /// The start, in nanoseconds since the start of the recording.
     pub start: u64,
-    /// Nanoseconds that it took.
+    /// The duration in nanoseconds.
     pub nanos: u64,
-    /// Bytes that the process had in use when it began and when it ended; 0 where there is no
+    /// Bytes in use by the process at the start and at the end; 0 without a
     /// [probe](crate::measure_memory).
     pub memory: [u64; 2],
 }
 
 impl Range {
-    /// When it ended, in nanoseconds from the beginning of the recording.
+    /// The end, in nanoseconds since the start of the recording.
     pub fn end(&self) -> u64 {
         self.start + self.nanos
     }
 
-    /// Kind and detail, as tables and traces show it.
+    /// Kind and detail, as shown in tables and traces.
     pub fn label(&self) -> String {
         match &self.detail {
             Some(detail) => format!("{} {detail}", self.name),
@@ -65,26 +65,27 @@ impl Range {
     }
 }
 
-/// All ranges of a recording, by thread and beginning: a range comes after those that it is part of.
+/// All ranges of a recording, sorted by thread and start: a range comes after those that contain
+/// it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     /// The ranges.
     pub ranges: Vec<Range>,
     /// The names of the threads.
     pub threads: Vec<String>,
-    /// Nanoseconds that were recorded, without pauses.
+    /// The recorded nanoseconds, without pauses.
     pub nanos: u64,
-    /// Ranges that there was no room for.
+    /// The number of ranges dropped for lack of room.
     pub lost: u64,
 }
 
 impl Timeline {
-    /// The ranges of this kind.
+    /// The ranges of the given kind.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Range> {
         self.ranges.iter().filter(move |range| range.name == name)
     }
 
-    /// For each range, in their order, how long its thread was in it and in no range within it.
+    /// For each range in order, the time that its thread spent in it, but in no range within it.
     pub fn own_nanos(&self) -> Vec<u64> {
         let mut own: Vec<u64> = self.ranges.iter().map(|range| range.nanos).collect();
         let mut open: Vec<usize> = Vec::new();
@@ -103,7 +104,7 @@ impl Timeline {
     }
 
     pub(crate) fn sort(&mut self) {
-        // Of two that begin together, the longer one is around the other.
+        // Of two ranges with the same start, the longer one contains the other.
         self.ranges.sort_by(|a, b| (a.thread, a.start, b.nanos).cmp(&(b.thread, b.start, a.nanos)));
     }
 }

@@ -1,5 +1,5 @@
-//! Spans of this process on one timeline: pauses, threads, fields, what it costs when it is off, and
-//! the file that Perfetto opens. The recording is one of the process, so this is one test.
+//! Spans of this process on one timeline: pauses, threads, fields, the cost while it is off, and
+//! the file that Perfetto opens. A process has one recording, so this is one test.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn spans_are_recorded_and_written() {
     let timeline = recording.stop();
 
     let names: Vec<&str> = timeline.ranges.iter().map(|range| range.name).collect();
-    // One that began before the recording, or in a pause, is not there.
+    // A range that began before the recording or in a pause is missing.
     let step = ["iteration", "transform"];
     assert_eq!(names, [&step[..], &step, &step, &["after"], &["batch"]].concat());
     assert_eq!(timeline.threads.len(), 2);
@@ -79,7 +79,7 @@ fn spans_are_recorded_and_written() {
     assert_eq!(of("C")[0]["args"], serde_json::json!({ "weights": 1.0, "caches": 2.5 }));
     assert_eq!(of("C")[2]["args"]["value"], 3.0);
 
-    // A second recording begins with nothing.
+    // A second recording starts empty.
     let recording = Recording::start().expect("the first one is over");
     range!("new").in_scope(|| black_box(1));
     let second = recording.stop();

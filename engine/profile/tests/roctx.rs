@@ -1,4 +1,4 @@
-//! Ranges arrive at roctx, nested and with their labels: at a library that imitates it.
+//! Ranges reach roctx nested and with their labels, checked with a stub library.
 
 #![cfg(unix)]
 
@@ -14,7 +14,8 @@ fn ranges_arrive_at_roctx() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stub_roctx.c");
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.expect("a C compiler").success());
-    // The stub reads its variable itself, and a process has one subscriber: so this runs in its own.
+    // The stub reads its variable itself, and a process has one subscriber, so this test has its
+    // own process.
     let status = Command::new(std::env::current_exe().expect("this test"))
         .args(["--ignored", "--exact", "as_a_process"])
         .env("STUB_ROCTX", &said)

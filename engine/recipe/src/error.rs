@@ -1,4 +1,4 @@
-//! [`RecipeError`]: what could not be done, and why.
+//! [`RecipeError`]: a failure of work that a recipe asks for, and its causes.
 
 use std::error::Error;
 
@@ -9,10 +9,10 @@ use hearth_registry::{Document, Fault};
 
 use crate::text;
 
-/// Why work that a recipe asks for failed: a sentence, and its cause.
+/// A failure of work that a recipe asks for: a sentence, and its cause.
 ///
-/// Errors of the other crates convert into it with `?`; [`Context::while_doing`] adds what was
-/// being done.
+/// Errors of other crates convert into it with `?`; [`Context::while_doing`] adds the operation
+/// that failed.
 #[derive(Debug)]
 pub struct RecipeError {
     message: String,
@@ -23,27 +23,27 @@ pub struct RecipeError {
 pub type Outcome<T = ()> = Result<T, RecipeError>;
 
 impl RecipeError {
-    /// An error with this message.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
 
-    /// An error from any other error.
+    /// Creates an error from any other error.
     pub fn from_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: error.to_string(), source: chain(&error) }
     }
 
-    /// Where a device did not compute what was asked for: why, and what to do about it.
+    /// Creates an error for a device that failed to compute, with the reason and advice.
     pub fn of_device(error: &impl Display) -> Self {
         Self::new(format!("the device did not compute the result: {}", reason(error)))
     }
 
-    /// Adds what was being done in front.
+    /// Prepends the operation that failed.
     pub fn context(self, doing: impl Into<String>) -> Self {
         Self { message: doing.into(), source: Some(Box::new(self)) }
     }
 
-    /// The whole chain in one line, without causes that the words before them quote.
+    /// The whole chain in one line, without causes that are already quoted.
     pub fn line(&self) -> String {
         let mut parts = vec![self.message.clone()];
         let mut cause = self.source();
@@ -55,7 +55,7 @@ impl RecipeError {
     }
 }
 
-/// The causes of an error, copied: an error's type need not outlive it.
+/// Copies the causes of an error, because the error itself may not live long enough.
 fn chain(error: &(dyn Error + 'static)) -> Option<Box<dyn Error + Send + Sync>> {
     let cause = error.source()?;
     Some(Box::new(RecipeError { message: cause.to_string(), source: chain(cause) }))
@@ -73,7 +73,7 @@ impl Error for RecipeError {
     }
 }
 
-/// Errors that convert with `?`.
+/// Implements conversions with `?`.
 macro_rules! convert {
     ($($error:ty),* $(,)?) => { $(
         impl From<$error> for RecipeError {
@@ -121,9 +121,9 @@ convert! {
     hearth_train::checkpoint::CheckpointError,
 }
 
-/// A failure about a key of a recipe.
+/// Creates errors about a key of a recipe.
 pub trait At {
-    /// A fault of the value at a dotted path, with its position.
+    /// An error about the value at a dotted path, with its position.
     fn error_at(&self, path: &str, message: impl Into<String>) -> RecipeError;
 }
 
@@ -133,12 +133,12 @@ impl At for Document {
     }
 }
 
-/// Adds to an error what was being done.
+/// Adds the operation that failed to an error.
 pub trait Context<T> {
-    /// `read_nifti(&path).while_doing(|| format!("case {case}"))?`
+    /// Adds context: `read_nifti(&path).while_doing(|| format!("case {case}"))?`.
     ///
     /// # Errors
-    /// The same, with what was being done in front.
+    /// The same error with the context in front.
     fn while_doing<S: Into<String>>(self, doing: impl FnOnce() -> S) -> Outcome<T>;
 }
 

@@ -1,11 +1,12 @@
-//! What a recipe says: from a TOML file to checked values.
+//! Recipes: from a TOML file to checked values.
 //!
 //! * [`recipe`]: the schema, its text with positions, `--set`, the bundled recipes.
-//! * [`task`]: what is learned.
+//! * [`task`]: the kinds of tasks that are learned.
 //! * [`nnunet`]: nnU-Net's raw data sets, steps and training recipes.
-//! * [`mod@notice`]: lines that a run reports.
+//! * [`mod@notice`]: messages that a run reports.
 //!
-//! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`mod@notice`]).
+//! Nothing here prints. The crate reports through errors ([`RecipeError`]) and notices
+//! ([`mod@notice`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,22 +1,22 @@
-//! What a run reports while it runs. The library prints nothing: a notice is an event of
-//! [`tracing`], which a program shows where it likes.
+//! Messages of a run. The library prints nothing: a notice is an event of [`tracing`], which a
+//! program shows as it likes.
 
-/// The target of notices, to filter by. Warnings have the level `warn`, the others `info`.
+/// The target of notices, for filters. Warnings have the level `warn`, the others `info`.
 pub const TARGET: &str = hearth_engine::NOTICE_TARGET;
 
-/// Reports a line.
+/// Reports a message.
 #[macro_export]
 macro_rules! notice {
     ($($arg:tt)*) => { $crate::tracing::info!(target: $crate::notice::TARGET, $($arg)*) };
 }
 
-/// Reports something that the user may not have meant.
+/// Reports a probable mistake of the user.
 #[macro_export]
 macro_rules! warning {
     ($($arg:tt)*) => { $crate::tracing::warn!(target: $crate::notice::TARGET, $($arg)*) };
 }
 
-/// Reports what ends a run of several ranks; shown by whichever of them it happens to.
+/// Reports an error that ends a run of several ranks; shown by the rank where it happens.
 #[macro_export]
 macro_rules! failure {
     ($($arg:tt)*) => { $crate::tracing::error!(target: $crate::notice::TARGET, $($arg)*) };

@@ -1,4 +1,4 @@
-//! Numbers and errors as people read them.
+//! Numbers and errors in a form for users.
 
 /// `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
@@ -33,8 +33,7 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// What is wrong with a JSON file, in words for people who do not write Rust: `line 3: expected a list,
-/// not integer 3`.
+/// Describes an error in a JSON file without terms of Rust: `line 3: expected a list, not integer 3`.
 pub fn json_fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let at = format!(" at line {} column {}", error.line(), error.column());
@@ -57,7 +56,7 @@ pub fn json_fault(error: &serde_json::Error) -> String {
     format!("line {}: {what}", error.line())
 }
 
-/// A message and its causes in one line; a cause that the words before it quote is skipped.
+/// Joins a message and its causes in one line; skips a cause that is already quoted.
 pub fn chain(parts: &[String]) -> String {
     let mut line = String::new();
     for part in parts {
@@ -72,7 +71,7 @@ pub fn chain(parts: &[String]) -> String {
     line
 }
 
-/// Seconds for people: `0.42 s`, `3 min 05 s`.
+/// Formats seconds: `0.42 s`, `3 min 05 s`.
 pub fn seconds(seconds: f64) -> String {
     if seconds < 60.0 {
         format!("{seconds:.2} s")

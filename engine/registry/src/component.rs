@@ -1,8 +1,8 @@
-//! Components of plugins, which recipes name with a dot: `mine.Blur` is `Blur` of the plugin `mine`. They
-//! work on arrays in the memory of the host, so that this crate needs no tensor library.
+//! Components of plugins. Recipes name them with a dot: `mine.Blur` is `Blur` of the plugin `mine`.
+//! They work on arrays in host memory, so that this crate needs no tensor library.
 //!
-//! A program that loads plugins says how one is found ([`provide`]); the kinds that plugins may add to
-//! ask for it ([`find`]).
+//! A program that loads plugins sets the function that finds components ([`provide`]); the kinds
+//! that plugins can extend call it ([`find`]).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,18 +11,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::fault::Fault;
 use crate::node::Node;
 
-/// Numbers in the memory of the host, row-major, with a position in the world.
+/// A row-major f32 array in host memory, with a position in world space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostArray<'a> {
-    /// Its axes: `[C, X, Y, Z]` of an image.
+    /// Lengths of the axes: `[C, X, Y, Z]` of an image.
     pub shape: Vec<usize>,
-    /// Its values, as many as the shape says.
+    /// The values, as many as the shape requires.
     pub values: Cow<'a, [f32]>,
-    /// Voxel index to mm, RAS+; the identity where there is no position.
+    /// Affine from voxel index to mm, RAS+; the identity without a position.
     pub affine: [[f64; 4]; 4],
 }
 
-/// Voxels of side 1 at the origin.
+/// The affine of voxels with side 1 mm at the origin.
 pub const IDENTITY: [[f64; 4]; 4] =
     [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
 
@@ -30,7 +30,7 @@ impl<'a> HostArray<'a> {
     /// An array of this shape, at the origin.
     ///
     /// # Errors
-    /// Where the shape has another number of elements.
+    /// If the number of values does not match the shape.
     pub fn new(shape: Vec<usize>, values: impl Into<Cow<'a, [f32]>>) -> Result<Self, String> {
         let array = HostArray { shape, values: values.into(), affine: IDENTITY };
         array.check().map(|()| array)
@@ -39,7 +39,7 @@ impl<'a> HostArray<'a> {
     /// Checks that the values fill the shape.
     ///
     /// # Errors
-    /// Where they do not.
+    /// If the number of values does not match the shape.
     pub fn check(&self) -> Result<(), String> {
         let count = self.shape.iter().try_fold(1_usize, |all, axis| all.checked_mul(*axis));
         if count == Some(self.values.len()) {
@@ -49,7 +49,7 @@ impl<'a> HostArray<'a> {
     }
 }
 
-/// What a component is.
+/// The kind of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComponentKind {
     /// A step of `transforms` or `post`: an image `[C, X, Y, Z]` to an image on the same grid.
@@ -61,10 +61,10 @@ pub enum ComponentKind {
 }
 
 impl ComponentKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [ComponentKind; 3] = [ComponentKind::Transform, ComponentKind::Metric, ComponentKind::Reader];
 
-    /// Its name, in the singular.
+    /// The kind's name, in the singular.
     pub fn word(self) -> &'static str {
         match self {
             ComponentKind::Transform => "transform",
@@ -82,7 +82,7 @@ impl fmt::Display for ComponentKind {
 
 /// A component of a plugin. Several threads may use it at once.
 pub trait Component: Send + Sync {
-    /// Does the work: arrays and a text (the path of a reader) to arrays.
+    /// Computes arrays from arrays and a text (the path, for a reader).
     ///
     /// # Errors
     /// The plugin's own message.
@@ -92,12 +92,12 @@ pub trait Component: Send + Sync {
     fn version(&self) -> String;
 }
 
-/// Finds the component of a kind and a name (`mine.Blur`), and makes it from its options.
+/// Finds the component of a kind and a name (`mine.Blur`) and builds it from its options.
 pub type Finder = dyn Fn(ComponentKind, &str, &Node) -> Result<Arc<dyn Component>, Fault> + Send + Sync;
 
 static FINDER: RwLock<Option<Arc<Finder>>> = RwLock::new(None);
 
-/// Says how components are found, from now on.
+/// Sets the function that finds components.
 pub fn provide(finder: Arc<Finder>) {
     *FINDER.write().unwrap_or_else(PoisonError::into_inner) = Some(finder);
 }
@@ -107,15 +107,15 @@ pub fn is_provided() -> bool {
     FINDER.read().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Whether a name in a recipe is one of a plugin: it has a dot.
+/// Whether a name in a recipe is that of a plugin's component: it has a dot.
 pub fn is_of_a_plugin(name: &str) -> bool {
     name.contains('.')
 }
 
-/// Finds a component, and makes it.
+/// Finds a component and builds it.
 ///
 /// # Errors
-/// Where there is no such plugin or component, an option is invalid, or this program loads no plugins.
+/// If there is no such plugin or component, an option is invalid, or this program loads no plugins.
 pub fn find(kind: ComponentKind, name: &str, options: &Node) -> Result<Arc<dyn Component>, Fault> {
     let finder = FINDER.read().unwrap_or_else(PoisonError::into_inner).clone();
     let none = || Fault::at("name", format!("{name} is of a plugin, and this program loads none"));

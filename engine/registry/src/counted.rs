@@ -1,4 +1,4 @@
-//! Counts as they are read.
+//! Counts with their nouns.
 
 /// A count with its noun: `1 case`, `3 cases`.
 ///

@@ -13,7 +13,7 @@ use crate::node::{Field, Node, Origin, Source, Value};
 use crate::overrides::{assign, parse_value};
 use crate::read::read;
 
-/// Recipes are short; anything larger is another kind of file.
+/// Size limit of a recipe; larger files are refused.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A parsed recipe.
@@ -50,10 +50,10 @@ impl Document {
     /// Parses a recipe's text; errors name it `name`.
     ///
     /// # Errors
-    /// When it is not TOML, or holds a date or a number that does not fit.
+    /// When it is not TOML, or contains a date or a number that does not fit.
     pub fn parse(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Fault> {
         let text: String = text.into();
-        // An editor on Windows may have put a byte order mark in front.
+        // Editors on Windows may write a byte order mark.
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         let source = Arc::new(Source { name: name.into(), text });
         let root = match DeTable::parse(&source.text) {
@@ -69,7 +69,7 @@ impl Document {
         Ok(Self { source, root })
     }
 
-    /// The name errors use.
+    /// The name that errors use.
     pub fn name(&self) -> &str {
         &self.source.name
     }
@@ -135,17 +135,17 @@ impl Document {
     /// Reads the whole tree into `T`.
     ///
     /// # Errors
-    /// The first key that does not fit.
+    /// The first key that is invalid.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         read(&self.root)
     }
 
-    /// A fault about the value at `path`, at its location.
+    /// A fault of the value at `path`, with its location.
     pub fn fault(&self, path: &str, message: impl Into<String>) -> Fault {
         Fault::at(path, message).within(&self.root)
     }
 
-    /// A fault of something that was built from the value at `path`, at its location.
+    /// Gives a fault of something built from the value at `path` its location.
     pub fn located(&self, path: &str, fault: Fault) -> Fault {
         fault.under(path).within(&self.root)
     }
@@ -157,7 +157,7 @@ fn convert_table(source: &Arc<Source>, table: &DeTable<'_>, span: Range<usize>) 
         let origin = Origin::Text(source.clone(), key.span());
         fields.push(Field { key: key.get_ref().to_string(), origin, node: convert(source, value)? });
     }
-    // The parser sorts tables by key; the file's own order reads better.
+    // The parser sorts tables by key; restore the file's order.
     fields.sort_by_key(|field| match &field.origin {
         Origin::Text(_, span) => span.start,
         _ => usize::MAX,

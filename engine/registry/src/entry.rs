@@ -1,4 +1,4 @@
-//! [`Entry`]: a name, what it means and how it is built; [`entry!`](crate::entry).
+//! [`Entry`]: a name, its documentation and its constructor; [`entry!`](crate::entry).
 
 use std::any::{Any, TypeId};
 
@@ -14,7 +14,7 @@ use crate::read::read;
 /// See [`Kind::FROM_PLUGIN`].
 pub type FromPlugin<T> = fn(&str, &Node) -> Result<Box<T>, Fault>;
 
-/// A kind of component that recipes name: implemented for a trait object, `dyn Transform`.
+/// A kind of component that recipes name. Implemented for a trait object, such as `dyn Transform`.
 pub trait Kind: 'static {
     /// The name of the kind in messages and on the command line: `transform`.
     const WORD: &'static str;
@@ -22,7 +22,7 @@ pub trait Kind: 'static {
     /// The key of a table that holds the name.
     const TAG: &'static str = "name";
 
-    /// The entry that a table without a name means, where a kind allows that.
+    /// The entry that a table without a name means, for kinds that allow it.
     const DEFAULT: Option<&'static str> = None;
 
     /// Documentation of parameters that many entries of the kind share, for entries that do not
@@ -34,26 +34,26 @@ pub trait Kind: 'static {
     /// The reference lists them with the parameters.
     const COMMON: &'static [[&'static str; 4]] = &[];
 
-    /// Builds what a plugin has, of a name with a dot (`mine.Blur`) and its table without the name, where
-    /// plugins may add to this kind.
+    /// Builds a plugin's component from its name (`mine.Blur`) and its table without the name, for
+    /// kinds that plugins can extend.
     const FROM_PLUGIN: Option<FromPlugin<Self>> = None;
 
-    /// Whether a name in a recipe means the entry `known`. Kinds for which other programs use
-    /// further spellings of every name accept them here.
+    /// Whether a name in a recipe means the entry `known`. Kinds whose names have further spellings
+    /// in other programs accept them here.
     fn is_spelt(known: &str, written: &str) -> bool {
         known == written
     }
 
-    /// Where it does its work, as the reference says of an entry whose example it is; nothing for
-    /// what only says how a run goes.
+    /// The place where the component works, for the reference; `None` for settings that only
+    /// describe the course of a run.
     fn place(&self) -> Option<Place> {
         None
     }
 
-    /// Whether what was built makes sense.
+    /// Checks the parameters of a component that was built.
     ///
     /// # Errors
-    /// The first parameter that is not.
+    /// The first invalid parameter.
     fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -63,19 +63,19 @@ pub trait Kind: 'static {
 pub struct Entry<T: ?Sized + 'static> {
     /// The name.
     pub name: &'static str,
-    /// Further spellings.
+    /// Alternative spellings.
     pub aliases: &'static [&'static str],
-    /// What it is, where the documentation of its type covers more than this name.
+    /// The description, if the documentation of the type covers more than this name.
     pub about: &'static str,
-    /// Its publication, where there is one.
+    /// The publication, or an empty text.
     pub paper: &'static str,
-    /// Its parameters in a recipe, without the name: TOML that a test builds and runs.
+    /// Parameters in a recipe, without the name: TOML that a test builds and runs.
     pub example: &'static str,
-    /// Documentation and parameters.
+    /// The schema: documentation and parameters.
     pub schema: fn() -> Schema,
     /// Documentation of parameters whose fields have none, because a setter documents them.
     pub setters: &'static [(&'static str, &'static str)],
-    /// Builds it from its table, without `name`.
+    /// Builds the component from its table, without `name`.
     pub build: fn(&Node) -> Result<Box<T>, Fault>,
 }
 
@@ -103,15 +103,15 @@ pub struct Described {
     pub kind: &'static str,
     /// The name.
     pub name: &'static str,
-    /// Further spellings.
+    /// Alternative spellings.
     pub aliases: &'static [&'static str],
-    /// What it is and does.
+    /// The description.
     pub doc: String,
-    /// Its publication.
+    /// The publication.
     pub paper: &'static str,
     /// Parameters in a recipe, as TOML.
     pub example: &'static str,
-    /// Where its example does its work, for kinds where that is a question.
+    /// The place where the example works, for kinds that have one.
     pub place: Option<Place>,
     /// All parameters.
     pub parameters: Vec<Parameter>,
@@ -125,13 +125,13 @@ impl<T: Kind + ?Sized> Entry<T> {
     /// The table of its example, without `name`.
     ///
     /// # Errors
-    /// When the example is no TOML; a test of each kind sees to it that it is.
+    /// When the example is not TOML; a test of each kind checks this.
     pub fn example_table(&self) -> Result<Node, Fault> {
         let table: toml::Table = toml::from_str(self.example).map_err(|error| Fault::new(error.to_string()))?;
         Ok(Node::from(toml::Value::Table(table)))
     }
 
-    /// What the reference says of it.
+    /// The description of the entry in the reference.
     pub fn describe(&self) -> Described {
         let schema = (self.schema)();
         let doc = match self.about {
@@ -155,7 +155,7 @@ impl<T: Kind + ?Sized> Entry<T> {
     }
 }
 
-/// Every entry that is linked in, by kind and name.
+/// The descriptions of all linked entries, by kind and name.
 pub fn described() -> Vec<Described> {
     let mut all: Vec<Described> = inventory::iter::<Registration>().map(|found| (found.describe)()).collect();
     all.sort_by_key(|entry| (entry.kind, entry.name.to_lowercase(), entry.name));
@@ -170,7 +170,7 @@ pub fn kinds() -> Vec<&'static str> {
     words
 }
 
-/// Builds a type whose fields are its parameters: the default of [`entry!`](crate::entry).
+/// Builds a type from its fields: the default of [`entry!`](crate::entry).
 ///
 /// # Errors
 /// A parameter that is unknown, missing or of another type.
@@ -178,14 +178,15 @@ pub fn build_by_reading<C: DeserializeOwned>(node: &Node) -> Result<C, Fault> {
     read(node)
 }
 
-/// Registers a type under a name, beside its definition.
+/// Registers a type under a name, next to its definition.
 ///
 /// `entry!(dyn Transform => Spacing, example: "keys = [\"image\"]\npixdim = [1, 1, 1]");`
 ///
-/// The arguments come in this order; all but the first and `example` are optional: `name` (the
-/// type's), `aliases`, `about` (what it is, where it is not the type's documentation), `paper`,
-/// `example`, `setters` (documentation of parameters, where it is not on the fields), `build`
-/// (`fn(&Node) -> Result<Box<dyn Kind>, Fault>`; by default it reads the type from its table).
+/// The arguments come in this order; all but the first and `example` are optional: `name` (by
+/// default the type's), `aliases`, `about` (the description, if it is not the type's
+/// documentation), `paper`, `example`, `setters` (documentation of parameters that is not on the
+/// fields), `build` (`fn(&Node) -> Result<Box<dyn Kind>, Fault>`; by default the type is read from
+/// its table).
 ///
 /// The type implements `serde::Deserialize` and `schemars::JsonSchema`; its doc comment is its
 /// description in the reference.

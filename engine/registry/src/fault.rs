@@ -1,4 +1,4 @@
-//! [`Fault`]: what is wrong with a value, and where it was written.
+//! [`Fault`]: the problem of a value, and the place where it was written.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,40 +6,40 @@ use std::ops::Range;
 
 use crate::node::{Node, Origin};
 
-/// Why a recipe cannot be used: the key, the problem, the probable intent.
+/// The reason why a recipe cannot be used: the key, the problem, the probable intent.
 ///
 /// It prints as `recipe.toml:12:6: message` with the line below, or with the command-line argument
 /// in place of file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The dotted key, from the value that was being read: `groups.0.lr`. Empty for that value
-    /// itself.
+    /// The dotted key, relative to the value that was being read: `groups.0.lr`. Empty for that
+    /// value itself.
     pub path: String,
-    /// What is wrong with it, and what is expected.
+    /// The problem, and what is expected.
     pub message: String,
     /// The name that was probably meant.
     pub suggestion: Option<String>,
-    /// Where it was written, if known.
+    /// The place where it was written, if known.
     pub origin: Origin,
 }
 
 impl Fault {
-    /// About the value as a whole.
+    /// A fault of the value as a whole.
     pub fn new(message: impl Into<String>) -> Self {
         Self { path: String::new(), message: message.into(), suggestion: None, origin: Origin::Unknown }
     }
 
-    /// About a key of the value.
+    /// A fault of a key of the value.
     pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), ..Self::new(message) }
     }
 
-    /// About a node.
+    /// A fault of a node.
     pub fn on(node: &Node, message: impl Into<String>) -> Self {
         Self { origin: node.origin.clone(), ..Self::new(message) }
     }
 
-    /// What was probably meant.
+    /// Adds the name that was probably meant.
     pub fn meaning(mut self, suggestion: Option<impl Into<String>>) -> Self {
         self.suggestion = suggestion.map(Into::into);
         self
@@ -56,8 +56,8 @@ impl Fault {
     }
 
     /// Finds the location of the path, relative to the given node, unless it is already known.
-    /// Points at the value of the key, or at the deepest part of the path that was written where
-    /// the key was not.
+    /// Points at the value of the key; if the key was not written, at the deepest part of the path
+    /// that was.
     pub fn within(mut self, node: &Node) -> Self {
         if self.origin.is_unknown() {
             self.origin = node.find(&self.path).origin.clone();
@@ -65,7 +65,7 @@ impl Fault {
         self
     }
 
-    /// Like [`within`](Self::within), but points at the key and not at its value.
+    /// Like [`within`](Self::within), but points at the key rather than its value.
     pub fn at_key_within(mut self, node: &Node) -> Self {
         if self.origin.is_unknown() {
             self.origin = node.origin_of_key(&self.path).clone();
@@ -83,7 +83,7 @@ impl Fault {
 }
 
 thread_local! {
-    /// A fault on its way through serde, whose errors hold only strings.
+    /// A fault that passes through serde, whose errors hold only strings.
     static HANDED: RefCell<Option<Fault>> = const { RefCell::new(None) };
 }
 
@@ -101,7 +101,7 @@ impl Fault {
         E::custom(text)
     }
 
-    /// The fault that was handed over, if this is its text.
+    /// The fault that was handed over, if its text is this one.
     pub(crate) fn taken(text: &str) -> Option<Fault> {
         let fault = HANDED.with(|handed| handed.borrow_mut().take())?;
         (fault.to_string() == text).then_some(fault)
@@ -122,7 +122,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// `file:line:column: message`, and the line with a mark under the location.
+/// Formats `file:line:column: message` and the line, with the location underlined.
 fn point(name: &str, text: &str, span: Range<usize>, message: &str) -> String {
     let start = span.start.min(text.len());
     let before = &text[..start];

@@ -1,8 +1,8 @@
 //! The components a recipe names, and how a name becomes an object.
 //!
 //! A recipe is processed in one direction: text, [`Node`]s that record where each value was
-//! written, entries of a [`Registry`], objects. Nothing is turned back into text, so an error
-//! always knows its key:
+//! written, entries of a [`Registry`], objects. Nothing is converted back into text, so every error
+//! has the key it belongs to:
 //!
 //! ```text
 //! spleen.toml:12 --parse--> Node{ "lr": 0.2 @ 12:6 } --Registry<Optimizer>::build--> Sgd{ lr }   or

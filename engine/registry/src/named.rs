@@ -1,4 +1,4 @@
-//! [`Named`]: a named component as a recipe gives it, together with the object it builds.
+//! [`Named`]: a named component of a recipe, together with the object that it builds.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::node::Node;
 use crate::registry::Registry;
 
-/// The table of a named component, with every default written out, and the component itself.
+/// The table of a named component, with all defaults written out, and the component itself.
 ///
 /// It is read from a recipe like any other value (`name = "DiceLoss"` and its parameters),
 /// serialized as it was read, and dereferences to the component. A component with state of its own,
@@ -34,7 +34,7 @@ impl<T: Kind + ?Sized> Named<T> {
         Ok(Self { node: registry.complete(node)?, built })
     }
 
-    /// A value of the type behind a name, as a recipe would give it:
+    /// Creates the component from a name and its parameters, as in a recipe:
     /// `LossConfig::of("DiceLoss", &DiceLoss { sigmoid: true, ..DiceLoss::default() })`.
     ///
     /// # Errors
@@ -43,23 +43,23 @@ impl<T: Kind + ?Sized> Named<T> {
         Self::new(&table(name, parameters)?.with(T::TAG, name))
     }
 
-    /// The same for an existing value, without checking it: its user reports invalid parameters.
+    /// The same without checking the value: its user reports invalid parameters.
     pub fn unchecked(name: &str, parameters: &impl Serialize, value: Arc<T>) -> Self {
         let table = table(name, parameters).unwrap_or_else(|_| Node::empty());
         Self { node: table.with(T::TAG, name), built: value }
     }
 
-    /// Its name.
+    /// The component's name.
     pub fn name(&self) -> &str {
         self.node.text(T::TAG).unwrap_or_default()
     }
 
-    /// Its table, every default written out.
+    /// The component's table, with all defaults written out.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// An entry's example.
+    /// The example of an entry.
     ///
     /// # Errors
     /// When the example does not build; a test of each kind builds every example.
@@ -78,7 +78,7 @@ impl<T: Kind + ?Sized> Named<T> {
     /// Builds an owned component.
     ///
     /// # Errors
-    /// None that [`new`](Self::new) did not have.
+    /// The errors of [`new`](Self::new).
     pub fn build(&self) -> Result<Box<T>, Fault> {
         Registry::<T>::new().build(&self.node)
     }
@@ -89,8 +89,8 @@ impl<T: Kind + ?Sized> Named<T> {
     }
 }
 
-/// The table of a value. Options that are none are explicitly nothing, since their default may be
-/// something; TOML leaves them out, JSON does not.
+/// The table of a value. Optional parameters without a value are written as explicitly nothing,
+/// since their default may be something else. (TOML leaves them out, JSON does not.)
 fn table(name: &str, parameters: &impl Serialize) -> Result<Node, Fault> {
     let fault = |error: String| Fault::new(format!("{name}: {error}"));
     let mut table = Node::from(toml::Value::try_from(parameters).map_err(|error| fault(error.to_string()))?);

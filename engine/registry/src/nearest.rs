@@ -1,21 +1,21 @@
-//! "Did you mean?"
+//! Suggestions for misspelt words.
 
-/// The known word that `word` was most likely meant to be, if any is near enough.
+/// The known word that `word` most likely means, if one is similar enough.
 ///
-/// Upper and lower case, `_` and `-` do not count.
+/// Case and the difference of `_` and `-` are ignored.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let meant = plain(word);
     known
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&meant, &plain(candidate)), candidate))
-        // Up to a third of the letters may be wrong; beyond that it is another word.
+        // Up to a third of the letters may differ.
         .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()).div_ceil(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// `unknown key "epohs", did you mean "epochs"?`, or the list of what is known.
+/// An error text: `unknown key "epohs", did you mean "epochs"?`, or the list of known words.
 pub fn unknown(kind: &str, word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(near) => format!("unknown {kind} {word:?}, did you mean {near:?}?"),

@@ -1,4 +1,4 @@
-//! [`Node`]: a value and where it was written.
+//! [`Node`]: a value and the place where it was written.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A text that values were read from.
 #[derive(PartialEq, Eq)]
 pub struct Source {
-    /// Its name in errors: a file's name.
+    /// The name in errors: that of a file.
     pub name: String,
     /// The whole text.
     pub text: String,
@@ -23,43 +23,43 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// Where a value was written.
+/// The place where a value was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere: it is a default, or a program created it.
+    /// Unknown: the value is a default, or a program created it.
     #[default]
     Unknown,
-    /// At these bytes of a text.
+    /// In these bytes of a text.
     Text(Arc<Source>, Range<usize>),
-    /// On the command line, in this argument.
+    /// In this command-line argument.
     Set(Arc<str>),
 }
 
 impl Origin {
-    /// Whether nothing is known.
+    /// Whether the place is unknown.
     pub fn is_unknown(&self) -> bool {
         *self == Origin::Unknown
     }
 }
 
-/// How TOML, which has no word for it, says that an optional value is explicitly nothing. An empty
-/// text is a value: networks take it for "no such layer".
+/// The word for an explicitly missing optional value in TOML, which has no null. An empty text is a
+/// value: for networks it means "no such layer".
 pub(crate) const NULL: &str = "null";
 
-/// A value and where it was written. Two nodes are equal when their values are, tables in any
-/// order.
+/// A value and the place where it was written. Two nodes are equal if their values are equal; the
+/// order of keys in tables does not matter.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where.
+    /// The place where it was written.
     pub origin: Origin,
-    /// What.
+    /// The value.
     pub value: Value,
 }
 
 /// A value of a recipe.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A string, number or truth value.
+    /// A string, number or boolean.
     Leaf(toml::Value),
     /// A list, or an array of tables.
     List(Vec<Node>),
@@ -103,7 +103,7 @@ impl PartialEq for Value {
 }
 
 impl Node {
-    /// A table with a `name` and nothing else, as a recipe that gives no parameters writes it.
+    /// A table with only a `name`, as in a recipe that gives no parameters.
     pub fn named(name: &str) -> Self {
         Self::empty().with("name", name)
     }
@@ -229,8 +229,8 @@ impl Node {
         }
     }
 
-    /// The same without origins. A key that is explicitly nothing becomes the text `null`, which
-    /// [`read`](crate::read) takes for nothing if a value is optional.
+    /// The value without origins. A key that is explicitly nothing becomes the text `null`, which
+    /// [`read`](crate::read) reads as nothing for an optional value.
     pub fn to_toml(&self) -> toml::Value {
         match &self.value {
             Value::Leaf(leaf) => leaf.clone(),
@@ -282,11 +282,11 @@ impl Serialize for Node {
     }
 }
 
-/// How [`read`](crate::read) recognizes that a node is requested.
+/// The name by which [`read`](crate::read) recognizes that a node is requested.
 pub(crate) const TOKEN: &str = "$hearth_registry::Node";
 
 thread_local! {
-    /// A node on its way through serde, whose data model has no origins.
+    /// A node that passes through serde, whose data model has no origins.
     static HANDED: RefCell<Option<Node>> = const { RefCell::new(None) };
 }
 
@@ -296,7 +296,7 @@ pub(crate) fn hand_over<'de, V: Visitor<'de>, E: de::Error>(node: &Node, visitor
     visitor.visit_unit()
 }
 
-/// Builds a node from any self-describing format.
+/// Builds a node from a self-describing format.
 struct Plain;
 
 impl<'de> Visitor<'de> for Plain {
@@ -365,8 +365,8 @@ impl<'de> de::DeserializeSeed<'de> for PlainSeed {
     }
 }
 
-/// Read by [`read`](crate::read), a node keeps its origins; read by any other deserializer it has
-/// none.
+/// A node that [`read`](crate::read) reads keeps its origins; other deserializers yield a node
+/// without origins.
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Any;
@@ -390,7 +390,7 @@ impl<'de> Deserialize<'de> for Node {
 }
 
 /// A parameter that is itself a named component: the transform within a `Range`, the loss within
-/// another.
+/// another loss.
 #[cfg(feature = "entries")]
 impl schemars::JsonSchema for Node {
     fn schema_name() -> std::borrow::Cow<'static, str> {

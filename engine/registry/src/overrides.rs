@@ -1,16 +1,16 @@
-//! `--set key=value`: puts a value into the tree.
+//! `--set key=value`: sets a value in the tree.
 
 use crate::nearest::unknown;
 use crate::node::{Field, Node, Origin, Value};
 
-/// The value of a `--set`: TOML where it parses as TOML (`3`, `0.5`, `true`, `[1, 2]`), a plain
-/// string otherwise.
+/// The value of a `--set`: TOML if it parses as TOML (`3`, `0.5`, `true`, `[1, 2]`), otherwise a
+/// plain string.
 pub(crate) fn parse_value(text: &str, origin: &Origin) -> Node {
     let parsed = toml::from_str::<toml::Table>(&format!("value = {text}")).ok().and_then(|mut t| t.remove("value"));
     Node::from_toml(parsed.unwrap_or_else(|| toml::Value::String(text.to_owned())), origin)
 }
 
-/// Puts a value at a path of keys.
+/// Sets the value at a path of keys.
 pub(crate) fn assign(node: &mut Node, keys: &[&str], value: Node, origin: &Origin) -> Result<(), String> {
     let Some((key, rest)) = keys.split_first() else {
         *node = value;
@@ -39,8 +39,8 @@ pub(crate) fn assign(node: &mut Node, keys: &[&str], value: Node, origin: &Origi
                     }
                 },
             };
-            // The options of a plugin are in a table of their own, which
-            // `plugins.checkpoint.keep_last` means.
+            // The options of a plugin are in their own table, which `plugins.checkpoint.keep_last`
+            // refers to.
             let item = &mut items[index];
             if let Some((first, _)) = rest.split_first()
                 && item.get(first).is_none()

@@ -1,4 +1,4 @@
-//! An entry's parameters: names, types, defaults and meaning, read from its JSON Schema.
+//! The parameters of an entry: names, types, defaults and meaning, read from its JSON Schema.
 
 use schemars::Schema;
 use serde_json::{Map, Value};
@@ -10,12 +10,11 @@ pub struct Parameter {
     pub name: String,
     /// A description of its type: `number`, `list of number`, `"bilinear" or "nearest"`.
     pub kind: String,
-    /// Its default as TOML writes it; `None` where the parameter is required, or optional without a
-    /// default.
+    /// The default in TOML; `None` if the parameter is required, or is optional without a default.
     pub default: Option<String>,
-    /// Whether it must be given.
+    /// Whether the parameter is required.
     pub required: bool,
-    /// What it means.
+    /// The description.
     pub doc: String,
 }
 
@@ -27,8 +26,8 @@ impl Parameter {
     }
 }
 
-/// The parameters of a schema, in the order of the fields; `setters` documents those whose field
-/// does not.
+/// The parameters of a schema, in the order of the fields. `setters` documents fields without
+/// documentation.
 pub fn parameters(schema: &Schema, setters: &[(&str, &str)]) -> Vec<Parameter> {
     let root = schema.as_value();
     let table = table(root);

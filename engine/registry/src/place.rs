@@ -1,22 +1,22 @@
-//! [`Place`]: where a named thing does its work.
+//! [`Place`]: where a component works.
 
 use std::fmt;
 
-/// Where a named thing does its work while a run goes on, as the reference says it.
+/// The place where a component works during a run, as shown in the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the device of the run, whichever that is.
+    /// On the device of the run.
     AnyDevice,
-    /// Where the tensor lives that it is given.
+    /// On the device of the tensor that it is given.
     WithTensor,
-    /// On the host: a tensor on a GPU is copied there, and back where it is changed.
+    /// On the host: a tensor on a GPU is copied to the host, and back if it is changed.
     ThroughHost,
-    /// On the host, which hands on what it made.
+    /// On the host, where its results stay.
     Host,
 }
 
 impl Place {
-    /// A word for a column.
+    /// The text of a table column.
     pub fn word(self) -> &'static str {
         match self {
             Place::AnyDevice => "any device",
@@ -27,7 +27,7 @@ impl Place {
     }
 }
 
-/// The rest of a sentence about it: `runs on any device`.
+/// The end of a sentence: `runs on any device`.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

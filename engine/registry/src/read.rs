@@ -61,7 +61,7 @@ fn unknown_word(kind: &str, word: &str, known: &'static [&'static str]) -> Fault
     Fault::new(format!("unknown {kind} {word:?}{list}")).meaning(near)
 }
 
-/// Serde's names of types, reworded for people who do not write Rust.
+/// Serde's names of types, reworded for users who do not write Rust.
 fn plain_words(expected: &str) -> String {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" | "u128" => "a whole number, 0 or more".into(),
@@ -99,7 +99,7 @@ struct NodeReader<'a> {
 }
 
 impl Fault {
-    /// The innermost location that was known when the error occurred is kept.
+    /// Keeps the innermost location that was known when the error occurred.
     fn or_on(mut self, node: &Node) -> Self {
         if self.origin.is_unknown() {
             self.origin = node.origin.clone();
@@ -128,7 +128,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match &self.node.value {
             Value::Nothing => visitor.visit_none(),
-            // TOML has no word for nothing.
+            // TOML has no null.
             Value::Leaf(toml::Value::String(text)) if text == NULL => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }

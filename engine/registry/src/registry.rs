@@ -11,12 +11,12 @@ use crate::nearest::nearest;
 use crate::node::{Node, Origin, Value};
 use crate::parameters::table;
 
-/// All entries of a kind that are linked into the program, in the order of their names.
+/// All entries of a kind that are linked into the program, sorted by name.
 pub struct Registry<T: Kind + ?Sized> {
     entries: Vec<&'static Entry<T>>,
 }
 
-/// The places of names in their order. For all kinds at once: sorting takes 6 kB of code for each type.
+/// The indices that sort the names. Not generic: sorting compiles to 6 kB of code for each type.
 fn alphabetical(names: &[&str]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..names.len()).collect();
     places.sort_by_cached_key(|place| (names[*place].to_lowercase(), names[*place]));
@@ -30,7 +30,7 @@ impl<T: Kind + ?Sized> Default for Registry<T> {
 }
 
 impl<T: Kind + ?Sized> Registry<T> {
-    /// Collects them.
+    /// Collects the entries.
     pub fn new() -> Self {
         let mine = |found: &&Registration| found.kind == TypeId::of::<T>();
         let all = inventory::iter::<Registration>().filter(mine);
@@ -44,7 +44,7 @@ impl<T: Kind + ?Sized> Registry<T> {
         &self.entries
     }
 
-    /// Their names.
+    /// The names of the entries.
     pub fn names(&self) -> Vec<&'static str> {
         self.entries.iter().map(|entry| entry.name).collect()
     }
@@ -61,7 +61,7 @@ impl<T: Kind + ?Sized> Registry<T> {
     /// The entry that the `name` of a table means.
     ///
     /// # Errors
-    /// When there is no name, or none of these.
+    /// When the name is missing or unknown.
     pub fn entry(&self, node: &Node) -> Result<&'static Entry<T>, Fault> {
         if !node.is_table() {
             return Err(Fault::on(
@@ -109,14 +109,14 @@ impl<T: Kind + ?Sized> Registry<T> {
         Ok(built)
     }
 
-    /// How a table's component is built if it is a plugin's, and its name.
+    /// The function that builds a plugin's component, and its name, if the table names one.
     fn from_plugin(node: &Node) -> Option<(FromPlugin<T>, &str)> {
         let name = node.text(T::TAG).filter(|name| is_of_a_plugin(name))?;
         T::FROM_PLUGIN.map(|build| (build, name))
     }
 
-    /// Where the name is optional, a key of another entry more likely means a forgotten name than a
-    /// misspelt key.
+    /// Reports a key that belongs to another entry. If the name is optional, such a key more likely
+    /// means a forgotten name than a misspelt key.
     fn check_keys(&self, entry: &Entry<T>, parameters: &Node) -> Result<(), Fault> {
         let has = |entry: &Entry<T>, key: &str| {
             let schema = (entry.schema)();
@@ -134,11 +134,11 @@ impl<T: Kind + ?Sized> Registry<T> {
         Ok(())
     }
 
-    /// The table with every default written out, as a run records it. The name is the entry's own
+    /// The table with all defaults written out, as a run records it. The name is in the entry's own
     /// spelling; an optional parameter without a default is omitted.
     ///
     /// # Errors
-    /// When there is no name, or none of these.
+    /// When the name is missing or unknown.
     pub fn complete(&self, node: &Node) -> Result<Node, Fault> {
         if Self::from_plugin(node).is_some() {
             return Ok(node.clone());
@@ -154,7 +154,7 @@ impl<T: Kind + ?Sized> Registry<T> {
                     let value = Node::deserialize(value).map_err(|error| Fault::at(key, error.to_string()))?;
                     whole.insert(key, value);
                 }
-                // It is what a recipe without the key has.
+                // A recipe without the key means the same.
                 (Some(Node { value: Value::Nothing, .. }), None) => drop(whole.remove(key)),
                 _ => {}
             }
@@ -163,8 +163,8 @@ impl<T: Kind + ?Sized> Registry<T> {
     }
 }
 
-/// A fault in what a file says beside a name of the command line: the parameters were those of another
-/// name, so the whole table is to be replaced.
+/// A fault of a file's parameter after the command line changed the name: the parameters belonged
+/// to the old name, so the whole table has to be replaced.
 fn renamed<T: Kind + ?Sized>(fault: Fault, entry: &Entry<T>, node: &Node) -> Fault {
     let (Origin::Set(argument), Origin::Text(..)) = (&node.find(T::TAG).origin, &fault.origin) else { return fault };
     let assignment = argument.strip_prefix("--set ").and_then(|argument| argument.split_once('='));

@@ -1,7 +1,7 @@
-//! The name that a type has in its own file.
+//! The name of a type as its own file writes it.
 
-/// The type's name without its path and its parameters: the default name of a transform, a loss, a
-/// metric or a network.
+/// The type's name without path and parameters: the default name of a transform, a loss, a metric
+/// or a network.
 ///
 /// ```
 /// struct Halver;

@@ -207,7 +207,7 @@ fn the_reference_is_read_off_the_types() {
         ]
     );
     let circle = registry.find("disc").expect("an alias").describe();
-    // Asked of the thing that the example makes.
+    // The place comes from the component that the example builds.
     assert_eq!((circle.place, square.place), (Some(Place::WithTensor), Some(Place::Host)));
     assert_eq!(Place::ThroughHost.to_string(), "goes through the host on a GPU");
     assert_eq!((circle.paper, circle.parameters[0].doc.as_str()), ("Archimedes", "Half the diameter."));

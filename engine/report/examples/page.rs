@@ -1,4 +1,4 @@
-//! The page of some runs on standard output: `cargo run --example page RUN... > page.html`.
+//! Prints the page of some runs to standard output: `cargo run --example page RUN... > page.html`.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,11 +1,13 @@
-//! Many runs by rank: [`Board`].
+//! A ranking of many runs: [`Board`].
 
 use crate::run::{Progress, Run};
 
-/// Metrics of which a lower value is better, where no run says so, by a part of their names.
+/// Parts of the names of metrics of which a lower value is better, used if no run specifies the
+/// direction.
 const LOWER: [&str; 8] = ["loss", "error", "mae", "mse", "rmse", "hd", "distance", "fid"];
 
-/// Runs by their key metric, the best first; those without a value last, the running ones first.
+/// A ranking of runs by their key metric, the best first. Runs without a value come last, with running
+/// ones before the others.
 ///
 /// ```
 /// use hearth_report::{Board, Run};
@@ -26,9 +28,9 @@ const LOWER: [&str; 8] = ["loss", "error", "mae", "mse", "rmse", "hd", "distance
 /// ```
 #[derive(Clone, Debug)]
 pub struct Board<'a> {
-    /// The metric that most runs have as their key metric.
+    /// The key metric of most runs.
     pub key: Option<String>,
-    /// Whether a higher value of it is better.
+    /// Whether a higher value of this metric is better.
     pub higher: bool,
     /// The runs, the best first.
     pub rows: Vec<Row<'a>>,
@@ -37,11 +39,11 @@ pub struct Board<'a> {
 /// A run and its rank.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
-    /// From 1; equal values have one rank, and runs without a value none.
+    /// The rank, from 1; equal values share a rank. `None` for runs without a value.
     pub rank: Option<usize>,
     /// The run.
     pub run: &'a Run,
-    /// How far it is.
+    /// The progress of the run.
     pub progress: Progress,
     /// The best value of the board's key metric.
     pub value: Option<f64>,
@@ -95,7 +97,7 @@ impl<'a> Board<'a> {
         Self { key, higher, rows }
     }
 
-    /// How many runs are in each state, in the order of the rows.
+    /// The number of runs in each state, in the order of the rows.
     pub fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts: Vec<(&'static str, usize)> = Vec::new();
         for word in self.rows.iter().map(|row| row.run.state.word()) {
@@ -107,13 +109,13 @@ impl<'a> Board<'a> {
         counts
     }
 
-    /// Whether a run goes on.
+    /// Whether any run is still running.
     pub fn is_running(&self) -> bool {
         self.rows.iter().any(|row| row.run.state.is_running())
     }
 }
 
-/// The best value of a metric, which need not be the run's key metric.
+/// The best value of a metric, which may differ from the run's key metric.
 fn best(run: &Run, key: &str, higher: bool) -> Option<(f64, u64)> {
     if run.key_metric() == Some(key) {
         return run.best().filter(|(value, _)| !value.is_nan());

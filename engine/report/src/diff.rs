@@ -1,4 +1,4 @@
-//! Lines of two recipes compared, and keys of several.
+//! Comparison of the lines of two recipes, and of the keys of several.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 use maud::{Markup, html};
 use toml::{Table, Value};
 
-/// Unchanged lines around a change.
+/// The number of unchanged lines shown around a change.
 const CONTEXT: u32 = 2;
 
-/// The lines of two texts, and where they differ.
+/// The lines of two texts, and their differences.
 fn compared<'a>(before: &'a str, after: &'a str) -> (InternedInput<&'a str>, Diff) {
     let lines = InternedInput::new(before, after);
     let mut diff = Diff::compute(Algorithm::Myers, &lines);
@@ -17,16 +17,16 @@ fn compared<'a>(before: &'a str, after: &'a str) -> (InternedInput<&'a str>, Dif
     (lines, diff)
 }
 
-/// How many lines of two texts differ: to find the one of several that a text comes from.
+/// The number of lines that differ between two texts, used to find the closest of several texts.
 pub fn changed_lines(before: &str, after: &str) -> usize {
     let (_, diff) = compared(before, after);
     (diff.count_removals() + diff.count_additions()) as usize
 }
 
-/// The changed lines of two texts with some around them; `None` where there are none.
+/// The changed lines of two texts with some lines around them; `None` if there are none.
 pub fn lines(before: &str, after: &str) -> Option<Markup> {
     let (lines, diff) = compared(before, after);
-    // Changes whose surroundings touch are shown together.
+    // Changes with overlapping surroundings are shown together.
     let mut groups: Vec<Vec<Hunk>> = Vec::new();
     for hunk in diff.hunks() {
         match groups.last_mut() {
@@ -65,15 +65,15 @@ pub fn lines(before: &str, after: &str) -> Option<Markup> {
     })
 }
 
-/// A key of recipes whose values differ, with the value of each.
+/// A recipe key with different values, and the value in each recipe.
 pub struct Difference {
     /// The dotted key.
     pub key: String,
-    /// The value of each recipe as TOML; `None` where it does not set the key.
+    /// The value in each recipe as TOML; `None` if the recipe does not set the key.
     pub values: Vec<Option<String>>,
 }
 
-/// The keys whose values are not the same in all recipes. One that is no TOML has no keys.
+/// The keys whose values are not the same in all recipes. A text that is not valid TOML has no keys.
 pub fn keys(recipes: &[&str]) -> Vec<Difference> {
     let flat: Vec<Vec<(String, String)>> = recipes
         .iter()
@@ -127,7 +127,8 @@ mod tests {
         assert_eq!((changed_lines("a\nb\n", "a\nc\n"), changed_lines("a\n", "a\n")), (2, 0));
     }
 
-    /// As `diff -U2` groups them: what lies five lines apart is apart, four lines are shown whole.
+    /// The grouping of `diff -U2`: changes five lines apart are separate, and four lines between
+    /// changes are shown.
     #[test]
     fn changes_are_shown_with_the_lines_around_them() {
         let before: String = (1..=20).map(|n| format!("{n}\n")).collect();

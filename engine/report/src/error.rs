@@ -1,9 +1,9 @@
-//! What ends a report: a folder that holds no run, a file that was asked for and cannot be used.
+//! Errors that prevent a report: a folder that is not a run, or a given file that cannot be used.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no page. What a run merely lacks is no error: the page names it.
+/// An error that prevents the page. Missing parts of a run are not errors: the page lists them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -12,13 +12,13 @@ pub enum ReportError {
     NoRun {
         /// The folder.
         path: PathBuf,
-        /// What to give in its place.
+        /// The folder or action to use instead.
         advice: String,
     },
     /// No run was given.
     #[error("there is no run to report; give the folder of at least one")]
     Nothing,
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot read {path}: {source}")]
     Io {
         /// The file.
@@ -27,33 +27,33 @@ pub enum ReportError {
         #[source]
         source: io::Error,
     },
-    /// A file is another one, or was cut off.
+    /// A file of another kind, or one that was cut off.
     #[error("{path} {what}; {advice}")]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
-        /// What to do.
+        /// How to fix it.
         advice: String,
     },
-    /// A picture belongs to no run of the report.
+    /// A picture refers to a run that is not in the report.
     #[error("a picture is of run {run}, and the report has {runs}")]
     NoSuchRun {
-        /// The run's place.
+        /// The index of the run.
         run: usize,
-        /// How many there are.
+        /// The number of runs.
         runs: usize,
     },
 }
 
 impl ReportError {
-    /// A file that is damaged.
+    /// An error for a damaged file.
     pub(crate) fn damaged(path: &Path, what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.into(), advice: advice.into() }
     }
 
-    /// A file that the operating system refused.
+    /// An error from the operating system for a file.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }

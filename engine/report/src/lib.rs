@@ -1,7 +1,7 @@
-//! One self-contained HTML page of one run or several.
+//! Self-contained HTML pages about one or several training runs.
 //!
-//! The page needs no network and no server: styles, curves, pictures and a small script are in the
-//! file. Without the script all is still shown; it only sorts tables and hides curves.
+//! A page works offline and without a server: styles, curves, pictures and a small script are in the
+//! file. Without the script everything is still visible; the script only sorts tables and hides curves.
 //!
 //! ```
 //! use hearth_report::{Report, Run};
@@ -14,11 +14,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`Run::read`] reads a run's folder, file by file. A file that is missing or damaged costs its
-//!   part of the page, and the page names it ([`Run::gaps`]).
-//! - [`Report`] puts runs together, with pictures of cases ([`Overlay`]) and volumes to look through
+//! - [`Run::read`] reads a run's folder, file by file. If a file is missing or damaged, only its part
+//!   of the page is missing, and the page lists it ([`Run::gaps`]).
+//! - [`Report`] combines runs with pictures of cases ([`Overlay`]) and volumes for a viewer
 //!   ([`Volume`]).
-//! - [`Board`] ranks runs, and [`live`] makes pages of runs that go on, for a server.
+//! - [`Board`] ranks runs, and [`live`] makes pages of running trainings, for a server.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! Pages of runs that go on. A server sends one of them at a time, and another version when files
-//! have changed; the page's script asks for it at `?seen=VERSION` each second, and expects status
-//! 204 where its version is the newest.
+//! Pages of running trainings. A server sends one page at a time, and a new version when files have
+//! changed. The page's script requests it with `?seen=VERSION` each second, and expects status 204 if
+//! its version is the newest.
 
 use crate::board::Board;
 use crate::page;
@@ -11,12 +11,12 @@ pub fn run(run: &Run, version: &str) -> String {
     page::live::run(run, version)
 }
 
-/// The page of a folder of runs, by rank.
+/// The page of a folder of runs, ordered by rank.
 pub fn board(folder: &str, board: &Board<'_>, version: &str) -> String {
     page::live::board(folder, board, version)
 }
 
-/// The page of something that is no run yet, or no longer: what it is, and what to expect.
+/// The page of a folder that is not yet, or no longer, a run: its state, and what to expect.
 pub fn note(folder: &str, text: &str, version: &str) -> String {
     page::live::note(folder, text, version)
 }

@@ -1,23 +1,24 @@
-//! The colours of a page: those of all pictures, each as light or dark as its background needs.
+//! The colours of a page: those of all pictures, made lighter or darker to contrast with the
+//! background.
 
 use hearth_pictures::{Rgb, colours};
 
-/// Behind everything on a light page, and on a dark one.
+/// The background of a light page; below, that of a dark page.
 const LIGHT: Rgb = [255, 255, 255];
 const DARK: Rgb = colours::BACKGROUND;
 
-/// The least contrast of lines and marks: WCAG 2.2 asks for 3 of graphics and 4.5 of text, and a
+/// The minimum contrast of lines and marks: WCAG 2.2 requires 3 for graphics and 4.5 for text, and a
 /// legend has both.
 const LEAST: f64 = 4.5;
 
-/// How many runs have a colour of their own; then they begin again, with other dashes.
+/// The number of runs with their own colours; after that colours repeat, with other dashes.
 pub const COUNT: usize = 7;
 
-/// The classes in the order in which runs take their colours: neighbours differ most.
+/// The classes in the order in which runs use their colours: neighbours differ most.
 const ORDER: [usize; COUNT] = [5, 6, 3, 7, 1, 2, 4];
 
-/// Dashes of lines, so that they are told apart without colours. Their number has no factor in
-/// common with that of the colours.
+/// Dashes of lines, so that lines can be distinguished without colours. Their number has no common
+/// factor with the number of colours.
 const DASHES: [&str; 5] = ["none", "7 3", "2 3", "9 3 2 3", "12 4"];
 
 /// The style variables `--s0`, `--s1`, ... of a light or a dark page.
@@ -35,12 +36,12 @@ pub fn class(run: usize) -> String {
     format!("s{}", run % COUNT)
 }
 
-/// The dashes of a run's lines.
+/// The dash pattern of a run's lines.
 pub fn dashes(run: usize) -> &'static str {
     DASHES[run % DASHES.len()]
 }
 
-/// The colour, moved towards black or white until it is told from the background.
+/// The colour, moved towards black or white until it has enough contrast with the background.
 fn readable(colour: Rgb, background: Rgb) -> Rgb {
     let target = if luminance(background) > 0.5 { 0.0 } else { 255.0 };
     let moved = |share: f64| colour.map(|part| (f64::from(part) + share * (target - f64::from(part))).round() as u8);
@@ -77,7 +78,7 @@ mod tests {
             assert!(colours.iter().all(|colour| contrast(*colour, background) >= LEAST), "{colours:?}");
             assert_eq!(colours.iter().collect::<BTreeSet<_>>().len(), COUNT);
         }
-        // Blue is dark enough for a light page as it is.
+        // Blue is already dark enough for a light page.
         assert!(variables(false).starts_with("--s0:#0072b2;"), "{}", variables(false));
     }
 

@@ -1,4 +1,4 @@
-//! Pictures of cases, made to fit: a page stays small enough to be sent.
+//! Pictures of cases, scaled so that a page stays small enough to send.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -11,53 +11,53 @@ use image::{DynamicImage, ImageFormat, ImageReader, Limits};
 
 use crate::error::ReportError;
 
-/// The end of a name that `hearth predict --picture` gives.
+/// The end of the file names that `hearth predict --picture` writes.
 const END: &str = "_picture.png";
 
-/// The widths that are tried for pictures which do not fit as they are.
+/// The widths that are tried for pictures that do not fit at full size.
 const WIDTHS: [u32; 5] = [1200, 900, 640, 480, 320];
 
 /// The quality of pictures that are scaled down.
 const QUALITY: u8 = 82;
 
-/// The largest side of a picture that is read.
+/// The maximum side length of a picture that is read.
 const MAX_SIDE: u32 = 20_000;
 
-/// The most memory that a picture is decoded in.
+/// The maximum memory for decoding a picture.
 const MAX_MEMORY: u64 = 1 << 30;
 
-/// A picture of a case: an outline over the image, scores beside it.
+/// A picture of a case: an outline over the image, or scores next to it.
 #[derive(Clone, Debug)]
 pub struct Overlay {
-    /// The place of the run in the report, from 0.
+    /// The index of the run in the report, from 0.
     pub run: usize,
     /// The case's name.
     pub case: String,
     /// The picture, as a PNG file.
     pub png: Vec<u8>,
-    /// What it shows, for those who see it and for those who do not.
+    /// A description of the picture, also for screen readers.
     pub caption: String,
 }
 
-/// A picture as it is on the page.
+/// A picture in the form that is embedded in the page.
 pub struct Embedded {
-    /// The run's place.
+    /// The index of the run.
     pub run: usize,
     /// The case's name.
     pub case: String,
-    /// What it shows.
+    /// A description of the picture.
     pub caption: String,
-    /// Width and height as shown.
+    /// The displayed width and height.
     pub size: [u32; 2],
     /// `data:image/png;base64,...`
     pub source: String,
 }
 
-/// The pictures that `hearth predict --picture -o DIR` wrote, in folders within it, too; of cases
-/// that are named by the path without `_picture.png`.
+/// Reads the pictures that `hearth predict --picture -o DIR` wrote, including those in subfolders. The
+/// case's name is the path without `_picture.png`.
 ///
 /// # Errors
-/// Where the folder or a picture cannot be read.
+/// A folder or a picture that cannot be read.
 pub fn overlays_in(folder: &Path, run: usize) -> Result<Vec<Overlay>, ReportError> {
     let mut files = Vec::new();
     walk(folder, &mut files)?;
@@ -75,7 +75,7 @@ pub fn overlays_in(folder: &Path, run: usize) -> Result<Vec<Overlay>, ReportErro
 fn walk(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> Result<(), ReportError> {
     for entry in std::fs::read_dir(folder).map_err(|error| ReportError::io(folder, error))? {
         let entry = entry.map_err(|error| ReportError::io(folder, error))?;
-        // A link may lead back.
+        // A link may lead back to a parent folder.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             walk(&entry.path(), files)?;
         } else if entry.file_name().to_string_lossy().ends_with(END) {
@@ -85,10 +85,10 @@ fn walk(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> Result<(), Report
     Ok(())
 }
 
-/// The pictures as they are embedded, and what is said of those that are not. Where they are larger
-/// than `budget` bytes together, each is scaled down to its share.
+/// The pictures to embed, and notes about those that are left out. If they exceed `budget` bytes in
+/// total, each is scaled down to its share.
 pub fn embed(overlays: &[Overlay], budget: usize) -> (Vec<Embedded>, Vec<String>) {
-    // Base64 is longer than its bytes by a third.
+    // Base64 is a third longer than the bytes.
     let budget = budget / 4 * 3;
     let whole = overlays.iter().map(|overlay| overlay.png.len()).sum::<usize>() <= budget;
     let share = budget / overlays.len().max(1);
@@ -118,10 +118,10 @@ fn decoded(png: &[u8]) -> Result<DynamicImage, String> {
     (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
     limits.max_alloc = Some(MAX_MEMORY);
     reader.limits(limits);
-    reader.decode().map_err(|error| format!("it is no PNG that can be read ({error})"))
+    reader.decode().map_err(|error| format!("it is not a readable PNG ({error})"))
 }
 
-/// The largest of some sizes that fits.
+/// The largest of some sizes that fits the share.
 fn scaled(image: &DynamicImage, share: usize) -> Result<([u32; 2], String), String> {
     for width in WIDTHS {
         let small =

@@ -1,4 +1,4 @@
-//! The report: runs, pictures, and the page of them.
+//! The report: runs, pictures, and their page.
 
 use crate::error::ReportError;
 use crate::page;
@@ -6,13 +6,13 @@ use crate::pictures::{Overlay, embed};
 use crate::run::Run;
 use crate::volumes::{self, Volume};
 
-/// What pictures may take of a page, in bytes.
+/// The default limit for pictures on a page, in bytes.
 const PICTURES: usize = 3_500_000;
 
-/// What volumes may take of a page, in bytes.
+/// The limit for volumes on a page, in bytes.
 const VOLUMES: usize = 8_000_000;
 
-/// Runs side by side, with pictures of their cases.
+/// A report of runs side by side, with pictures of their cases.
 ///
 /// ```
 /// # use hearth_report::{Overlay, Report, ReportError, Run};
@@ -32,11 +32,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of these runs, in this order. Runs whose names are equal are named by their
+    /// Creates the report of these runs, in this order. Runs with equal names are named by their
     /// folders.
     ///
     /// # Errors
-    /// Where there is no run.
+    /// An empty list of runs.
     pub fn new(mut runs: Vec<Run>) -> Result<Self, ReportError> {
         if runs.is_empty() {
             return Err(ReportError::Nothing);
@@ -50,15 +50,15 @@ impl Report {
         Ok(Self { runs, title: None, overlays: Vec::new(), picture_bytes: PICTURES, volumes: Vec::new() })
     }
 
-    /// The page's title, in place of the task's.
+    /// Sets the page's title, in place of the task's.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// What pictures may take of the page, in bytes; by default 3.5 MB. Where they take more, each
-    /// is scaled down to its share.
+    /// Sets the limit for pictures on the page, in bytes; by default 3.5 MB. If they exceed it, each is
+    /// scaled down to its share.
     #[must_use]
     pub fn picture_bytes(mut self, bytes: usize) -> Self {
         self.picture_bytes = bytes;
@@ -68,7 +68,7 @@ impl Report {
     /// Adds pictures of cases.
     ///
     /// # Errors
-    /// Where one is of a run that the report does not have.
+    /// A picture of a run that is not in the report.
     pub fn overlays(mut self, overlays: Vec<Overlay>) -> Result<Self, ReportError> {
         let runs = self.runs.len();
         if let Some(Overlay { run, .. }) = overlays.iter().find(|overlay| overlay.run >= runs) {
@@ -78,11 +78,11 @@ impl Report {
         Ok(self)
     }
 
-    /// Adds volumes of cases, to look through in three planes. They take 8 MB of the page at most: a larger
+    /// Adds volumes of cases, for viewing in three planes. They take at most 8 MB of the page; a larger
     /// one loses detail.
     ///
     /// # Errors
-    /// Where one is of a run that the report does not have.
+    /// A volume of a run that is not in the report.
     pub fn volumes(mut self, volumes: Vec<Volume>) -> Result<Self, ReportError> {
         let runs = self.runs.len();
         if let Some(Volume { run, .. }) = volumes.iter().find(|volume| volume.run >= runs) {
@@ -97,12 +97,13 @@ impl Report {
         &self.runs
     }
 
-    /// What the page lacks, and what to do: for whoever has it made.
+    /// Missing parts of the report, and how to add them.
     pub fn gaps(&self) -> impl Iterator<Item = &str> {
         self.runs.iter().flat_map(|run| run.gaps.iter().map(String::as_str))
     }
 
-    /// The page. The same files make the same page; what cannot be shown is named on it.
+    /// The HTML page. The same files always give the same page; parts that cannot be shown are listed
+    /// on it.
     pub fn html(&self) -> String {
         let (pictures, mut left_out) = embed(&self.overlays, self.picture_bytes);
         let (volumes, notes) = volumes::embed(&self.volumes, VOLUMES);

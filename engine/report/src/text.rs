@@ -1,6 +1,6 @@
-//! Numbers and times as people read them.
+//! Formatting of numbers and times for readers.
 
-/// What stands where there is no value.
+/// The text for a missing value.
 pub const NONE: &str = "–";
 
 /// A measured value with four significant digits: `0.9534`, `373.1`, `3e-5`.
@@ -25,7 +25,7 @@ pub fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A value on an axis: as short as it can be.
+/// A value on an axis, as short as possible.
 pub fn tick(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
@@ -43,7 +43,7 @@ fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// Seconds with a unit that fits: `340 ms`, `12.4 s`, `2 min 13 s`, `5 h 20 min`.
+/// Seconds with a suitable unit: `340 ms`, `12.4 s`, `2 min 13 s`, `5 h 20 min`.
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return NONE.to_owned();
@@ -62,7 +62,7 @@ pub fn duration(seconds: f64) -> String {
     if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {left} s") }
 }
 
-/// Bytes with a unit that fits.
+/// Bytes with a suitable unit.
 pub fn bytes(count: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let (mut value, mut unit) = (count as f64, 0);
@@ -78,12 +78,12 @@ pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// A name as it is written in files, in words: `epoch_completed` as `epoch completed`.
+/// A name from a file in plain words: `epoch_completed` becomes `epoch completed`.
 pub fn words(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// Text as part of an `id`: letters and digits, joined by hyphens.
+/// Text for use in an `id`: letters and digits, joined by hyphens.
 pub fn slug(text: &str) -> String {
     let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     letters.collect()

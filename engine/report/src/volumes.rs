@@ -1,4 +1,4 @@
-//! Volumes that can be looked through on the page, made to fit.
+//! Volumes for the page's viewer, reduced to fit.
 
 use std::io::Write;
 
@@ -7,60 +7,60 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The most voxels of a volume on a page; of a larger one each voxel is several.
+/// The maximum number of voxels of a volume on a page; a larger volume is reduced.
 const VOXELS: usize = 3 << 20;
 
-/// Values between the ends of a window: a screen shows no more. There is as much again on either side,
-/// so that the window can be moved.
+/// The number of values between the ends of a window, which is enough for a screen. The same number is
+/// stored on either side, so that the window can be moved.
 const WINDOW_STEPS: f32 = 85.0;
 
 /// A volume of a case with label maps over it.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// The place of the run in the report, from 0.
+    /// The index of the run in the report, from 0.
     pub run: usize,
     /// The case's name.
     pub case: String,
-    /// Voxels towards the patient's right, front and head.
+    /// The number of voxels towards the patient's right, front and head.
     pub size: [usize; 3],
-    /// mm from voxel to voxel.
+    /// The voxel spacing in mm.
     pub spacing: [f64; 3],
-    /// Values, the last axis fastest.
+    /// The values, with the last axis fastest.
     pub values: Vec<f32>,
-    /// What is black and white at first.
+    /// The initial values of black and white.
     pub window: [f32; 2],
-    /// Label maps over it: their names, and the class of each voxel, as `values`.
+    /// Label maps over the volume: their names, and the class of each voxel in the order of `values`.
     pub layers: Vec<(String, Vec<u8>)>,
     /// The names of the classes, the background first.
     pub classes: Vec<String>,
 }
 
-/// A volume as it is on the page.
+/// A volume in the form that is embedded in the page.
 pub struct Embedded {
-    /// The run's place.
+    /// The index of the run.
     pub run: usize,
     /// The case's name.
     pub case: String,
-    /// Voxels on the page.
+    /// The number of voxels on the page.
     pub size: [usize; 3],
-    /// mm from voxel to voxel on the page.
+    /// The voxel spacing on the page in mm.
     pub spacing: [f64; 3],
-    /// How many voxels along each axis are one on the page.
+    /// The number of voxels along each axis that become one on the page.
     pub factors: [usize; 3],
-    /// What 0 and 255 are in the volume.
+    /// The values of 0 and 255 in the volume.
     pub range: [f32; 2],
-    /// What is black and white at first.
+    /// The initial values of black and white.
     pub window: [f32; 2],
     /// The values, gzipped, as base64.
     pub values: String,
-    /// Label maps: names, and classes as the values are.
+    /// Label maps: their names, and their classes, encoded as `values`.
     pub layers: Vec<(String, String)>,
     /// The names of the classes.
     pub classes: Vec<String>,
 }
 
-/// The volumes as they are embedded, and what is said of those for which `budget` bytes have no room,
-/// or whose parts differ in size.
+/// The volumes to embed, and notes about those that exceed `budget` bytes, or whose parts differ in
+/// size.
 pub fn embed(volumes: &[Volume], budget: usize) -> (Vec<Embedded>, Vec<String>) {
     let (mut embedded, mut notes, mut left) = (Vec::new(), Vec::new(), budget);
     for volume in volumes {
@@ -75,7 +75,7 @@ pub fn embed(volumes: &[Volume], budget: usize) -> (Vec<Embedded>, Vec<String>) 
     (embedded, notes)
 }
 
-/// A volume with as much detail as fits.
+/// Packs a volume with as much detail as fits.
 fn packed(volume: &Volume, room: usize) -> Result<(Embedded, usize), String> {
     let count = volume.size.iter().try_fold(1_usize, |count, side| count.checked_mul(*side)).unwrap_or(0);
     let whole = count > 0 && volume.values.len() == count && volume.layers.iter().all(|(_, map)| map.len() == count);
@@ -96,7 +96,7 @@ fn packed(volume: &Volume, room: usize) -> Result<(Embedded, usize), String> {
                 return Err("there are too many for one page; choose fewer cases".to_owned());
             }
         }
-        // The axis with the smallest steps has most to spare.
+        // The axis with the smallest spacing loses the least detail.
         let step = |axis: usize| volume.spacing[axis] * factors[axis] as f64;
         let finest = (0..3).filter(|axis| size[*axis] > 1).min_by(|a, b| step(*a).total_cmp(&step(*b))).unwrap_or(0);
         factors[finest] += 1;
@@ -107,15 +107,15 @@ fn reduced(size: [usize; 3], factors: [usize; 3]) -> [usize; 3] {
     [0, 1, 2].map(|axis| size[axis].div_ceil(factors[axis]))
 }
 
-/// A volume whose voxels are so many along each axis: their mean, and of label maps the one in the
-/// middle.
+/// A volume reduced by these factors along each axis: the mean of the voxels, and for label maps the
+/// voxel in the middle.
 fn at(volume: &Volume, factors: [usize; 3]) -> Result<Embedded, String> {
     let [low, high] = volume.window;
     let step = (high - low) / WINDOW_STEPS;
     let range = [low - step * WINDOW_STEPS, high + step * WINDOW_STEPS];
     let byte = |value: f32| {
         let share = (value - range[0]) / (range[1] - range[0]) * 255.0;
-        // What is no number is black.
+        // Non-finite values are black.
         if share.is_nan() { 0 } else { share.round().clamp(0.0, 255.0) as u8 }
     };
     let [_, ny, nz] = volume.size;
@@ -176,7 +176,7 @@ mod tests {
     use flate2::read::GzDecoder;
     use std::io::Read;
 
-    /// What no packing makes smaller (the end of SplitMix64).
+    /// Noise that cannot be compressed (the end of SplitMix64).
     fn noise(at: u64) -> u64 {
         let x = (at ^ (at >> 30)).wrapping_add(1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -232,7 +232,7 @@ mod tests {
             one.factors
         );
         assert_eq!(unpacked(&one.values).len(), one.size.iter().product::<usize>());
-        // A page has room for some.
+        // A page has room for only some of them.
         let (embedded, notes) = embed(&vec![large; 30], 120_000);
         assert!(embedded.len() < 30 && notes.iter().any(|note| note.contains("too many")), "{notes:?}");
     }

@@ -1,4 +1,4 @@
-//! Pages read by another program: Python's parsers of HTML and XML.
+//! Pages are read by other programs: Python's parsers of HTML and XML.
 
 #[path = "../../../tests/clients.rs"]
 mod clients;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_report::{Report, Run};
 
-/// Recorded runs, and the file of what Python said of their page.
+/// Recorded runs, and the file with Python's output for their page.
 const PAGES: [(&[&str], &str); 2] = [
     (&["demo"], "outline_one.txt"),
     (&["folds/fold0", "folds/fold1", "stopped", "killed", "failed"], "outline_several.txt"),
@@ -24,7 +24,7 @@ fn page(names: &[&str]) -> String {
     Report::new(runs).expect("runs").html()
 }
 
-/// What Python said without its version, which is in the first line.
+/// Python's output without its version, which is in the first line.
 fn outline_of(said: &str) -> &str {
     said.split_once('\n').map_or("", |(_, outline)| outline)
 }

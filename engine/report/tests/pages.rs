@@ -1,4 +1,4 @@
-//! Pages of recorded runs: what they say, and what becomes of damaged folders.
+//! Pages of recorded runs: their content, and the handling of damaged folders.
 
 mod html;
 
@@ -17,7 +17,7 @@ fn page_of(folders: &[&Path]) -> String {
     Report::new(runs).expect("runs").html()
 }
 
-/// A copy of a recorded run, to damage.
+/// A copy of a recorded run, which a test can damage.
 fn copy(name: &str) -> tempfile::TempDir {
     fn all(from: &Path, to: &Path) {
         fs::create_dir_all(to).expect("a folder");
@@ -36,7 +36,7 @@ fn texts(all: &[Element], name: &str) -> Vec<String> {
     all.iter().filter(|element| element.name == name).map(|element| element.text.clone()).collect()
 }
 
-/// The rows of the first table whose caption has these words: their heads.
+/// The row heads of the first table whose caption contains these words.
 fn rows(page: &str, caption: &str) -> Vec<String> {
     let table =
         page.split("<table").find(|table| table.split("</caption>").next().is_some_and(|c| c.contains(caption)));
@@ -114,7 +114,7 @@ fn interruptions_failures_and_kills_are_said() {
     let page = page_of(&[&data("failed")]);
     let all = elements(&page);
     assert!(all[0].text.contains("✗ failed") && all[0].text.contains("not finite"), "{}", all[0].text);
-    // There is no network to measure.
+    // The run has no network to measure.
     assert!(!texts(&all, "h2").contains(&"What is missing".to_owned()));
     let run = Run::read(&data("killed")).expect("a run");
     assert!(run.gaps.iter().any(|gap| gap.contains("summary.json") && gap.contains("--resume")), "{:?}", run.gaps);
@@ -164,7 +164,7 @@ fn damaged_files_cost_their_part_and_are_named() {
     for name in ["metrics.csv: 1 line", "log.jsonl: 1 line"] {
         assert!(run.gaps.iter().any(|gap| gap.contains(name)), "{name}: {:?}", run.gaps);
     }
-    // Anything else in their place is no reason to stop, either.
+    // Any other content does not stop the report, either.
     for text in
         ["", "[1,2", "null", "\u{0}\u{1}", "{\"metrics\":5,\"cases\":{},\"waits\":[1],\"handlers\":[{}]}", "a,b\n1,2\n"]
     {
@@ -197,7 +197,7 @@ fn runs_of_earlier_versions_lack_files() {
     }
     let all = elements(&page_of(&[folder.path()]));
     assert!(texts(&all, "h3").contains(&"Mean dice".to_owned()));
-    // The log alone says which metric decides.
+    // Only the log names the key metric.
     let folder = copy("demo");
     fs::remove_file(folder.path().join("summary.json")).expect("removed");
     let run = Run::read(folder.path()).expect("still a run");
@@ -223,7 +223,7 @@ fn evaluations_confusions_machines_and_origins_are_added() {
     let error = run.cases_from(&at("nothing")).expect_err("no report").to_string();
     assert!(error.contains("hearth evaluate"), "{error}");
     let error = run.cases_from(&at("summary.json")).expect_err("another file").to_string();
-    assert!(error.contains("is no report of `hearth evaluate`"), "{error}");
+    assert!(error.contains("is not a report of `hearth evaluate`"), "{error}");
     let page = Report::new(vec![run]).expect("a run").title("A & B").html();
     let all = elements(&page);
     assert_eq!(texts(&all, "h1"), ["A & B"]);

@@ -1,5 +1,5 @@
-//! A page is safe to open and to send: nothing of a name becomes markup, nothing is fetched, it
-//! stays small, and it can be used without eyes, colours or a mouse.
+//! A page is safe to open and to send: names never become markup, nothing is fetched, it stays small,
+//! and it is usable without seeing, colours or a mouse.
 
 mod html;
 
@@ -12,7 +12,7 @@ use hearth_report::{Board, Overlay, Report, Run, Volume, live, overlays_in};
 use html::{Element, elements};
 use serde_json::{Map, Value, json};
 
-/// Names that somebody may give a case, a class or a metric.
+/// Names that a case, a class or a metric may have.
 const NAMES: [&str; 7] = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror=alert(1)>",
@@ -27,7 +27,7 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A run with these cases and classes, whatever they are called.
+/// A run with these cases and classes, regardless of their names.
 fn run_of(folder: &Path, cases: &[String], classes: &[&str]) -> Run {
     let value = |case: usize, class: usize| ((case * 37 + class * 11) % 100) as f64 / 100.0;
     let per_class = |case: usize| -> Map<String, Value> {
@@ -137,7 +137,7 @@ fn pages_of_runs_that_go_on_are_sound() {
     assert!(pages[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;") && pages[1].contains("<h2 id=\"warnings-h\">"));
     for page in &pages {
         let all = elements(page);
-        // A run that failed at once has no curve.
+        // A run that failed immediately has no curve.
         if page.contains("<svg role=") {
             drawings_are_xml(page);
         }
@@ -153,7 +153,7 @@ fn pages_of_runs_that_go_on_are_sound() {
     }
     let words = ["it ended <b>", "waits"];
     words.iter().for_each(|text| accessible(&elements(&live::note(NAMES[1], text, "9"))));
-    // The version that the script asks with.
+    // The version that the script sends.
     let body = elements(&pages[0]).into_iter().find(|element| element.name == "body").expect("a body");
     assert_eq!(body.get("data-version"), "7");
 }
@@ -190,7 +190,7 @@ fn a_picture_of_no_run_is_an_error() {
     assert!(error.contains("of run 1") && error.contains("has 1"), "{error}");
 }
 
-/// Every drawing is well-formed XML, and has the title and the description that it refers to.
+/// Every drawing is well-formed XML, and has the title and description that it refers to.
 fn drawings_are_xml(page: &str) {
     let mut count = 0;
     for part in page.split("<svg").skip(1) {

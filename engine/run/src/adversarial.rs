@@ -1,5 +1,5 @@
-//! Two networks that compete: the trainer of a recipe whose task is `Generation`, and the
-//! discriminator of a supervised one.
+//! Adversarial training: the trainer of a recipe whose task is `Generation`, and the discriminator
+//! of a supervised recipe.
 
 use std::path::Path;
 
@@ -21,11 +21,10 @@ use hearth_recipe::recipe::{Adversarial, Node, Output};
 use hearth_recipe::{At, Outcome, RecipeError};
 
 impl Plan {
-    /// The latent numbers of an image: `adversarial.latent_shape`, or the shape that the generator
-    /// is built for.
+    /// The latent numbers of an image: `adversarial.latent_shape`, or the input shape of the generator.
     ///
     /// # Errors
-    /// For a shape that is none.
+    /// An invalid shape.
     pub fn latents(&self) -> Outcome<Latents> {
         let number = |node: &Node| node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok());
         let built_for = || {
@@ -38,18 +37,18 @@ impl Plan {
         Latents::new(&shape).map_err(|error| self.document.error_at("adversarial.latent_shape", error.to_string()))
     }
 
-    /// The discriminator with its first weights, where the recipe has one: it takes what the network
-    /// makes, and the recipe's crops.
+    /// The discriminator with its initial weights, if the recipe has one. It is checked against the
+    /// network's output and the size of the recipe's crops.
     ///
     /// # Errors
-    /// Where the two do not fit each other.
+    /// A discriminator that does not fit the network.
     pub fn discriminator(&self, generator: &AnyNetwork) -> Outcome<Option<AnyNetwork>> {
         let Some(config) = &self.recipe.discriminator else { return Ok(None) };
         let key_of = |node: &Node, table: &str, key: &str| match node.get(key) {
             Some(_) => format!("{table}.{key}"),
             None => table.to_owned(),
         };
-        // The seed of the generator would draw related weights.
+        // The generator's seed would give related weights.
         let seed = self.recipe.training.seed.wrapping_add(1);
         let built = config.init(&self.device, seed);
         let discriminator =
@@ -89,7 +88,7 @@ impl Plan {
         self.recipe.adversarial.as_ref().is_some_and(|adversarial| adversarial.condition)
     }
 
-    /// How the discriminator of a supervised recipe takes part.
+    /// The loss and options of the discriminator of a supervised recipe.
     pub(crate) fn adversary(&self) -> (PatchAdversarialLoss, AdversaryOptions) {
         let Adversarial { weight, warmup_epochs, condition, loss, optimizer, .. } =
             self.recipe.adversarial.clone().unwrap_or_default();
@@ -104,7 +103,7 @@ impl Plan {
     }
 }
 
-/// The trainer of a recipe that generates images, caches filled, without handlers.
+/// The trainer of a recipe that generates images, with filled caches and without handlers.
 pub fn gan_trainer(
     plan: &Plan,
     data: &Path,
@@ -114,7 +113,7 @@ pub fn gan_trainer(
     let cases = Cases::open(data, &plan.recipe)?;
     let generator = plan.starting_network(from)?;
     let beside = check_training(plan, &generator)?;
-    // Before the work begins.
+    // Checked before the work begins.
     let discriminator = judge(plan, &generator)?;
     notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));
     let part = ranks::training(plan, cases.training, ranks)?;
@@ -128,7 +127,7 @@ pub(crate) fn judge(plan: &Plan, generator: &AnyNetwork) -> Outcome<AnyNetwork> 
     plan.discriminator(generator)?.ok_or_else(|| RecipeError::new("the recipe has no [discriminator]"))
 }
 
-/// The same over any batches.
+/// The trainer of a recipe that generates images, for any batches.
 pub(crate) fn gan_trainer_over(
     plan: &Plan,
     generator: AnyNetwork,

@@ -1,18 +1,18 @@
-//! The checkpoint of a run that a word names, and its weights.
+//! Finding a checkpoint of a run by name, and its weights.
 
 use hearth_recipe::{Outcome, RecipeError, notice};
 use hearth_registry::unknown;
 use hearth_train::RunFolder;
 use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 
-/// The file of a checkpoint that holds the weights.
+/// The weights file of a checkpoint.
 pub const WEIGHTS: &str = "network.safetensors";
 
-/// The name of a run's checkpoint and its file of weights. `which` is `best`, `latest` or the name
-/// of a checkpoint's folder.
+/// The name of a run's checkpoint and the content of its weights file. `which` is `best`, `latest`
+/// or the name of a checkpoint's folder.
 ///
 /// # Errors
-/// As [`choose`].
+/// Same as [`choose`].
 pub fn checkpoint_file(folder: &RunFolder, which: &str) -> Outcome<(String, Vec<u8>)> {
     let checkpoint = choose(folder, which)?;
     let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -20,10 +20,10 @@ pub fn checkpoint_file(folder: &RunFolder, which: &str) -> Outcome<(String, Vec<
     Ok((name, bytes))
 }
 
-/// The checkpoint of a run that a word names: `best`, `latest` or the name of its folder.
+/// The checkpoint of a run with this name: `best`, `latest` or the name of its folder.
 ///
 /// # Errors
-/// A run without checkpoints, a name that none has, a damaged checkpoint.
+/// A run without checkpoints, an unknown name, or a damaged checkpoint.
 pub fn choose(folder: &RunFolder, which: &str) -> Outcome<Checkpoint> {
     let dir = folder.checkpoints();
     match which {

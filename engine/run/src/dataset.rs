@@ -1,4 +1,4 @@
-//! The data set of a recipe: its cases behind a pipeline, kept as `[data] cache` says.
+//! The data set of a recipe: its cases behind a pipeline, cached according to `[data] cache`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use hearth_train::device;
 use crate::plan::Plan;
 use hearth_recipe::{Context, Outcome};
 
-/// Which cases they are.
+/// The use of the cases.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Use {
     /// An epoch may use a part of them.
@@ -19,11 +19,11 @@ pub enum Use {
     Validation,
 }
 
-/// What the recipe's cache needs to know of the run.
+/// The facts about the run that the recipe's cache needs.
 ///
-/// `beside` are bytes of host memory that the training takes itself.
+/// `beside` is the host memory in bytes that the training itself needs.
 pub fn cache_run(plan: &Plan, what: Use, beside: u64) -> CacheRun {
-    // Asked again for the validation: what the training's cases took is no longer free.
+    // Queried again for the validation: the memory of the training cases is no longer free.
     let on_device = plan.recipe.data.cache.on_device();
     let free = if on_device { device::memory(&plan.device).map(|memory| memory.free) } else { None };
     CacheRun {
@@ -36,7 +36,7 @@ pub fn cache_run(plan: &Plan, what: Use, beside: u64) -> CacheRun {
     }
 }
 
-/// The cases behind a pipeline, and filled; `beside` is as for [`cache_run`].
+/// The cases behind a pipeline, with a filled cache; `beside` is the same as in [`cache_run`].
 pub fn dataset(
     plan: &Plan,
     items: Vec<Item>,
@@ -49,7 +49,7 @@ pub fn dataset(
     let name = if what == Use::Training { "training" } else { "validation" };
     let made = plan.recipe.data.cache.dataset(items, pipeline, &run);
     let filled = made.while_doing(|| format!("preparing the {name} cases"))?;
-    // What reading and transforming took is free again.
+    // The memory for reading and transforming is free again.
     memory::owns("caches", memory::in_use().saturating_sub(before));
     Ok(filled)
 }

@@ -6,7 +6,7 @@ use hearth_train::RunFolder;
 
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// The folder of a run that was started before.
+/// Opens the folder of an existing run.
 pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
     if folder.is_file() {
         let advice = "give the folder that `hearth train --out` made";
@@ -18,7 +18,7 @@ pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
     Ok(RunFolder::open(folder)?)
 }
 
-/// Replaces a file as a whole. A failed write leaves nothing behind.
+/// Replaces a whole file atomically. A failed write leaves nothing behind.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Outcome {
     hearth_files::replace(path, content).while_doing(|| format!("cannot write {}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Choosing kernels ahead of a run: [`choose_kernels`].
+//! Choosing kernels before a run: [`choose_kernels`].
 
 use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::networks::Network;
@@ -12,11 +12,11 @@ use crate::start::Start;
 use hearth_recipe::recipe::{Document, Output};
 use hearth_recipe::{Outcome, RecipeError};
 
-/// Takes steps and validates on images that are made up, of the sizes of the recipe or its data, so that
+/// Runs steps and a validation on synthetic images, in the sizes of the recipe or its data, so that
 /// the device's kernels are compiled and chosen before a run needs them.
 ///
 /// # Errors
-/// On a CPU, where nothing is chosen, and where the recipe or its data cannot be used.
+/// A CPU, for which no kernels are chosen, or a recipe or data that cannot be used.
 pub fn choose_kernels(document: &Document, sizes: &Sizes<'_>) -> Outcome<Tuning> {
     let plan = Plan::new(document.clone())?;
     if plan.on_processor {
@@ -26,11 +26,11 @@ pub fn choose_kernels(document: &Document, sizes: &Sizes<'_>) -> Outcome<Tuning>
     let network = plan.starting_network(Start::Init)?;
     let cases = sizes.data.map(|data| Cases::open(data, &plan.recipe)).transpose()?;
     let samples = crops_of(&plan, &network, cases.as_ref(), sizes.patch)?;
-    let crop = samples.first().ok_or_else(|| RecipeError::new("the chain draws nothing from the first case"))?;
+    let crop = samples.first().ok_or_else(|| RecipeError::new("the chain returns no crop of the first case"))?;
     paced(&plan, crop, samples.len() * plan.recipe.training.batch_size)?;
     if plan.recipe.output() != Output::Scores && !plan.recipe.learns().generates() {
         let of_cases = cases.as_ref().map(|cases| validated(&plan, cases)).transpose()?.flatten();
-        // Enough windows for a whole batch of them.
+        // Enough windows to fill a batch.
         let of_windows = || {
             let (_, size) = plan.recipe.inferer.shared().window()?;
             let axis = |at: usize| if size.len() == 1 { size.first() } else { size.get(at) };
@@ -45,7 +45,7 @@ pub fn choose_kernels(document: &Document, sizes: &Sizes<'_>) -> Outcome<Tuning>
     Ok(clock.spent())
 }
 
-/// Voxels of the first case that validates, behind the chain.
+/// The size in voxels of the first validation case after the chain.
 pub(crate) fn validated(plan: &Plan, cases: &Cases) -> Outcome<Option<[usize; 3]>> {
     let Some(first) = cases.validation.first() else { return Ok(None) };
     let samples = plan.validation.run_deterministic(first.sample())?;

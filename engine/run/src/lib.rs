@@ -1,13 +1,13 @@
-//! A training run: from a recipe to a trainer and an evaluator, their data, memory and handlers.
+//! A training run: a trainer and an evaluator built from a recipe, with data, memory and handlers.
 //!
 //! * [`Plan`]: a recipe that is checked and ready to run.
 //! * [`Session`]: a run that trains.
-//! * [`Cases`], [`FoldList`], [`Chosen`]: which cases train, validate and are measured.
-//! * [`footprint`], [`check_training`]: memory, counted before it is used.
-//! * [`advice`], [`profile`]: what would make a run faster, from a profile of it.
+//! * [`Cases`], [`FoldList`], [`Chosen`]: the cases for training, validation and evaluation.
+//! * [`footprint`], [`check_training`]: estimates of memory before it is used.
+//! * [`advice`], [`profile`]: suggestions for a faster run, from a profile of it.
 //! * [`outputs`]: files that a command claims before it writes them.
 //!
-//! Nothing here predicts, and nothing prints: the crate reports by errors and notices
+//! Nothing here predicts, and nothing prints: the crate reports through errors and notices
 //! ([`mod@hearth_recipe::notice`]).
 
 #![forbid(unsafe_code)]

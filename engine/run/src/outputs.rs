@@ -1,4 +1,4 @@
-//! Files that a command writes; they never replace files of others.
+//! Output files of a command; they never replace files of other programs.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use crate::folders;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// The suffix of the record that says where a file came from.
+/// The suffix of the record of a file's origin.
 const RECORD: &str = ".hearth.json";
 
-/// What a result comes from, in its record.
+/// The key of a record with the source of the result.
 pub const KEY: &str = "result_of";
 
 /// The files of one command, claimed before its work begins.
 ///
 /// An existing file is an error, unless `--overwrite` is given and this program wrote it: the
-/// record beside it (`NAME.hearth.json`) holds the hash of its bytes. A file that was changed since
-/// is never replaced. What a process left that was ended while it wrote is replaced without `--overwrite`:
-/// its record says so.
+/// record next to it (`NAME.hearth.json`) holds the hash of its bytes. A file that was changed
+/// since then is never replaced. An unfinished file of a process that was killed while writing is
+/// replaced without `--overwrite`, because its record marks it as unfinished.
 pub struct Outputs {
     command: &'static str,
     overwrite: bool,
@@ -28,7 +28,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// The claimed files of this command.
+    /// Starts without claimed files.
     pub fn new(command: &'static str, overwrite: bool) -> Self {
         Self { command, overwrite, claimed: HashSet::new() }
     }
@@ -38,8 +38,8 @@ impl Outputs {
         self.claim_for(path, &Value::Null)
     }
 
-    /// Claims one of several files that come from `key`. An earlier call that was ended among them left
-    /// some; they are replaced without `--overwrite`.
+    /// Claims one of several files that come from `key`. If an earlier call was killed among them,
+    /// its files are replaced without `--overwrite`.
     pub fn claim_for(&mut self, path: &Path, key: &Value) -> Outcome {
         let real = real(path);
         if self.claimed.contains(&real) {
@@ -52,7 +52,7 @@ impl Outputs {
             return Err(RecipeError::new(format!("{} is a folder; give a file", path.display())));
         }
         let recorded = recorded(path);
-        // A link that leads nowhere is somebody's, too.
+        // A broken link may belong to the user as well.
         if path.symlink_metadata().is_ok() {
             self.check_ours(path, recorded.as_ref(), key)?;
         }
@@ -86,12 +86,12 @@ impl Outputs {
         Ok(())
     }
 
-    /// Writes a file that was claimed, and the record of where it came from. Before that the record says that
-    /// the file is being written: a process that is ended in between leaves nothing that is in the way.
+    /// Writes a claimed file, and the record of its origin. Until then the record marks the file as
+    /// being written, so that a killed process leaves nothing that blocks the next one.
     ///
     /// # Errors
-    /// What `write` reports; the record of what was there before then stays. Or where the record cannot be
-    /// written, as on a full disk: a file that is written already is then removed.
+    /// The error of `write`; the record of an earlier file then stays. Or an error of writing the
+    /// record, such as a full disk: a finished file is then removed.
     pub fn make<T, E: From<RecipeError>>(
         &self,
         path: &Path,
@@ -118,7 +118,7 @@ impl Outputs {
             self.write_record(path, facts)
         });
         if recorded.is_err() {
-            // What cannot be removed is named by the error that comes next.
+            // The next error names a file that cannot be removed.
             let _ = std::fs::remove_file(path);
             let _ = std::fs::remove_file(&record);
         }
@@ -132,15 +132,15 @@ impl Outputs {
         folders::replace(&beside(path), serde_json::to_string_pretty(&facts)? + "\n")
     }
 
-    /// Writes a whole file that was claimed, and its record.
+    /// Writes a whole claimed file, and its record.
     pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) -> Outcome {
         self.make(path, json!({}), || folders::replace(path, content))
     }
 }
 
-/// What a record says of a file that is being written.
+/// The key of a record whose file is being written.
 const UNFINISHED: &str = "unfinished";
-/// The hash of the file's bytes in a record.
+/// The key of the hash of the file's bytes in a record.
 const SUM: &str = "blake3";
 
 /// The path of a file's record.
@@ -155,15 +155,15 @@ pub fn is_record(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(RECORD))
 }
 
-/// What the record of a file says, where it has one.
+/// The content of a file's record, if it has one.
 pub fn record_of(path: &Path) -> Option<Value> {
     recorded(path)
 }
 
-/// Removes a result and its record, where there is one.
+/// Removes a result and its record, if there is one.
 ///
 /// # Errors
-/// Where it cannot be removed.
+/// A file that cannot be removed.
 pub fn remove_result(path: &Path) -> Outcome {
     for file in [path.to_owned(), beside(path)] {
         match std::fs::remove_file(&file) {
@@ -176,18 +176,18 @@ pub fn remove_result(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// Whether a file's record says that this command wrote it, or was ended while it did.
+/// Whether a file's record shows that this command wrote it or was killed while writing it.
 pub fn written_by(path: &Path, command: &str) -> bool {
     recorded(path).is_some_and(|record| record["command"] == command)
 }
 
-/// Whether a file is there that this command has written to its end.
+/// Whether a file exists that this command has written completely.
 pub fn is_whole(path: &Path, command: &str) -> bool {
     let whole = |record: Value| record["command"] == command && sum_in(&record).is_some();
     path.is_file() && recorded(path).is_some_and(whole)
 }
 
-/// Whether a file's record says that it comes from `key`.
+/// Whether a file's record shows that it comes from `key`.
 pub fn is_made_of(path: &Path, key: &Value) -> bool {
     recorded(path).is_some_and(|record| is_of(&record, key))
 }
@@ -200,7 +200,7 @@ fn is_unfinished(record: &Value) -> bool {
     record[UNFINISHED] == true
 }
 
-/// The hash that a record has of its file.
+/// The hash of the file in its record.
 fn sum_in(record: &Value) -> Option<&str> {
     record[SUM].as_str()
 }
@@ -210,7 +210,7 @@ fn recorded(path: &Path) -> Option<Value> {
     serde_json::from_str(&std::fs::read_to_string(beside(path)).ok()?).ok()
 }
 
-/// The BLAKE3 hash of a file.
+/// Computes the BLAKE3 hash of a file.
 pub fn sum(path: &Path) -> Outcome<String> {
     let mut hasher = blake3::Hasher::new();
     let read = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
@@ -234,7 +234,7 @@ fn real(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// As a process leaves it that is killed while it writes a file: nothing of this is in the way.
+    /// The state after a process was killed while writing a file: it does not block the next one.
     #[test]
     fn what_was_being_written_is_replaced() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -262,13 +262,13 @@ mod tests {
             .make::<_, RecipeError>(&path, json!({ KEY: &key }), || Ok(std::fs::write(&path, "whole")?))
             .expect("made");
         assert!(is_whole(&path, "predict") && is_made_of(&path, &key) && !is_made_of(&path, &json!({ "image": 2 })));
-        // Whole now: only to be replaced by what is made of the same, or where that is asked for.
+        // Now complete: replaced only by a result from the same source, or with `--overwrite`.
         let refused = Outputs::new("predict", false).claim(&path).expect_err("it is there").to_string();
         assert!(refused.contains("add --overwrite"), "{refused}");
         Outputs::new("predict", false).claim_for(&path, &key).expect("of the same");
         let mut outputs = Outputs::new("predict", true);
         outputs.claim(&path).expect("asked for");
-        // Killed with the old one there, or with the new one.
+        // Killed before or after the old file was replaced.
         for content in [None, Some("newer")] {
             killed(&outputs, content);
             Outputs::new("predict", false).claim(&path).expect("it was not finished");

@@ -1,8 +1,8 @@
-//! What a distance counts as where the prediction or the label alone is empty.
+//! The value of a distance if only the prediction or only the label is empty.
 //!
-//! MONAI gives no number there, or an infinite one, which the mean leaves out: a missed organ would
-//! improve the figure, and with it a checkpoint. So the diagonal of the image counts, in training's
-//! validation and in `evaluate` alike; the metrics of the library keep MONAI's rule.
+//! In this case MONAI returns NaN or infinity, which the mean ignores: a missed organ would improve
+//! the mean, and with it a checkpoint. Here the distance is the diagonal of the image instead, both
+//! in validation during training and in `evaluate`; the metrics of the library keep MONAI's rule.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,32 +11,32 @@ use hearth_nn::metrics::{Aggregate, Metric, MetricConfig, MetricError, count, re
 
 use hearth_recipe::Outcome;
 
-/// What a distance to nothing is.
+/// The value of a distance to an empty mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Empty {
     /// The diagonal of the image in mm.
     #[default]
     Penalty,
-    /// No value, which means leave out, as in MONAI.
+    /// No value, ignored by means, as in MONAI.
     Skip,
-    /// As in BraTS: the diagonal as with [`Empty::Penalty`] and a Dice of 0, and where both are empty
-    /// a distance of 0 and a Dice of 1.
+    /// As in BraTS: the diagonal as with [`Empty::Penalty`] and a Dice of 0; if both masks are
+    /// empty, a distance of 0 and a Dice of 1.
     Challenge,
 }
 
-/// What a metric measures, as far as empty masks matter.
+/// The kind of a metric, as far as empty masks matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measures {
     /// A distance, which has no value for an empty mask.
     Distance,
-    /// Dice, which has none where both are empty.
+    /// Dice, which has no value if both masks are empty.
     Dice,
-    /// Anything else: its own value stands.
+    /// Any other metric, which keeps its own value.
     Other,
 }
 
 impl Measures {
-    /// What this metric measures.
+    /// The kind of this metric.
     pub fn of(config: &MetricConfig) -> Self {
         match (**config).name() {
             "HausdorffDistanceMetric" | "SurfaceDistanceMetric" => Measures::Distance,
@@ -47,13 +47,13 @@ impl Measures {
 }
 
 impl Empty {
-    /// What a metric of one class counts where one mask is empty, or both are; `None` where the
-    /// metric's own value stands. `diagonal` is that of the image.
+    /// The value of a metric for one class if one or both masks are empty; `None` if the metric's
+    /// own value is kept. `diagonal` is that of the image.
     pub fn value(self, measures: Measures, one: bool, both: bool, diagonal: f64) -> Option<f64> {
         match (self, measures) {
             (Empty::Penalty | Empty::Challenge, Measures::Distance) if one => Some(diagonal),
             (Empty::Challenge, Measures::Distance) if both => Some(0.0),
-            // Where the label alone is empty, MONAI has no value.
+            // MONAI has no value if only the label is empty.
             (Empty::Challenge, Measures::Dice) if one => Some(0.0),
             (Empty::Challenge, Measures::Dice) if both => Some(1.0),
             _ => None,
@@ -61,13 +61,12 @@ impl Empty {
     }
 }
 
-/// How many items of each class counted the diagonal since the last reset.
+/// The number of items per class that got the diagonal since the last reset.
 #[derive(Clone, Debug, Default)]
 pub struct Penalties(Arc<Mutex<Vec<usize>>>);
 
 impl Penalties {
-    /// Those of each class, by its place among those that count; classes behind the last one that
-    /// has any are left out.
+    /// The number for each class, indexed by the counted classes, up to the last class with any.
     pub fn counts(&self) -> Vec<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -77,15 +76,15 @@ impl Penalties {
     }
 }
 
-/// The longest distance within an image of so many voxels of these sizes, in mm.
+/// The longest distance in mm within an image of this shape and spacing.
 pub fn diagonal(shape: [usize; 3], spacing: [f64; 3]) -> f64 {
     (0..3).map(|axis| (shape[axis] as f64 * spacing[axis]).powi(2)).sum::<f64>().sqrt()
 }
 
-/// The metric that a recipe names, under a rule for empty masks.
+/// Builds the metric of a recipe with a rule for empty masks.
 ///
 /// # Errors
-/// Where the recipe's metric cannot be built.
+/// A metric that cannot be built.
 pub fn measuring(config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
     let (inner, penalties) = (config.build()?, Penalties::default());
     let measures = Measures::of(config);
@@ -96,18 +95,18 @@ pub fn measuring(config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric
     Ok((Box::new(Penalised { inner, measures, empty, ignored, penalties: penalties.clone() }), penalties))
 }
 
-/// A metric with values by a rule where masks are empty.
+/// A metric whose values for empty masks follow a rule.
 struct Penalised {
     inner: Box<dyn Metric>,
     measures: Measures,
     empty: Empty,
-    /// The class, or the voxels of no class, that do not count at all.
+    /// The class, or the channel of voxels without annotation, that is ignored.
     ignored: Option<i64>,
     penalties: Penalties,
 }
 
 impl Penalised {
-    /// Puts the rule's values into the rows of a batch; says whether any was put.
+    /// Puts the rule's values into the rows of a batch; returns whether any value was replaced.
     fn penalise(
         &self,
         rows: &mut [Vec<f32>],
@@ -120,7 +119,7 @@ impl Penalised {
         let (found, drawn) = (read(name, count(pred))?, read(name, count(label))?);
         let mut any = false;
         for (item, row) in rows.iter_mut().enumerate().take(items) {
-            // Rows leave the background out, or have every channel.
+            // Rows omit the background, or have all channels.
             let first = channels.saturating_sub(row.len());
             let spacing = spacing.get(item).or(spacing.first()).copied().unwrap_or([1.0; 3]);
             for (class, value) in row.iter_mut().enumerate() {
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     /// Two items of background and two classes, 4 x 4 x 4 voxels of 1 x 2 x 2 mm: the second item
-    /// misses the second class, and nobody has the first.
+    /// lacks the second class, and no item has the first.
     fn measured(empty: Empty) -> (Vec<Vec<f32>>, f32, Vec<usize>) {
         let config = toml::from_str("name = \"HausdorffDistanceMetric\"\npercentile = 95").expect("a metric");
         let (mut metric, penalties) = measuring(&config, empty).expect("it builds");
@@ -236,7 +235,7 @@ mod tests {
     #[test]
     fn a_missed_class_counts_the_diagonal() {
         let (rows, value, penalties) = measured(Empty::Penalty);
-        // sqrt(4^2 + 8^2 + 8^2) = 12 mm; what neither has is no distance.
+        // sqrt(4^2 + 8^2 + 8^2) = 12 mm; a class that neither mask has gives no distance.
         assert!(rows.iter().all(|row| row[0].is_nan()));
         assert_eq!((rows[0][1], rows[1][1], value, penalties), (0.0, 12.0, 6.0, vec![0, 1]));
     }

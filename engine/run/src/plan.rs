@@ -1,4 +1,4 @@
-//! A recipe made ready to run: device, precision and pipelines, all checked before anything runs.
+//! A recipe that is ready to run: device, precision and pipelines, all checked in advance.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,40 +12,39 @@ use hearth_train::{Abilities, Post, Precision, TestTimeAugmentation, device};
 use hearth_recipe::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
 use hearth_recipe::{At, Outcome};
 
-/// What a recipe asks for, checked and ready to run.
+/// A recipe that is checked and ready to run.
 pub struct Plan {
-    /// The recipe's text, for errors.
+    /// The recipe's document, for errors.
     pub document: Document,
-    /// The recipe; the precision is no longer `auto`.
+    /// The recipe, with `auto` precision resolved.
     pub recipe: Recipe,
-    /// The device it runs on.
+    /// The device on which it runs.
     pub device: Device,
-    /// Whether that is this machine's CPU.
+    /// Whether the device is this machine's CPU.
     pub on_processor: bool,
-    /// The precision.
+    /// The precision of the forward pass.
     pub precision: Precision,
     /// The training chain.
     pub training: Arc<Pipeline>,
     /// The end of the training chain that works on whole batches (`batch = true`), if there is one.
     pub batch: Option<Arc<Pipeline>>,
-    /// The same without random transforms and those for training only.
+    /// The training chain without random transforms and those for training only.
     pub validation: Arc<Pipeline>,
-    /// The same without the label.
+    /// The validation chain without the label.
     pub prediction: Arc<Pipeline>,
-    /// The transforms of a label that stays on its own grid: reading, and mapping labels to other
-    /// values.
+    /// The transforms for a label on its own grid: reading, and mapping labels to other values.
     pub label: Arc<Pipeline>,
     /// The entry of `transforms` that each step of the training chain comes from.
     training_places: Vec<usize>,
-    /// How the filling of caches is shown; by default not at all.
+    /// How the progress of filling caches is shown; not at all by default.
     pub progress: Progress,
-    /// Whether runs write to their files alone, as those of ranks that train beside another one.
+    /// Whether runs write only to their files and print nothing, as for all but the first rank.
     pub silent: bool,
-    /// Ranks that train on this machine and share its memory.
+    /// The number of ranks that train on this machine and share its memory.
     pub ranks_here: usize,
 }
 
-/// Which chain of a recipe.
+/// A chain of a recipe.
 #[derive(Clone, Copy, PartialEq)]
 enum Chain {
     Training,
@@ -58,18 +57,18 @@ enum Chain {
 }
 
 impl Plan {
-    /// Reads the recipe, opens the device, checks the pipelines.
+    /// Reads the recipe, opens the device, and checks the pipelines.
     pub fn new(document: Document) -> Outcome<Self> {
         Self::of_rank(document, 0)
     }
 
-    /// The same for one of several ranks on this machine, each of which has a card of its own where
-    /// there are several and the recipe names none.
+    /// Makes the plan of one of several ranks on this machine. Each rank uses its own GPU if there
+    /// are several and the recipe names none.
     pub fn of_rank(document: Document, local_rank: usize) -> Outcome<Self> {
         let mut recipe = Recipe::read(&document)?;
         let device = device::parse_for_rank(&recipe.training.device, local_rank)
             .map_err(|error| document.error_at("training.device", error.to_string()))?;
-        // Before the first work on it.
+        // Set before the first work on the device.
         recipe.training.tune.set(&device);
         let on_processor = device.clone() == device::parse("cpu").unwrap_or_default();
         let precision = match recipe.training.precision {
@@ -85,7 +84,7 @@ impl Plan {
             Precision::Fp16 => PrecisionWord::Fp16,
         };
         let (training, training_places) = pipeline(&recipe, &device, Chain::Training, |_| true)?;
-        // Transforms report themselves whether they are random: a `Range` around one is random too.
+        // Transforms report whether they are random: a `Range` around a random one is random too.
         let steps = training_places.iter().zip(training.steps());
         let (batch, batch_places) = pipeline(&recipe, &device, Chain::Batch, |_| true)?;
         let steps = steps.chain(batch_places.iter().zip(batch.steps()));
@@ -159,7 +158,7 @@ impl Plan {
         Ok(network)
     }
 
-    /// Voxels of the crops that the training chain makes, where its steps say so.
+    /// The size of the crops that the training chain makes, if its steps define it.
     pub(crate) fn crop(&self, dims: usize) -> Option<[usize; 3]> {
         let of_image = |place: &usize| self.recipe.transforms.get(*place).is_none_or(|table| works_on(table, "image"));
         let steps = self.training.steps().iter().zip(&self.training_places).rev();
@@ -178,7 +177,7 @@ impl Plan {
         })
     }
 
-    /// The key of that size.
+    /// The key with the size of the crops.
     pub(crate) fn key_of_crop(&self) -> String {
         let steps = self.training.steps().iter().zip(&self.training_places).rev();
         let found = steps.filter_map(|(step, place)| match step.effect() {
@@ -188,13 +187,13 @@ impl Plan {
         found.into_iter().next().unwrap_or_else(|| "transforms".to_owned())
     }
 
-    /// The entry of `transforms` of the first step with this name.
+    /// The index in `transforms` of the first step with this name.
     pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
         self.recipe.transforms.iter().position(|step| step.text("name").is_some_and(|known| named(&[name], known)))
     }
 
-    /// Fails where the recipe's crops or windows have a size that the network cannot take: found
-    /// out now, rather than in the first step.
+    /// Fails if the network does not support the size of the recipe's crops or windows, before the
+    /// first step.
     pub(crate) fn check_sizes(&self, network: &AnyNetwork, channels: usize) -> Outcome {
         let check = |path: &str, sizes: &[i64]| -> Outcome {
             let dims = network.spatial_dims();
@@ -207,7 +206,7 @@ impl Plan {
             shape[2..2 + dims].copy_from_slice(&sizes);
             network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
         };
-        // What is done to the label alone is not the network's size.
+        // Steps that only change the label do not decide the network's size.
         let of_image = |place: &usize| self.recipe.transforms.get(*place).is_none_or(|table| works_on(table, "image"));
         let steps = self.training.steps().iter().zip(&self.training_places).rev();
         let last = steps.filter(|(_, place)| of_image(place)).map(|(step, place)| (step.effect(), place));
@@ -222,7 +221,7 @@ impl Plan {
     }
 }
 
-/// The transforms of one chain, of the entries that are wanted, and which entries they are.
+/// The transforms of one chain from the wanted entries, and the indices of these entries.
 fn pipeline(
     recipe: &Recipe,
     device: &Device,
@@ -238,7 +237,7 @@ fn pipeline(
         let on_batch = table.remove("batch").as_ref() == Some(&Node::from(true));
         let training = matches!(chain, Chain::Training | Chain::Batch);
         let elsewhere = if training { "validation" } else { "train" };
-        // Validation and prediction take one case after the other.
+        // Validation and prediction process one case at a time.
         let belongs = !training || on_batch == (chain == Chain::Batch);
         if only != Some(elsewhere) && belongs && wanted(index) {
             tables.push(table);
@@ -265,7 +264,7 @@ fn pipeline(
         lazy_sampling: recipe.data.lazy_sampling.clone(),
     };
     let pipeline = Pipeline::from_nodes_with(&tables, &options).map_err(|fault| {
-        // The index in this chain, mapped to the index in the recipe.
+        // Maps the index in this chain to the index in the recipe.
         let (step, rest) = fault.path.split_once('.').unwrap_or((&fault.path, ""));
         let place = step.parse::<usize>().ok().and_then(|step| places.get(step).copied()).unwrap_or_default();
         Fault { path: rest.to_owned(), ..fault.clone() }.under(&format!("transforms.{place}"))
@@ -273,19 +272,19 @@ fn pipeline(
     Ok((Arc::new(pipeline.seed(recipe.training.seed)), places))
 }
 
-/// Inserts a `CheckCase` after the steps that read a case, unless the recipe has one. Otherwise a
-/// label that belongs to another image, or to other classes, would train without an error and give
-/// meaningless metrics.
+/// Inserts a `CheckCase` after the steps that read a case, unless the recipe has one. Without it, a
+/// label of another image or with other classes would train without an error and give meaningless
+/// metrics.
 ///
-/// A label that the recipe maps to other classes is checked after the mapping, because that is what
-/// the loss sees.
+/// If the recipe maps labels to other classes, the label is checked after the mapping, because the
+/// loss uses the mapped label.
 fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usize>) {
     let names: Vec<String> = tables.iter().map(|table| table.text("name").unwrap_or("").to_owned()).collect();
     let reading = names.iter().take_while(|name| named(&["LoadImage", "EnsureChannelFirst"], name)).count();
     if reading == 0 || names.iter().any(|name| named(&["CheckCase"], name)) {
         return;
     }
-    // A copy of the label that is mapped is not what the loss sees.
+    // The loss does not use a mapped copy of the label.
     let mapping = tables.iter().rposition(|table| maps_labels(table) && works_on(table, "label"));
     let place = mapping.map_or(reading, |mapping| (mapping + 1).max(reading));
     let mut table = Node::named("CheckCase").with("channels", recipe.file_channels() as i64);
@@ -296,14 +295,15 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
                 table.insert("ignore_label", Node::from(i64::from(label)));
             }
         }
-        // Regions are channels of 0 and 1, so the values are not limited by the number of classes.
+        // Regions are channels of 0 and 1, so the number of classes does not limit the values.
         Output::Regions => {}
         // The label is not a map on the image's grid.
         Output::Scores | Output::Image => table.insert("keys", Node::from(vec!["image"])),
     }
     tables.insert(place, table);
     places.insert(place, places[place - 1]);
-    // Labels of an earlier stage lie where the image does, and are those that become channels.
+    // Labels of an earlier stage are on the image's grid, and only those that become channels are
+    // valid.
     if let Some(stage) = recipe.previous_stage() {
         let classes = stage.labels.iter().max().map_or(1, |most| most + 1);
         let table = Node::named("CheckCase").with("label_key", stage.key).with("num_classes", classes);
@@ -312,7 +312,7 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     }
 }
 
-/// Whether a transform works on the value of a key: one that names no keys may.
+/// Whether a transform works on the value of a key; a transform without `keys` may do so.
 fn works_on(table: &Node, key: &str) -> bool {
     match table.get("keys") {
         None => true,
@@ -320,12 +320,12 @@ fn works_on(table: &Node, key: &str) -> bool {
     }
 }
 
-/// Whether a transform is one of these, with or without the `d` of MONAI's dictionary form.
+/// Whether a name is one of these transforms, with or without the `d` of MONAI's dictionary form.
 pub fn named(known: &[&str], name: &str) -> bool {
     known.iter().any(|known| name == *known || name.strip_suffix('d') == Some(known))
 }
 
-/// Whether a step gives labels other values than their files have.
+/// Whether a step changes the values of labels.
 pub(crate) fn maps_labels(table: &Node) -> bool {
     let mut table = table.clone();
     table.remove("only");

@@ -1,4 +1,4 @@
-//! A short run that is looked at closely: [`profile`].
+//! Profiling a short run: [`profile`].
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -21,45 +21,45 @@ use crate::session::Session;
 use hearth_recipe::recipe::Document;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// What a profile looks at.
+/// The options of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Profiling {
-    /// Which steps, where they are chosen; `None`: an epoch to warm up, and one with a validation.
+    /// The recorded steps; `None`: an epoch of warm-up, and one with a validation.
     pub schedule: Option<(Unit, Schedule)>,
-    /// What the machine does at most, to hold kernels against.
+    /// The peak performance of the machine, with which kernels are compared.
     pub roof: Option<Roof>,
-    /// Whether layers are ranges.
+    /// Whether layers are recorded as ranges.
     pub layers: bool,
-    /// How the filling of caches is shown.
+    /// How the progress of filling caches is shown.
     pub progress: Progress,
 }
 
-/// What came of it.
+/// The result of profiling a run.
 #[derive(Debug)]
 pub struct Profiled {
     /// The recording and its tables.
     pub profile: Profile,
-    /// Where an epoch's time goes; `None` where no whole epoch was recorded.
+    /// The timings of an epoch; `None` if no whole epoch was recorded.
     pub facts: Option<Facts>,
-    /// What would make it faster.
+    /// Suggestions for a faster run.
     pub findings: Vec<Finding>,
-    /// Seconds of the whole run, with its preparations.
+    /// The seconds of the whole run, including preparations.
     pub seconds: f64,
 }
 
 impl Profiling {
-    /// What is recorded: the unit, the schedule, and whether that is whole epochs.
+    /// The unit and the schedule of the recorded steps.
     fn steps(&self) -> (Unit, Schedule) {
         self.schedule.unwrap_or((Unit::Epochs, Schedule { wait: 0, warmup: 1, active: 1, repeat: 1 }))
     }
 }
 
-/// Trains by a recipe for as long as the profile asks, as the run `run`
-/// within `out`, which receives `trace.json.gz`, `summary.json` and `summary.txt`. `running` is given the flag that interrupts it;
-/// `None` where that was set.
+/// Trains a recipe for the duration of the profile, as the run `run` in the folder `out`, which
+/// receives `trace.json.gz`, `summary.json` and `summary.txt`. `running` gets the flag that
+/// interrupts the run; the result is `None` if that flag was set.
 ///
 /// # Errors
-/// As a [`Session`] does, and where this process is being profiled already.
+/// Errors of a [`Session`], or a process that is already being profiled.
 pub fn profile(
     document: &Document,
     data: &Path,
@@ -72,18 +72,18 @@ pub fn profile(
     let before = Plan::new(document.clone())?.recipe;
     let tried = document.clone();
     let mut document = document.clone();
-    let steps = schedule.steps().ok_or_else(|| RecipeError::new("a profile ends: give a repeat of 1 or more"))?;
-    // An epoch has an iteration at least; the profiler ends a run whose steps are iterations.
+    let steps = schedule.steps().ok_or_else(|| RecipeError::new("a profile must end: give a repeat of 1 or more"))?;
+    // An epoch has at least one iteration; the profiler ends a run whose steps are iterations.
     let epochs = steps;
     document.set(&format!("training.epochs={epochs}"))?;
     if how.schedule.is_none() && !before.learns().generates() {
-        // One validation, in the epoch that is recorded.
+        // One validation, in the recorded epoch.
         document.set(&format!("training.val_interval={epochs}"))?;
     }
     let mut plan = Plan::new(document)?;
     measure_memory(memory::in_use, owners_of(&plan));
     plan.progress = how.progress;
-    // There is one recording at a time.
+    // Only one recording can run at a time.
     plan.recipe.profile = None;
     if how.layers {
         layer_ranges(true);
@@ -117,7 +117,7 @@ pub fn profile(
     }
     let mut profiles = std::mem::take(&mut *profiles.lock().unwrap_or_else(PoisonError::into_inner));
     let Some(profile) = profiles.pop() else {
-        let what = "the run was over before a step was recorded; give a shorter schedule, or more cases";
+        let what = "the run ended before a step was recorded; give a shorter schedule, or more cases";
         return Err(RecipeError::new(what));
     };
     let whole = unit == Unit::Epochs && profile.timeline.named("iteration").next().is_some();

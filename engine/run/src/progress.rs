@@ -1,5 +1,4 @@
-//! How far a pass over cases is, and a network over an image, for whoever watches:
-//! [`PassProgress`], `Windows`.
+//! Progress of a pass over cases, and of a network over an image: [`PassProgress`], `Windows`.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -10,10 +9,10 @@ use hearth_engine::{Context, Event, Handler, HandlerError, OnError, Ranks, When}
 use hearth_recipe::notice;
 use hearth_recipe::text::seconds;
 
-/// In a log a line is enough every so often: most passes are over before.
+/// The interval of lines in a log; most passes are shorter.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// Shows a pass of validation or evaluation: a bar on a terminal, a line now and then elsewhere.
+/// Shows a pass of validation or evaluation: a bar on a terminal, otherwise a line at intervals.
 #[derive(Debug)]
 pub struct PassProgress {
     name: &'static str,
@@ -22,12 +21,12 @@ pub struct PassProgress {
     lines: Option<Pace>,
 }
 
-/// When a line is due.
+/// A timer for lines of a log.
 #[derive(Debug)]
 struct Pace(Instant);
 
 impl Pace {
-    /// Whether enough time went by since the last line.
+    /// Whether enough time has passed since the last line.
     fn is_due(&mut self) -> bool {
         let due = self.0.elapsed() >= QUIET;
         if due {
@@ -38,7 +37,7 @@ impl Pace {
 }
 
 impl PassProgress {
-    /// Shows a pass under this name.
+    /// Creates the progress of a pass with this name.
     pub fn new(name: &'static str, how: Progress) -> Self {
         Self { name, how, bar: None, lines: None }
     }
@@ -90,7 +89,7 @@ impl Handler for PassProgress {
     }
 }
 
-/// How far a network is over an image: it is applied once, or once for each batch of windows.
+/// The progress of a network over an image: one call, or one call per batch of windows.
 pub struct Windows {
     bar: Running,
     pace: RefCell<Option<Pace>>,
@@ -100,7 +99,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Nothing is done yet, of so many passes if that is known.
+    /// Starts the progress with this total number of calls, if known.
     pub fn new(how: Progress, total: Option<u64>) -> Self {
         let pace = (how == Progress::Lines).then(|| Pace(Instant::now()));
         let bar = match total {
@@ -110,7 +109,7 @@ impl Windows {
         Self { bar, pace: RefCell::new(pace), total, begun: Instant::now(), done: Cell::new(0) }
     }
 
-    /// The network is applied once more.
+    /// Counts one call of the network.
     pub fn step(&self) {
         self.bar.advance();
         self.done.set(self.done.get() + 1);

@@ -1,4 +1,4 @@
-//! What of a data set each rank of a distributed run has.
+//! The part of a data set for each rank of a distributed run, and the work that ranks do together.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,17 @@ use hearth_recipe::recipe::{Cards, Mode};
 use hearth_recipe::{At as _, Context, Outcome, RecipeError};
 use hearth_recipe::{failure, warning};
 
-/// The training cases of a rank, and in which order it takes them.
+/// The training cases of a rank, and their order.
 pub struct TrainingPart {
     /// The cases.
     pub items: Vec<Item>,
-    /// The order of an epoch, where it is not that of a loader.
+    /// The order of an epoch, if it differs from that of a loader.
     pub sampler: Option<Box<dyn Sampler>>,
 }
 
-/// What a rank trains on: by `distributed.mode` its own part, as large as those of the others (the
-/// first cases of the shuffled list are repeated where they do not divide), or a part of each
-/// batch.
+/// The training part of a rank. Depending on `distributed.mode` it has its own part, of the same
+/// size as the others (the first cases of the shuffled list are repeated if they do not divide
+/// evenly), or a part of each batch.
 pub fn training(plan: &Plan, items: Vec<Item>, ranks: Option<&Ranks>) -> Outcome<TrainingPart> {
     let seed = plan.recipe.training.seed;
     let ordered = |items: &[Item], ranks: usize, seed: u64| {
@@ -46,7 +46,7 @@ pub fn training(plan: &Plan, items: Vec<Item>, ranks: Option<&Ranks>) -> Outcome
                 PartitionOptions { shuffle: true, seed: seed32(seed), drop_last: false, even_divisible: true };
             let parts = partition_dataset(cases, world, options).while_doing(doing)?;
             let items: Vec<Item> = parts[rank].iter().map(|place| items[*place].clone()).collect();
-            // Each rank draws numbers of its own.
+            // Each rank draws its own random numbers.
             let sampler = ordered(&items, world, seed ^ ((rank as u64) << 32))?;
             Ok(TrainingPart { items, sampler })
         }
@@ -60,26 +60,26 @@ pub fn training(plan: &Plan, items: Vec<Item>, ranks: Option<&Ranks>) -> Outcome
     }
 }
 
-/// What a rank evaluates: each case is that of one rank, in turn. A rank without any takes the first
-/// one, whose result does not count, so that all ranks pass over the same events.
+/// The evaluated cases of a rank: each case goes to one rank, in turn. A rank without cases takes
+/// the first one and its result is ignored, so that all ranks have the same events.
 pub fn evaluated(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
     let Some(ranks) = ranks else { return items.to_vec() };
     let own: Vec<Item> = Share::new(items.len(), ranks.world()).of(ranks.rank()).map(|i| items[i].clone()).collect();
     if own.is_empty() { items.iter().take(1).cloned().collect() } else { own }
 }
 
-/// Whether the first rank has reported why all of them end.
+/// Whether the first rank has reported why all ranks end.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the first rank has reported why all of them end: none needs to repeat it.
+/// Whether the first rank has reported why all ranks end, so that the others need not repeat it.
 pub fn is_reported() -> bool {
     REPORTED.load(Ordering::Relaxed)
 }
 
-/// What a rank did, on all of them: where one failed, all fail with what that one says.
+/// Returns the rank's own result if all ranks succeeded; if one failed, all fail with its error.
 ///
 /// # Errors
-/// This rank's own error, or that of another, which it names; or where ranks are missing.
+/// This rank's own error, that of another rank, which it names, or missing ranks.
 pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) -> Outcome<T> {
     let Some(ranks) = ranks else { return own };
     let said = own.as_ref().err().map(RecipeError::line);
@@ -87,12 +87,12 @@ pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) 
     let Some((rank, said)) = all.into_iter().enumerate().find_map(|(rank, said)| said.map(|said| (rank, said))) else {
         return own;
     };
-    // The first speaks for itself.
+    // The first rank needs no prefix.
     let why = if rank == 0 { said } else { format!("rank {rank}: {said}") };
     if ranks.rank() == 0 {
         failure!("{why}");
     }
-    // A launcher ends all processes when one has ended: not before that is reported.
+    // A launcher ends all processes when one has ended, so this waits until the error is reported.
     let heard = ranks.communicator().barrier(&At::new(phase, 1).within(ranks.deadline));
     REPORTED.store(heard.is_ok(), Ordering::Relaxed);
     match own {
@@ -101,10 +101,10 @@ pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) 
     }
 }
 
-/// Whether all ranks run the same: program, recipe, cases.
+/// Checks that all ranks run the same program, recipe and cases.
 ///
 /// # Errors
-/// Where one does not, with its rank and host and what differs.
+/// A rank that differs, with its rank, host and difference.
 pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
     let cases = Cases::open(data, &plan.recipe);
     let names = |items: &[Item]| items.iter().map(|item| item.case.clone()).collect::<Vec<_>>().join("\n");
@@ -113,7 +113,7 @@ pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
         Ok(cases) => hash(&(names(&cases.training) + "\n\n" + &names(&cases.validation))),
         Err(error) => error.line(),
     };
-    // Each rank has a device of its own.
+    // Each rank has its own device.
     let mut recipe = plan.recipe.clone();
     recipe.training.device.clear();
     let facts = [
@@ -126,10 +126,10 @@ pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
     distributed::agree(ranks.communicator(), &facts, &at).map_err(RecipeError::from_error)
 }
 
-/// The ranks with sums over their cards, as `distributed.cards` says.
+/// Sets up the sum of gradients on the ranks' GPUs, depending on `distributed.cards`.
 ///
 /// # Errors
-/// Where they are demanded and cannot be had, or a rank is missing.
+/// GPU sums that are required but not available, or a missing rank.
 pub fn over_cards(plan: &Plan, ranks: Ranks) -> Outcome<Ranks> {
     let (cards, own) = (plan.recipe.distributed.cards, device::linked_card(&plan.device));
     if cards == Cards::Off {
@@ -146,17 +146,17 @@ pub fn over_cards(plan: &Plan, ranks: Ranks) -> Outcome<Ranks> {
             }
             Ok(ranks)
         }
-        // What the cards go by is out of order itself.
+        // The communication between the GPUs itself has failed.
         Err(error @ NcclError::Comm(_)) => Err(RecipeError::from_error(error)),
         Err(error) if cards == Cards::Auto => {
-            warning!("gradients travel through the memory of the host: {error}");
+            warning!("gradients are sent through the host's memory: {error}");
             Ok(ranks)
         }
         Err(error) => Err(plan.document.error_at("distributed.cards", error.to_string())),
     }
 }
 
-/// Leaves gradients on the cards, where the recipe and the cards allow it.
+/// Keeps gradients on the GPUs, if the recipe and the GPUs allow it.
 fn stays_on_cards(plan: &Plan, ranks: &mut Ranks) -> Outcome<bool> {
     if !plan.recipe.distributed.may_stay_on_cards() {
         return Ok(false);
@@ -166,24 +166,24 @@ fn stays_on_cards(plan: &Plan, ranks: &mut Ranks) -> Outcome<bool> {
         Ok(()) => Ok(true),
         Err(why) => {
             ranks.how.order = by_recipe;
-            warning!("gradients are read from the cards to be added: {why}");
+            warning!("gradients are copied from the GPUs to be added: {why}");
             Ok(false)
         }
     }
 }
 
-/// What each rank has for the others, on all of them, in their order.
+/// Collects one value from each rank on all of them, in rank order.
 pub fn gathered<T: Serialize + DeserializeOwned>(ranks: &Ranks, phase: &'static str, own: &T) -> Outcome<Vec<T>> {
     ranks.gather(own, phase, 0).map_err(RecipeError::from_error)
 }
 
-/// How long each rank waited for others.
+/// The time that each rank waited for others.
 pub fn waits(ranks: &Ranks) -> Outcome<Vec<Waits>> {
     let at = At::new("the end", 0).within(ranks.deadline);
     distributed::gather_waits(ranks.communicator(), &at).map_err(RecipeError::from_error)
 }
 
-/// All have arrived at the end, and none waits for another any more.
+/// Waits until all ranks have finished, so that no rank waits any more.
 pub fn finish(ranks: &Ranks) -> Outcome {
     let at = At::new("the end", 1).within(ranks.deadline);
     ranks.communicator().finish(&at).map_err(RecipeError::from_error)

@@ -1,4 +1,4 @@
-//! `run.json`: what a run was started with, so that it is not resumed with something else.
+//! `run.json`: the settings with which a run was started, so that it is resumed with the same ones.
 
 use std::path::Path;
 
@@ -15,27 +15,27 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 /// The file in the run's folder.
 const FILE: &str = "run.json";
 
-/// What may differ when a run goes on: how much of it there is, and who computes it.
+/// Keys that may differ when a run is resumed: its length, and the device and threads that compute it.
 const FREE: [&str; 5] = ["training.epochs", "training.device", "training.tune", "data.workers", "distributed"];
 
-/// What a run was started with.
+/// The settings with which a run was started.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The resolved recipe.
     recipe: String,
-    /// The data set, as it was given; absent in runs of earlier versions.
+    /// The path of the data set, as given; absent in runs of earlier versions.
     #[serde(default)]
     data: String,
-    /// The cases it trains on.
+    /// The training cases.
     training: Vec<String>,
-    /// The cases it validates on.
+    /// The validation cases.
     validation: Vec<String>,
 }
 
-/// The cases that a run validated on.
+/// The cases on which a run validated.
 ///
 /// # Errors
-/// A run of an early version, which does not say.
+/// A run of an early version, which did not record them.
 pub fn held_out(folder: &RunFolder) -> Outcome<Vec<String>> {
     match Record::read(folder)? {
         Some(record) => Ok(record.validation),
@@ -44,7 +44,7 @@ pub fn held_out(folder: &RunFolder) -> Outcome<Vec<String>> {
 }
 
 impl Record {
-    /// The record of a run with this plan and this data.
+    /// The record of a run with this plan and data.
     pub fn new(plan: &Plan, data: &Path) -> Outcome<Self> {
         let cases = Cases::open(data, &plan.recipe)?;
         let names = |items: Vec<Item>| items.into_iter().map(|item| item.case).collect();
@@ -53,8 +53,7 @@ impl Record {
         Ok(Self { recipe, data, training: names(cases.training), validation: names(cases.validation) })
     }
 
-    /// Reads what the run in a folder was started with; `None` where an earlier version did not
-    /// write it.
+    /// Reads the record of the run in a folder; `None` if an earlier version did not write it.
     pub fn read(folder: &RunFolder) -> Outcome<Option<Self>> {
         let path = folder.root().join(FILE);
         if !path.exists() {
@@ -64,22 +63,22 @@ impl Record {
         Ok(Some(serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?))
     }
 
-    /// The cases it trained on.
+    /// The training cases.
     pub fn training(&self) -> &[String] {
         &self.training
     }
 
-    /// The cases it validated on.
+    /// The validation cases.
     pub fn validation(&self) -> &[String] {
         &self.validation
     }
 
-    /// Writes it.
+    /// Writes the record.
     pub fn write(&self, folder: &RunFolder) -> Outcome {
         folders::replace(&folder.root().join(FILE), &(serde_json::to_string_pretty(self)? + "\n"))
     }
 
-    /// Fails if the run in the folder differs from this one, naming the first difference.
+    /// Fails if the run in the folder differs from this one; the error names the first difference.
     pub fn check(&self, folder: &RunFolder) -> Outcome {
         let path = folder.root().join(FILE);
         if !path.exists() {

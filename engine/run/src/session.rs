@@ -1,4 +1,4 @@
-//! A training run: builds everything a recipe asks for, and runs it.
+//! A training run: builds all parts of a recipe, and runs it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,18 +38,18 @@ use hearth_recipe::recipe::{DropLast, Listens, Recipe};
 use hearth_recipe::{At, Context, Outcome, RecipeError};
 use hearth_recipe::{failure, notice, warning};
 
-/// The evaluator's name, and its handlers' folder within the run's.
+/// The evaluator's name, which is also its handlers' folder in the run.
 const VALIDATION: &str = "validation";
 
-/// A trainer with its data, before and while it runs.
+/// A trainer with its data, before and during the run.
 pub struct Session {
     plan: Plan,
     plugins: Vec<Attached>,
     trainer: Box<dyn Train>,
     folder: Option<RunFolder>,
-    /// Held while the run writes, by the first rank.
+    /// The lock that the first rank holds while the run writes.
     lock: Option<RunLock>,
-    /// Those that train together, where there are several.
+    /// The ranks that train together, if there are several.
     ranks: Option<Ranks>,
     data: PathBuf,
     started: Instant,
@@ -62,13 +62,13 @@ impl Session {
         Self::prepare(plan, data, given, Start::Init, None)
     }
 
-    /// A session of one of several ranks, which all do the same: the first alone writes, and what
-    /// fails on one ends all.
+    /// Makes the session of one of several ranks, which all do the same work: only the first one
+    /// writes, and an error on one rank ends all of them.
     pub fn on_ranks(plan: Plan, data: &Path, given: &[PathBuf], ranks: Ranks) -> Outcome<Self> {
         Self::prepare(plan, data, given, Start::Init, Some(ranks))
     }
 
-    /// The same for a resumed run: if it has a checkpoint already, weights come from there.
+    /// Makes the session of a resumed run: if it has a checkpoint, the weights come from it.
     pub fn of_run(
         plan: Plan,
         data: &Path,
@@ -122,7 +122,7 @@ impl Session {
         record.write(&folder)
     }
 
-    /// Whether this is the rank that writes.
+    /// Whether this rank writes the run.
     pub fn is_first(&self) -> bool {
         self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
     }
@@ -146,7 +146,7 @@ impl Session {
             let (epoch, iteration) = went.map_err(|error| RecipeError::new(error.to_string()).context(doing()))?;
             notice!("resuming from epoch {epoch}, iteration {iteration}");
         }
-        // A raised number of epochs is part of the run from now on.
+        // From now on, the run has the increased number of epochs.
         let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
         if self.is_first() && std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
             folders::replace(&path, &recipe)?;
@@ -157,7 +157,7 @@ impl Session {
 
     fn add_handlers(&mut self, folder: &RunFolder) -> Outcome {
         let root = folder.root();
-        // Before any plugin writes there again.
+        // Added before any plugin writes there again.
         self.trainer.engine_mut().add(FolderWatch::new(folder.recipe()))?;
         let before = handlers::before(&self.plan)?;
         let plugins = plugins::handlers(&self.plan, &self.plugins, root, Listens::Train)?;
@@ -179,12 +179,12 @@ impl Session {
         self.folder.as_ref()
     }
 
-    /// The trainer, to add handlers of one's own to.
+    /// The trainer, to which further handlers can be added.
     pub fn trainer_mut(&mut self) -> &mut dyn Train {
         &mut *self.trainer
     }
 
-    /// When set, the run stops after the current step and keeps its results.
+    /// A flag that stops the run after the current step and keeps its results.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         self.trainer.engine().interrupt_flag()
     }
@@ -192,7 +192,7 @@ impl Session {
     /// Trains until the end, or until it is interrupted, and writes `summary.json`.
     ///
     /// # Errors
-    /// When the run fails, or its folder is gone.
+    /// A run that fails, or whose folder is missing.
     pub fn run(&mut self) -> Outcome<Finished> {
         let folder = self.folder.clone().ok_or_else(|| RecipeError::new("the run has no folder"))?;
         let end = self.trainer.run();
@@ -213,13 +213,14 @@ impl Session {
         };
         let end = end.while_doing(|| format!("the run in {} failed", folder.root().display()));
         if let (Some(ranks), Err(error)) = (&self.ranks, &end) {
-            // The others wait for this one, and would only notice at their deadline.
+            // The others wait for this one, and would only notice the failure at their deadline.
             let why = error.line();
             failure!("rank {} ends all ranks: {why}", ranks.rank());
             ranks.communicator().abort(1, &why);
         }
         if let (Err(_), Err(unwritten)) = (&end, &written) {
-            // Both have one cause most often, a full disk; why the run failed is what matters.
+            // Both errors usually have the same cause, such as a full disk; the first one is more
+            // useful.
             warning!("{}", unwritten.line());
         }
         let end = end?;
@@ -249,7 +250,7 @@ impl Session {
         self.trainer.evaluator_engine(VALIDATION)
     }
 
-    /// A run without the checkpoint plugin loses nothing when it is interrupted, either.
+    /// Saves a checkpoint of an interrupted run that has no checkpoint plugin.
     fn save_if_needed(&mut self, folder: &RunFolder) -> Outcome {
         let iteration = self.trainer.engine().state().iteration;
         let newest = checkpoint::newest(&folder.checkpoints()).ok();
@@ -262,27 +263,27 @@ impl Session {
 
 /// How a run ended.
 pub struct Finished {
-    /// Completed, ended early by a handler, or interrupted.
+    /// Why it ended: completed, ended early by a handler, or interrupted.
     pub end: RunEnd,
-    /// The epoch it ended in.
+    /// The last epoch.
     pub epoch: u64,
-    /// The key metric, its best value and that value's epoch, where there is one.
+    /// The key metric, its best value and the epoch of that value, if there is one.
     pub best: Option<(String, f64, u64)>,
-    /// The key metric, its last value, and whether a higher one is better.
+    /// The key metric, its last value, and whether higher values are better.
     pub key: Option<(String, f64, bool)>,
-    /// How long it took, caches included.
+    /// The duration in seconds, including filling caches.
     pub seconds: f64,
-    /// How much of it went into choosing kernels for the device.
+    /// The part spent on choosing kernels for the device.
     pub tuning: Tuning,
-    /// Handlers that failed and did not end the run.
+    /// Handlers that failed without ending the run.
     pub failures: Vec<HandlerFailure>,
-    /// Its folder.
+    /// The run's folder.
     pub folder: RunFolder,
-    /// Its data.
+    /// The data set.
     pub data: PathBuf,
 }
 
-/// Fails if a run cannot be resumed with this plan, before any of the work.
+/// Fails if a run cannot be resumed with this plan, before any work.
 pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     Record::new(plan, data)?.check(folder)?;
     if checkpoint::list(&folder.checkpoints())?.is_empty() {
@@ -298,7 +299,7 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     Ok(())
 }
 
-/// Warns early of what will be missing at the end.
+/// Warns early about results that will be missing at the end.
 fn warn(plan: &Plan, plugins: &[Attached]) {
     let looks_deep = plan.recipe.loss.as_ref().is_none_or(|loss| loss.name() == "DeepSupervisionLoss");
     if plan.recipe.network.has_deep_supervision() && !looks_deep {
@@ -330,12 +331,12 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
     }
 }
 
-/// The trainer of a recipe with its `validation`, caches filled, without handlers.
+/// The trainer of a recipe with its `validation`, with filled caches and without handlers.
 pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     trainer_of_rank(plan, data, from, None)
 }
 
-/// The same of one rank, with its part of the data.
+/// The trainer of one rank, with its part of the data.
 fn trainer_of_rank(
     plan: &Plan,
     data: &Path,
@@ -367,7 +368,7 @@ fn trainer_of_rank(
     Ok(trainer)
 }
 
-/// The trainer of a recipe over any batches, without its `validation`.
+/// The trainer of a recipe for any batches, without its `validation`.
 pub(crate) fn trainer_over(
     plan: &Plan,
     network: AnyNetwork,
@@ -392,7 +393,7 @@ pub(crate) fn trainer_over(
     builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))
 }
 
-/// Says whose memory networks are.
+/// Records networks as owners of memory.
 pub(crate) fn note_weights<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork>) {
     let values: usize = networks.into_iter().map(Module::num_params).sum();
     memory::owns("weights", values * size_of::<f32>());
@@ -429,7 +430,7 @@ fn loader_options(plan: &Plan, norms: bool) -> LoaderOptions {
     }
 }
 
-/// Says which random steps make each batch wait for the card.
+/// Warns about random steps that make each batch wait for the GPU.
 fn warn_of_host_steps(plan: &Plan) {
     let placed = plan.recipe.transforms.iter().any(|table| table.get("device").is_some());
     if plan.on_processor || !(plan.recipe.data.cache.on_device() || placed) {
@@ -445,8 +446,8 @@ fn warn_of_host_steps(plan: &Plan) {
     }
 }
 
-/// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its
-/// own, whose cases several ranks may share; and for each metric how often a distance to nothing counted the diagonal.
+/// The evaluator of the `validation` plugin, or of `hearth evaluate` with its own inferer, whose
+/// cases several ranks may share; and per metric how often an empty mask counted as the diagonal.
 pub fn evaluator(
     plan: &Plan,
     loader: DataLoader,
@@ -458,7 +459,7 @@ pub fn evaluator(
     Ok((confusion::added(plan, builder).build()?, penalties))
 }
 
-/// The parts of an evaluator, whose cases several ranks may share.
+/// The builder of an evaluator whose cases several ranks may share.
 pub fn evaluator_builder(
     plan: &Plan,
     loader: DataLoader,

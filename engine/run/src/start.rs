@@ -14,21 +14,21 @@ use hearth_recipe::notice;
 use hearth_recipe::text::thousands;
 use hearth_recipe::{At, Context, Outcome, RecipeError};
 
-/// Where initial weights come from.
+/// The source of initial weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// From the recipe's `[init]`, if it names any.
+    /// The recipe's `[init]`, if it names any.
     Init,
-    /// From a checkpoint, later on; parameters are frozen now.
+    /// A checkpoint, later on; parameters are frozen now.
     Checkpoint,
 }
 
-/// How many keys of a kind are listed in a message.
+/// The number of keys of a kind that a message lists.
 const LISTED: usize = 6;
 
 impl Plan {
-    /// The network as its training starts: drawn weights, replaced by those of `[init]`, and the
-    /// named parameters frozen. Reports what was done.
+    /// The network at the start of its training: drawn weights, replaced by those of `[init]`, with
+    /// the named parameters frozen. Reports both.
     pub fn starting_network(&self, from: Start) -> Outcome<AnyNetwork> {
         let init = &self.recipe.init;
         // Only a network in training mode knows which of its parameters train.
@@ -68,10 +68,10 @@ impl Plan {
     }
 }
 
-/// The file that `[init]` names, or `--weights`: of a folder of a run its best checkpoint.
+/// The file of `[init]` or `--weights`; for the folder of a run, that of its best checkpoint.
 ///
 /// # Errors
-/// A file that is not there or is not safetensors.
+/// A missing file, or one that is not safetensors.
 pub fn weights_file(path: &Path) -> Outcome<PathBuf> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ["pt", "pth", "ckpt", "bin", "pkl"].contains(&ending.as_str()) {

@@ -10,7 +10,7 @@ use crate::folders;
 use crate::plan::Plan;
 use hearth_recipe::Outcome;
 
-/// Writes the summary of a run, however it ended: of its trainer and its evaluator.
+/// Writes the summary of a run, however it ended, from its trainer and its evaluator.
 pub fn write(
     folder: &RunFolder,
     plan: &Plan,
@@ -61,12 +61,12 @@ pub fn write(
     folders::replace(&folder.summary(), &text)
 }
 
-/// How long a rank waited for the others, by what for. The one that waits least is the slowest.
+/// How long a rank waited for the others, by phase. The one that waits least is the slowest.
 fn waited(waits: &Waits) -> Value {
     json!({ "seconds": waits.seconds(), "phases": waits.phases })
 }
 
-/// The handlers of an engine: what they cost, and how they failed.
+/// The handlers of an engine: their time and their failures.
 fn handlers(engine: &Engine) -> Vec<Value> {
     let one = |times: HandlerTimes| {
         let HandlerTimes { name, calls, seconds, errors, first_error, disabled } = times;
@@ -79,7 +79,7 @@ fn handlers(engine: &Engine) -> Vec<Value> {
     engine.handler_times().into_iter().map(one).collect()
 }
 
-/// JSON has no infinity and no NaN, which a distance to an absent class may be: they become text.
+/// Distances to a missing class may be infinite or NaN, which JSON does not support: they become text.
 fn number(value: f64) -> Value {
     if value.is_finite() { json!(value) } else { json!(value.to_string()) }
 }

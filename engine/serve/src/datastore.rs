@@ -1,8 +1,8 @@
 //! A folder of images and labels: [`Datastore`].
 //!
-//! Files lie as MONAI Label's local datastore has them, so that one can follow the other:
-//! `NAME.nii.gz`, `labels/TAG/NAME.nii.gz`, and `datastore_v2.json` with what is known of each. The
-//! files decide what there is; one that is copied into the folder is found at once.
+//! Files are laid out as in MONAI Label's local datastore, so that both servers can use the same
+//! folder: `NAME.nii.gz`, `labels/TAG/NAME.nii.gz`, and `datastore_v2.json` with the facts about each.
+//! The files are the source of truth: a file that is copied into the folder is found at once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ServeError;
 use crate::names::{check_id, split};
 
-/// The file of what is known of images and labels.
+/// The file with the facts about images and labels.
 const INDEX: &str = "datastore_v2.json";
 /// The folder of labels.
 const LABELS: &str = "labels";
@@ -24,7 +24,7 @@ const LABELS: &str = "labels";
 pub const FINAL: &str = "final";
 /// The tag of labels that a model made.
 pub const ORIGINAL: &str = "original";
-/// Files that are images.
+/// File extensions of images.
 const IMAGES: [&str; 7] = [".seg.nrrd", ".nii.gz", ".nii", ".nrrd", ".mha", ".dcm", ".zip"];
 
 /// A file of an image or label, as `datastore_v2.json` has it.
@@ -54,16 +54,16 @@ struct Index {
     objects: BTreeMap<String, Object>,
 }
 
-/// Why something of the datastore is not there, or not changed.
+/// An error of the datastore.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A name that cannot be one of a file.
+    /// A name that is not allowed as a file name.
     #[error("{0}")]
     Name(String),
-    /// There is no such image or label.
+    /// An image or label that does not exist.
     #[error("{0}")]
     Absent(String),
-    /// A file that is no image.
+    /// A file that is not an image.
     #[error("{0}")]
     Kind(String),
     /// The disk failed.
@@ -75,12 +75,12 @@ pub enum StoreError {
 #[derive(Debug)]
 pub struct Datastore {
     root: PathBuf,
-    /// Held while the index is changed.
+    /// Locked while the index is changed.
     index: Mutex<Index>,
 }
 
 impl Datastore {
-    /// Opens a folder, or makes it.
+    /// Opens a folder, and creates it if it is missing.
     pub fn open(root: &Path) -> Result<Self, ServeError> {
         fs::create_dir_all(root).map_err(|error| ServeError::file("make the datastore", root, error))?;
         let root = root.canonicalize().map_err(|error| ServeError::file("open the datastore", root, error))?;
@@ -96,7 +96,7 @@ impl Datastore {
         Ok(Self { root, index: Mutex::new(index) })
     }
 
-    /// What there is now: the files of the folder, with what the index knows of them.
+    /// The current content: the files of the folder, with the facts from the index.
     fn found(&self) -> Result<Index, StoreError> {
         let known = self.index.lock().unwrap_or_else(|held| held.into_inner());
         let mut objects = BTreeMap::new();
@@ -116,7 +116,7 @@ impl Datastore {
         Ok(Index { objects, ..known.clone() })
     }
 
-    /// Numbers of images, of approved ones, and of labels by tag.
+    /// The numbers of images, of approved ones, and of labels by tag.
     pub fn status(&self) -> Result<Value, StoreError> {
         let found = self.found()?;
         let mut tags: BTreeMap<&str, u64> = BTreeMap::new();
@@ -127,7 +127,7 @@ impl Datastore {
         Ok(json!({"total": found.objects.len(), "completed": done, "label_tags": tags}))
     }
 
-    /// Everything, as `datastore_v2.json` has it.
+    /// All content, in the form of `datastore_v2.json`.
     pub fn all(&self) -> Result<Value, StoreError> {
         let Index { name, description, objects } = self.found()?;
         Ok(json!({
@@ -135,7 +135,7 @@ impl Datastore {
         }))
     }
 
-    /// Pairs of image and approved label, by their places in the folder.
+    /// Pairs of an image and its approved label, as paths in the folder.
     pub fn pairs(&self) -> Result<Value, StoreError> {
         let found = self.found()?;
         let pairs = found.objects.iter().filter_map(|(id, object)| {
@@ -153,7 +153,7 @@ impl Datastore {
         file_of(&self.root, id)?.ok_or_else(absent)
     }
 
-    /// What is known of an image.
+    /// The facts about an image.
     pub fn image_info(&self, id: &str) -> Result<Value, StoreError> {
         self.image(id)?;
         let known = self.index.lock().unwrap_or_else(|held| held.into_inner());
@@ -213,7 +213,7 @@ impl Datastore {
         Ok(open.map(|(id, _)| id).collect())
     }
 
-    /// Changes the index, and writes it as a whole.
+    /// Changes the index, and writes the whole file.
     fn change(&self, change: impl FnOnce(&mut Index)) -> Result<(), StoreError> {
         let mut index = self.index.lock().unwrap_or_else(|held| held.into_inner());
         change(&mut index);
@@ -223,7 +223,7 @@ impl Datastore {
     }
 }
 
-/// Names and ends of the images of a folder; of two that differ in the end alone, the first.
+/// Stems and extensions of the images in a folder; of two with the same stem, the first.
 fn files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for path in entries(folder)? {
@@ -242,7 +242,7 @@ fn folders(folder: &Path) -> io::Result<Vec<String>> {
     Ok(all.filter(|name| check_id("tag", name).is_ok()).collect())
 }
 
-/// The entries of a folder in the order of their names; none where it does not exist.
+/// The entries of a folder in the order of their names; none if it does not exist.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let listed = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -257,7 +257,7 @@ fn file_of(folder: &Path, id: &str) -> io::Result<Option<PathBuf>> {
     Ok(files(folder)?.get(id).map(|end| folder.join(format!("{id}{end}"))))
 }
 
-/// Copies a file into a folder under a name, and removes others of that name. Returns its end.
+/// Copies a file into a folder under a name, and removes others of that name. Returns the extension.
 fn put(folder: &Path, id: &str, from: &Path) -> Result<String, StoreError> {
     let name = from.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let (_, end) = split(&name);
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(store.status().unwrap(), json!({"total": 2, "completed": 1, "label_tags": {"final": 1}}));
         assert_eq!(store.open_images().unwrap(), ["copied"]);
 
-        // Another server knows the same.
+        // Another server finds the same content.
         let again = Datastore::open(&root).unwrap().all().unwrap();
         assert_eq!(again["objects"]["spleen_1"]["labels"]["final"]["info"]["params"]["label_names"]["spleen"], 1);
         assert_eq!(again["objects"]["copied"]["image"]["ext"], ".nrrd");

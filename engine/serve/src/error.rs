@@ -1,9 +1,9 @@
-//! Why a server does not start: [`ServeError`].
+//! Errors of a server's start and run: [`ServeError`].
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a server does not start, or ended.
+/// An error that prevents a start, or ended a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -13,19 +13,19 @@ pub enum ServeError {
     /// Two models have the same name.
     #[error("two models are called {0}: give one of them another name")]
     SameName(String),
-    /// Others could reach the server, and it is not protected.
+    /// The server could be reached by others without protection.
     #[error(
         "{address} can be reached from other machines: give --tls-cert, --tls-key and --token, or bind to 127.0.0.1 \
          and let a proxy do both"
     )]
     Unprotected {
-        /// Where it was to listen.
+        /// The address to listen on.
         address: SocketAddr,
     },
-    /// The address is taken, or not of this machine.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot listen on {address}")]
     Bind {
-        /// Where it was to listen.
+        /// The address to listen on.
         address: String,
         /// The operating system's error.
         #[source]
@@ -34,9 +34,9 @@ pub enum ServeError {
     /// A file or folder that cannot be used.
     #[error("cannot {doing} {path}")]
     File {
-        /// What was done.
+        /// The action.
         doing: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
         /// The operating system's error.
         #[source]
@@ -47,13 +47,13 @@ pub enum ServeError {
     Secret {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what was expected.
+        /// The problem, and what was expected.
         why: String,
     },
     /// An option whose value cannot be used.
     #[error("{0}")]
     Option(String),
-    /// The operating system gave no thread, or no signal.
+    /// The operating system could not create a thread or a signal handler.
     #[error("cannot start the server")]
     Start(#[source] std::io::Error),
 }

@@ -1,13 +1,14 @@
-//! The last lines that the server has to say: [`Journal`].
+//! The server's last log lines: [`Journal`].
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-/// Lines that are kept.
+/// The number of lines that are kept.
 const KEPT: usize = 1000;
 
-/// The last lines, for `/logs/`. They go to `tracing`, too. No line has a name of a file or patient.
+/// The last log lines, for `/logs/`. They are also sent to `tracing`. No line contains the name of a
+/// file or patient.
 #[derive(Debug, Default)]
 pub struct Journal(Mutex<VecDeque<String>>);
 

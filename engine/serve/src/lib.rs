@@ -1,9 +1,9 @@
-//! Models as a service: an HTTP server, and a DICOM listener beside it (feature `dicom-net`).
+//! Serving of models: an HTTP server, and a DICOM listener (feature `dicom-net`).
 //!
-//! The crate knows models by the trait [`Model`] alone, and no tensor library. A [`Server`] holds
-//! some, computes one prediction at a time, and answers
+//! The crate uses models only through the trait [`Model`], and has no tensor library. A [`Server`]
+//! holds some models, computes a limited number of predictions at a time, and answers
 //!
-//! * `POST /predict/{model}`: a volume, a study as a zip, several files; a label map comes back;
+//! * `POST /predict/{model}`: predicts the label map of a volume, a study as a zip, or several files;
 //! * MONAI Label's REST interface, as far as the client of 3D Slicer uses it: `/info/`,
 //!   `/infer/{model}`, `/datastore/`, `/session/`, `/activelearning/`, `/logs/`, `/auth/`;
 //! * `/health` and `/metrics` (the text format of Prometheus).
@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! Every limit is in [`Options`]: the number of requests that wait, the bytes of a request, the bytes
-//! of temporary files, the number of connections, the times.
+//! Every limit is in [`Options`]: the number of waiting requests, the bytes of a request and of
+//! temporary files, the number of connections, the times.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 

@@ -1,4 +1,4 @@
-//! What a server counts, in the text format of Prometheus: [`Metrics`].
+//! Metrics of a server, in the text format of Prometheus: [`Metrics`].
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -8,18 +8,18 @@ use std::time::{Duration, SystemTime};
 
 use crate::journal::unix;
 
-/// Upper bounds of times in seconds.
+/// Upper bounds of the histograms, in seconds.
 const BOUNDS: [f64; 14] = [0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 /// The name of a series, and the values of its labels.
 type Series = (&'static str, Vec<String>);
 
-/// All that is counted. Names of clients are in none of it, so the number of series is bounded.
+/// All metrics. No label contains a client's text, so the number of series is bounded.
 #[derive(Debug)]
 pub struct Metrics {
     counters: Mutex<BTreeMap<Series, u64>>,
     times: Mutex<BTreeMap<Series, Histogram>>,
-    /// Bytes of requests.
+    /// The total bytes of requests.
     pub received: AtomicU64,
     started: SystemTime,
 }
@@ -48,20 +48,20 @@ struct Histogram {
     sum: f64,
 }
 
-/// What is measured when it is asked for.
+/// Current values, measured at the time of the query.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gauges {
-    /// Requests that wait for the computation.
+    /// The number of requests that wait for the computation.
     pub waiting: usize,
-    /// Predictions that are computed.
+    /// The number of predictions that are being computed.
     pub running: usize,
-    /// Requests that may wait.
+    /// The maximum number of waiting requests.
     pub queue: usize,
-    /// Bytes of temporary files.
+    /// The bytes of temporary files.
     pub spool: u64,
-    /// Sessions.
+    /// The number of sessions.
     pub sessions: usize,
-    /// Connections that are open.
+    /// The number of open connections.
     pub connections: usize,
 }
 
@@ -93,40 +93,40 @@ impl Metrics {
         }
     }
 
-    /// A request was answered.
+    /// Records an answered request.
     pub fn answered(&self, route: &str, method: &str, status: u16, took: Duration) {
         self.count(COUNTERS[0].0, vec![route.to_owned(), method.to_owned(), status.to_string()]);
         self.time(TIMES[0].0, vec![route.to_owned()], took);
     }
 
-    /// A prediction ended.
+    /// Records the end of a prediction.
     pub fn predicted(&self, model: &str, outcome: &str, took: Duration) {
         self.count(COUNTERS[1].0, vec![model.to_owned(), outcome.to_owned()]);
         self.time(TIMES[1].0, vec![model.to_owned()], took);
     }
 
-    /// A request left the queue.
+    /// Records that a request left the queue.
     pub fn waited(&self, model: &str, took: Duration) {
         self.time(TIMES[2].0, vec![model.to_owned()], took);
     }
 
-    /// A request was refused.
+    /// Records a refused request.
     pub fn refused(&self, why: &str) {
         self.count(COUNTERS[2].0, vec![why.to_owned()]);
     }
 
-    /// A request was given up.
+    /// Records an abandoned request.
     pub fn abandoned(&self, when: &str) {
         self.count(COUNTERS[3].0, vec![when.to_owned()]);
     }
 
-    /// Something happened at the DICOM listener.
+    /// Records an event of the DICOM listener.
     #[cfg_attr(not(feature = "dicom-net"), allow(dead_code))]
     pub fn dicom(&self, event: &str) {
         self.count(COUNTERS[4].0, vec![event.to_owned()]);
     }
 
-    /// The mean time of a prediction so far; none before the first.
+    /// The mean time of the predictions so far; `None` before the first.
     pub fn mean_prediction(&self) -> Option<Duration> {
         let times = self.times.lock().unwrap_or_else(|held| held.into_inner());
         let own = times.iter().filter(|((name, _), _)| *name == TIMES[1].0);
@@ -134,7 +134,7 @@ impl Metrics {
         (count > 0).then(|| Duration::from_secs_f64(sum / count as f64))
     }
 
-    /// Everything, as Prometheus reads it.
+    /// All metrics in Prometheus' text format.
     pub fn text(&self, gauges: Gauges) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.

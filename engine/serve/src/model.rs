@@ -1,54 +1,54 @@
-//! What a server asks of a model: the trait [`Model`].
+//! The interface of a model for the server: the trait [`Model`].
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-/// A model that can be asked again and again.
+/// A model that predicts repeatedly.
 pub trait Model: Send + Sync {
-    /// What it is.
+    /// The description of the model.
     fn card(&self) -> &Card;
 
     /// Predicts one image, and writes the result to [`Request::out`].
     ///
     /// # Errors
-    /// Where the image cannot be read or does not suit the model, which is the client's fault
-    /// ([`Refusal::Input`]); or where something failed here ([`Refusal::Failed`]).
+    /// An image that cannot be read or does not suit the model, which is the client's error
+    /// ([`Refusal::Input`]); or a failure of the server ([`Refusal::Failed`]).
     fn infer(&self, request: &Request<'_>) -> Result<Answer, Refusal>;
 }
 
-/// What clients see of a model.
+/// The description of a model for clients.
 #[derive(Clone, Debug)]
 pub struct Card {
-    /// Its name in addresses: letters, digits, `-`, `_`, `.`.
+    /// Its name in URLs: letters, digits, `-`, `_`, `.`.
     pub name: String,
-    /// What it does, in a line.
+    /// What it does, in one line.
     pub description: String,
-    /// What it returns.
+    /// The kind of its results.
     pub kind: Kind,
-    /// The dimensions of its images.
+    /// The number of dimensions of its images.
     pub dimension: u8,
-    /// Names of labels, or of numbers, with their values in a label map. Without the background.
+    /// The names of labels, or of numbers, with their values in a label map, without the background.
     pub labels: Vec<(String, u32)>,
-    /// How many images of one patient it takes, in which order: T1, T2, ...
+    /// The images of one patient that it needs, in their order: T1, T2, ...
     pub channels: Vec<String>,
-    /// What its weights are known by.
+    /// The checksum of its weights.
     pub checksum: Option<String>,
 }
 
-/// What a model returns.
+/// The kind of a model's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A label map, or regions.
     Segmentation,
-    /// Numbers of the whole image.
+    /// Numbers for the whole image.
     Classification,
     /// Another image.
     Image,
 }
 
 impl Kind {
-    /// MONAI Label's word.
+    /// MONAI Label's word for the kind.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Segmentation => "segmentation",
@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// How a result is written.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// NIfTI, compressed.
@@ -68,14 +68,14 @@ pub enum Format {
     Nrrd,
     /// A segmentation of 3D Slicer: NRRD with a name and a colour for each label.
     SegNrrd,
-    /// A DICOM segmentation that refers to the series that was given.
+    /// A DICOM segmentation that refers to the given series.
     DicomSeg,
-    /// No file: volumes of labels, or numbers.
+    /// No file, only volumes of labels, or numbers.
     Json,
 }
 
 impl Format {
-    /// Words of `?format=`, with the ends of files that MONAI Label's `result_extension` has.
+    /// The words of `?format=`, and the file extensions of MONAI Label's `result_extension`.
     const WORDS: [(&'static str, Format); 11] = [
         ("nifti", Format::Nifti),
         ("nii.gz", Format::Nifti),
@@ -90,12 +90,12 @@ impl Format {
         ("json", Format::Json),
     ];
 
-    /// The format of a word.
+    /// The format for a word.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, format)| *format)
     }
 
-    /// The end of a file.
+    /// The file extension.
     pub fn end(self) -> &'static str {
         match self {
             Format::Nifti => ".nii.gz",
@@ -110,15 +110,15 @@ impl Format {
 /// One image to predict.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// A file, or a folder: of one image's files, or of a DICOM study.
+    /// A file, or a folder with one image's files or a DICOM study.
     pub input: &'a Path,
-    /// Which series of a study.
+    /// The series of a study.
     pub series: Option<&'a str>,
-    /// What the result is.
+    /// The format of the result.
     pub format: Format,
-    /// Further parameters of the client.
+    /// Other parameters from the client.
     pub parameters: &'a Map<String, Value>,
-    /// An empty folder for results, which is removed once they are sent.
+    /// An empty folder for results, which is removed after they are sent.
     pub out: &'a Path,
 }
 
@@ -127,17 +127,17 @@ pub struct Request<'a> {
 pub struct Answer {
     /// The result, in [`Request::out`].
     pub file: Option<PathBuf>,
-    /// What is known of it: volumes, scores.
+    /// Facts about the result: volumes, scores.
     pub facts: Map<String, Value>,
 }
 
-/// Why there is no prediction.
+/// An error of a prediction.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The image, or a parameter, cannot be used.
     #[error("{0}")]
     Input(String),
-    /// Something failed that the client cannot mend.
+    /// A failure that the client cannot fix.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,10 +1,10 @@
-//! Names that clients give: of files, of images in the datastore.
+//! Checks of names from clients: of files, and of images in the datastore.
 
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 const LONGEST: usize = 200;
 
-/// A file name without folders, control characters and leading dots; `image` where nothing is left.
-/// A long one loses its beginning, so that its end still says what it is.
+/// The file name without folders, control characters and leading dots; `image` if nothing is left. A
+/// long name is shortened at its start, so that its extension remains.
 pub fn file_name(given: &str) -> String {
     let last = given.rsplit(['/', '\\']).next().unwrap_or_default();
     let kept: String = last.chars().filter(|c| !c.is_control() && !"<>:\"|?*".contains(*c)).collect();
@@ -19,7 +19,7 @@ pub fn file_name(given: &str) -> String {
     }
 }
 
-/// Checks the name of an image or a tag in the datastore: it becomes part of a path.
+/// Checks the name of an image or a tag in the datastore, which becomes part of a path.
 pub fn check_id(what: &str, id: &str) -> Result<(), String> {
     let wrong = match id {
         "" => Some("is empty"),
@@ -33,7 +33,7 @@ pub fn check_id(what: &str, id: &str) -> Result<(), String> {
     wrong.map_or(Ok(()), |wrong| Err(format!("{what} {id:?} {wrong}, expected the name of a file without its end")))
 }
 
-/// Ends of files that hold images, the longest first.
+/// File extensions of images, the longest first.
 const ENDS: [&str; 16] = [
     ".seg.nrrd",
     ".nii.gz",
@@ -53,7 +53,7 @@ const ENDS: [&str; 16] = [
     ".json",
 ];
 
-/// A file name as stem and end; without an end that is known, all of it is the stem.
+/// Splits a file name into stem and extension; without a known extension, all of it is the stem.
 pub fn split(name: &str) -> (&str, &str) {
     let lower = name.to_ascii_lowercase();
     let end = ENDS.iter().find(|end| lower.ends_with(*end) && lower.len() > end.len());

@@ -1,4 +1,4 @@
-//! What a server is started with: [`Options`].
+//! The options of a server: [`Options`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use crate::error::ServeError;
 
-/// What a server is started with.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens. Outside loopback TLS and a token are required.
+    /// The address to listen on. An address outside loopback requires TLS and a token.
     pub address: SocketAddr,
-    /// Certificate chain and key, as PEM files.
+    /// Certificate chain and private key, as PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// What clients must send.
+    /// The token that clients must send.
     pub token: Option<Token>,
     /// A folder of images and labels, in MONAI Label's layout.
     pub datastore: Option<PathBuf>,
-    /// Requests that wait for the computation; more get status 429.
+    /// The maximum number of waiting requests; more are answered with status 429.
     pub queue: usize,
-    /// Predictions that are computed at once.
+    /// The number of predictions that are computed at once.
     pub jobs: usize,
-    /// Bytes of a request; more get status 413.
+    /// The maximum size of a request in bytes; larger ones are answered with status 413.
     pub max_request: u64,
-    /// Bytes of all temporary files: uploads, unpacked archives, results, sessions.
+    /// The maximum bytes of all temporary files: uploads, unpacked archives, results, sessions.
     pub max_spool: u64,
-    /// The folder of temporary files [default: the system's].
+    /// The folder for temporary files [default: the system's].
     pub spool: Option<PathBuf>,
-    /// Connections at once; others wait to be accepted.
+    /// The maximum number of connections at once; others wait to be accepted.
     pub connections: usize,
-    /// From the end of an upload to the result; then status 504.
+    /// The maximum time from the end of an upload to the result; then status 504.
     pub timeout: Duration,
-    /// Between two parts of an upload; then status 408.
+    /// The maximum time between two parts of an upload; then status 408.
     pub idle: Duration,
-    /// Sessions are removed when nobody used them for this time.
+    /// The time without use after which a session is removed.
     pub session_expiry: Duration,
-    /// How long a stop waits for work that was accepted.
+    /// How long a stop waits for accepted work.
     pub grace: Duration,
 }
 
@@ -60,14 +60,14 @@ impl Default for Options {
     }
 }
 
-/// The most predictions that are computed at once.
+/// The maximum number of predictions at once.
 const MOST_JOBS: usize = 1024;
 
-/// The most requests that wait.
+/// The maximum number of waiting requests.
 const MOST_WAITING: usize = 1 << 20;
 
 impl Options {
-    /// Fails where values exclude each other, or others could reach an unprotected server.
+    /// Fails if options conflict, or if an unprotected server could be reached by others.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         if !self.address.ip().is_loopback() && (self.tls.is_none() || self.token.is_none()) {
             return Err(ServeError::Unprotected { address: self.address });
@@ -81,7 +81,7 @@ impl Options {
         if let Some((name, _)) = least.into_iter().find(|(_, value)| *value == 0) {
             return Err(ServeError::Option(format!("{name} is 0, expected 1 or more")));
         }
-        // Each job is a thread, and what waits holds its files.
+        // Each job is a thread, and each waiting request holds its files.
         let most = [("jobs", self.jobs, MOST_JOBS), ("queue", self.queue, MOST_WAITING)];
         if let Some((name, value, most)) = most.into_iter().find(|(_, value, most)| value > most) {
             return Err(ServeError::Option(format!("{name} is {value}, expected at most {most}")));
@@ -95,7 +95,7 @@ impl Options {
     }
 }
 
-/// What clients must send as `Authorization: Bearer TOKEN`. It is kept as its hash.
+/// The token that clients must send as `Authorization: Bearer TOKEN`. Only its hash is kept.
 #[derive(Clone)]
 pub struct Token(blake3::Hash);
 
@@ -106,23 +106,23 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Characters of the shortest token.
+    /// The minimum number of characters of a token.
     pub const LEAST: usize = 16;
 
-    /// The token of a file, without white space around it.
+    /// Reads the token from a file, without surrounding white space.
     ///
     /// # Errors
-    /// Where the file cannot be read, or its token is shorter than [`Token::LEAST`] or has other
-    /// characters than printable ASCII.
+    /// A file that cannot be read, or a token that is shorter than [`Token::LEAST`] or contains
+    /// characters other than printable ASCII.
     pub fn read(path: &Path) -> Result<Self, ServeError> {
         let text = std::fs::read_to_string(path).map_err(|error| ServeError::file("read", path, error))?;
         Self::new(text.trim()).map_err(|why| ServeError::Secret { path: path.to_owned(), why })
     }
 
-    /// A token.
+    /// Creates a token from a text.
     ///
     /// # Errors
-    /// As [`Token::read`], in words.
+    /// As for [`Token::read`], as a message.
     pub fn new(text: &str) -> Result<Self, String> {
         let length = text.chars().count();
         if length < Self::LEAST {
@@ -135,7 +135,7 @@ impl Token {
         Ok(Self(blake3::hash(text.as_bytes())))
     }
 
-    /// Whether it is this one. Hashes are compared, in constant time.
+    /// Whether the given text is this token. Hashes are compared in constant time.
     pub fn is(&self, given: &str) -> bool {
         self.0 == blake3::hash(given.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! The computations of a server, some at a time: [`Queue`].
+//! The queue of a server's computations: [`Queue`].
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,25 +15,25 @@ use crate::metrics::Metrics;
 use crate::model::{Answer, Format, Model, Refusal, Request};
 use crate::spool::Workspace;
 
-/// What is computed, and where its files are.
+/// A prediction to compute, and its files.
 pub struct Work {
-    /// By which model.
+    /// The model that predicts.
     pub model: Arc<dyn Model>,
-    /// A file or folder.
+    /// The input, a file or folder.
     pub input: PathBuf,
-    /// Which series of a study.
+    /// The series of a study.
     pub series: Option<String>,
-    /// What the result is.
+    /// The format of the result.
     pub format: Format,
-    /// Further parameters.
+    /// Other parameters from the client.
     pub parameters: Map<String, Value>,
-    /// Holds the input's files, if they came with the request, and the result.
+    /// The workspace of the result, and of the input's files if they came with the request.
     pub workspace: Arc<Workspace>,
-    /// Holds the input's files, if they are a session's.
+    /// The workspace of the input's files, if they belong to a session.
     pub _session: Option<Arc<Workspace>>,
 }
 
-/// How a computation ended.
+/// The end of a computation.
 pub struct Done {
     /// Its result.
     pub result: Result<Answer, Refusal>,
@@ -43,10 +43,10 @@ pub struct Done {
     pub took: Duration,
 }
 
-/// Why work is not accepted.
+/// The reason why work is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// As much waits as may wait. It takes about so long until some of it is done.
+    /// The maximum number of requests is waiting; with the estimated time until a place is free.
     Full(Duration),
     /// The server is stopping.
     Stopping,
@@ -67,9 +67,9 @@ struct State {
 
 struct Shared {
     state: Mutex<State>,
-    /// Something waits, or the queue was closed.
+    /// Signals that work is waiting, or the queue was closed.
     filled: Condvar,
-    /// Something left the queue, or ended.
+    /// Signals that work left the queue, or ended.
     emptied: Condvar,
     limit: usize,
     jobs: usize,
@@ -77,11 +77,11 @@ struct Shared {
     journal: Arc<Journal>,
 }
 
-/// Work that waits, and the threads that do it.
+/// Waiting work, and the threads that compute it.
 pub struct Queue(Arc<Shared>);
 
 impl Queue {
-    /// Starts `jobs` threads; `limit` more may wait.
+    /// Starts `jobs` threads; `limit` more predictions may wait.
     pub fn start(limit: usize, jobs: usize, metrics: Arc<Metrics>, journal: Arc<Journal>) -> Result<Self, ServeError> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -92,7 +92,7 @@ impl Queue {
             metrics,
             journal,
         });
-        // Threads end when the queue is closed and empty.
+        // The threads end when the queue is closed and empty.
         for index in 0..jobs {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("predict-{index}"));
@@ -101,14 +101,14 @@ impl Queue {
         Ok(Self(shared))
     }
 
-    /// Adds work, unless too much waits already. Who drops the receiver gives the work up, where it
-    /// has not begun.
+    /// Adds work, unless the queue is full. Dropping the receiver cancels the work, if it has not
+    /// started.
     pub fn submit(&self, work: Work) -> Result<oneshot::Receiver<Done>, Busy> {
         let mut state = self.0.lock();
         if state.closed {
             return Err(Busy::Stopping);
         }
-        // Work that was given up takes no place.
+        // Cancelled work takes no place.
         state.waiting.retain(|waiting| !waiting.reply.is_closed());
         let idle = self.0.jobs.saturating_sub(state.running);
         if state.waiting.len() >= self.0.limit + idle {
@@ -117,7 +117,7 @@ impl Queue {
         Ok(self.0.push(&mut state, work))
     }
 
-    /// As [`Queue::submit`], but waits for a place.
+    /// Like [`Queue::submit`], but waits for a place.
     #[cfg_attr(not(feature = "dicom-net"), allow(dead_code))]
     pub fn submit_when_free(&self, work: Work) -> Result<oneshot::Receiver<Done>, Busy> {
         let mut state = self.0.lock();
@@ -127,20 +127,21 @@ impl Queue {
         if state.closed { Err(Busy::Stopping) } else { Ok(self.0.push(&mut state, work)) }
     }
 
-    /// How much waits, and how much is computed.
+    /// The numbers of waiting and of running predictions.
     pub fn load(&self) -> (usize, usize) {
         let state = self.0.lock();
         (state.waiting.len(), state.running)
     }
 
-    /// No more work is accepted; what was is done.
+    /// Stops accepting work; accepted work is still done.
     pub fn close(&self) {
         self.0.lock().closed = true;
         self.0.filled.notify_all();
         self.0.emptied.notify_all();
     }
 
-    /// Closes the queue, and waits until all is done, or for `grace`. Returns what is left.
+    /// Closes the queue, and waits until all work is done, or for `grace`. Returns the number of
+    /// unfinished predictions.
     pub fn finish(&self, grace: Duration) -> usize {
         self.close();
         let until = Instant::now() + grace;
@@ -168,7 +169,7 @@ impl Shared {
         done
     }
 
-    /// The time until a place is free.
+    /// The estimated time until a place is free.
     fn estimate(&self) -> Duration {
         let each = self.metrics.mean_prediction().unwrap_or(Duration::from_secs(5));
         (each / self.jobs as u32).max(Duration::from_secs(1))
@@ -206,7 +207,8 @@ impl Shared {
                 took.as_secs_f64(),
                 waited.as_secs_f64()
             ));
-            // Its files go before the client has its answer, so that whoever asks next finds the space.
+            // Its files are removed before the client gets its answer, so that the next request finds
+            // the space.
             work.workspace.forget_uploads();
             drop(work);
             if reply.send(Done { result, waited, took }).is_err() {
@@ -218,7 +220,7 @@ impl Shared {
     }
 }
 
-/// A prediction, and its word in the metrics. A panic ends this prediction alone.
+/// Runs a prediction; also returns its word in the metrics. A panic ends only this prediction.
 fn infer(work: &Work) -> (Result<Answer, Refusal>, &'static str) {
     let out = work.workspace.results();
     let request = Request {
@@ -235,7 +237,7 @@ fn infer(work: &Work) -> (Result<Answer, Refusal>, &'static str) {
         Err(panic) => {
             let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            (Err(Refusal::Failed(format!("the prediction ended by a fault of this program: {said}"))), "panic")
+            (Err(Refusal::Failed(format!("the prediction ended by an error in this program: {said}"))), "panic")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A server from its start to its end: [`Server`].
+//! The server, from its start to its end: [`Server`].
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
@@ -29,12 +29,12 @@ use crate::sessions::Sessions;
 use crate::spool::Spool;
 use crate::tls;
 
-/// The head of a request, and a handshake, come within this time.
+/// The maximum time for the head of a request, and for a handshake.
 const HEAD: Duration = Duration::from_secs(30);
-/// How long a connection may take to end once its answer is sent.
+/// The maximum time that a connection may take to end after its answer is sent.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// A server that listens, and answers as soon as it [runs](Server::run).
+/// A server that listens on its address, and answers after [`run`](Server::run) is called.
 pub struct Server {
     app: Arc<App>,
     listener: StdListener,
@@ -50,18 +50,18 @@ pub struct Server {
 pub struct Stopper(watch::Sender<bool>);
 
 impl Stopper {
-    /// No more work is accepted; what was is done, and sent; then the server ends.
+    /// Stops accepting work, finishes and sends accepted work, and ends the server.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Server {
-    /// Listens, and starts the threads that compute.
+    /// Listens on the address, and starts the threads that compute.
     ///
     /// # Errors
-    /// Options that exclude each other; two models of one name; an address that is taken, or that
-    /// others reach without TLS and token; folders and secrets that cannot be used.
+    /// Options that conflict; two models with the same name; an address that is in use, or that others
+    /// can reach without TLS and a token; folders and secrets that cannot be used.
     pub fn bind(options: Options, models: Vec<Arc<dyn Model>>) -> Result<Self, ServeError> {
         options.check()?;
         if models.is_empty() {
@@ -110,21 +110,21 @@ impl Server {
         })
     }
 
-    /// Where it listens; with the port that the system chose where 0 was given.
+    /// The address that it listens on, with the port that the system chose if 0 was given.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops it from another thread.
+    /// A handle that stops it from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.stop.clone())
     }
 
-    /// Also receives images by DICOM, which are predicted in the same queue. Returns where it
-    /// listens.
+    /// Also receives images by DICOM, which are predicted in the same queue. Returns the address of the
+    /// DICOM listener.
     ///
     /// # Errors
-    /// Options that cannot be used; an address that is taken.
+    /// Options that cannot be used; an address that is in use.
     #[cfg(feature = "dicom-net")]
     pub fn listen_dicom(&mut self, options: crate::dicom::DicomOptions) -> Result<SocketAddr, ServeError> {
         let listener = crate::dicom::Listener::start(options, self.app.clone())?;
@@ -133,14 +133,14 @@ impl Server {
         Ok(address)
     }
 
-    /// Answers until it is stopped: by a [`Stopper`], Ctrl-C or the signal TERM. A second signal ends
-    /// it at once. Work that was accepted is done first.
+    /// Answers requests until it is stopped by a [`Stopper`], Ctrl-C or the signal TERM. Accepted work
+    /// is done first. A second signal ends it at once.
     ///
     /// # Errors
-    /// Where the operating system gives no threads or signals.
+    /// An operating system that cannot create threads or signal handlers.
     pub fn run(self) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            // Connections take little; predictions have threads of their own.
+            // Connections need little time; predictions have separate threads.
             .worker_threads(2)
             .max_blocking_threads(64)
             .thread_name("http")
@@ -150,7 +150,8 @@ impl Server {
         let (grace, spool) = (self.app.options.grace, self.app.spool.clone());
         let ended = self.run_on(&runtime, grace);
         runtime.shutdown_timeout(Duration::from_secs(1));
-        // The process ends, and with it threads that hold the spool and would have removed it.
+        // The process ends, and with it the threads that still hold the spool and would otherwise
+        // remove it.
         let folder = spool.remove();
         ended?;
         folder.map_err(|error| ServeError::file("remove the temporary files of", std::env::temp_dir(), error))
@@ -167,7 +168,7 @@ impl Server {
             {
                 let mut stopped = stop.subscribe();
                 let stopped = async move {
-                    // An error means that nobody can stop it any more, which a signal still can.
+                    // An error means that no stopper is left; a signal still stops the server.
                     if stopped.wait_for(|stop| *stop).await.is_err() {
                         std::future::pending::<()>().await;
                     }
@@ -185,7 +186,7 @@ impl Server {
                 let (work, last) = (app.clone(), app.clone());
                 #[cfg(feature = "dicom-net")]
                 if let Some(dicom) = dicom {
-                    // What was received is predicted before the queue closes.
+                    // Received studies are predicted before the queue closes.
                     let _ = tokio::task::spawn_blocking(move || dicom.stop(grace)).await;
                 }
                 let left = tokio::task::spawn_blocking(move || work.queue.finish(grace)).await.unwrap_or(0);
@@ -193,7 +194,7 @@ impl Server {
                     last.journal.say(&format!("{left} predictions were not done in time"));
                 }
                 if tokio::time::timeout(LINGER, graceful.shutdown()).await.is_err() {
-                    last.journal.say("some connections did not take their answer in time");
+                    last.journal.say("some connections did not receive their answer in time");
                 }
             };
             tokio::select! {
@@ -205,7 +206,7 @@ impl Server {
     }
 }
 
-/// Accepts connections, as many at once as the options allow.
+/// Accepts connections, up to the maximum number in the options.
 async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>, graceful: &GracefulShutdown) {
     let routes = router(app.clone());
     let places = Arc::new(Semaphore::new(app.options.connections));
@@ -215,13 +216,13 @@ async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>,
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Too many open files, for one: it passes.
+                // For example too many open files, which is temporary.
                 app.journal.say(&format!("a connection cannot be accepted: {error}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // Small answers go at once; a failure costs time alone.
+        // Small answers are sent at once; a failure only costs time.
         let _ = stream.set_nodelay(true);
         let (routes, app, tls) = (routes.clone(), app.clone(), tls.clone());
         let watcher = graceful.watcher();
@@ -229,7 +230,7 @@ async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>,
             app.connections.fetch_add(1, Ordering::Relaxed);
             match tls {
                 None => converse(stream, routes, watcher).await,
-                // A client that does not trust the certificate leaves here.
+                // A client that does not trust the certificate disconnects here.
                 Some(tls) => match tokio::time::timeout(HEAD, tls.accept(stream)).await {
                     Ok(Ok(stream)) => converse(stream, routes, watcher).await,
                     Ok(Err(error)) => app.journal.say(&format!("a handshake failed: {error}")),
@@ -251,11 +252,11 @@ async fn converse(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(256 << 10);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    // An error is a client that left, or that speaks something else.
+    // An error means that the client disconnected, or sent an invalid request.
     let _ = pin!(watcher.watch(connection)).await;
 }
 
-/// Removes sessions that nobody uses any more.
+/// Removes sessions that have expired.
 async fn expire(app: &App) {
     loop {
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -263,7 +264,7 @@ async fn expire(app: &App) {
     }
 }
 
-/// Ctrl-C and TERM.
+/// The signals Ctrl-C and TERM.
 struct Signals {
     #[cfg(unix)]
     each: [tokio::signal::unix::Signal; 2],
@@ -283,7 +284,7 @@ impl Signals {
         Ok(Self {})
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     async fn next(&mut self) {
         #[cfg(unix)]
         {

@@ -1,4 +1,4 @@
-//! Images that clients keep here while they work on them: [`Sessions`].
+//! Images that clients store here while they work on them: [`Sessions`].
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crate::spool::Workspace;
 /// An image of a client.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// A file, or a folder.
+    /// The image, a file or a folder.
     pub image: PathBuf,
-    /// Holds it.
+    /// The workspace of its files.
     pub workspace: Arc<Workspace>,
     created: SystemTime,
     used: SystemTime,
@@ -24,7 +24,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// What clients see, in MONAI Label's form. Paths of this machine are not among it.
+    /// The facts for clients, in MONAI Label's form, without paths of this machine.
     pub fn info(&self, id: &str) -> Value {
         let name = self.image.file_name().unwrap_or_default().to_string_lossy();
         json!({
@@ -34,7 +34,7 @@ impl Session {
     }
 }
 
-/// Sessions by their names, which nobody guesses.
+/// Sessions by name; the names are random and cannot be guessed.
 #[derive(Debug)]
 pub struct Sessions {
     all: Mutex<HashMap<String, Session>>,
@@ -42,7 +42,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// None yet; each is removed when it was not used for `expiry`.
+    /// An empty table. A session is removed if it is not used for `expiry`.
     pub fn new(expiry: Duration) -> Self {
         Self { all: Mutex::default(), expiry }
     }
@@ -51,8 +51,8 @@ impl Sessions {
         self.all.lock().unwrap_or_else(|held| held.into_inner())
     }
 
-    /// Keeps an image for a time that is at most that of all sessions. Returns the name and what
-    /// clients are told.
+    /// Stores an image, for at most the expiry time of all sessions. Returns its name and the facts for
+    /// clients.
     pub fn add(
         &self,
         image: PathBuf,
@@ -70,7 +70,7 @@ impl Sessions {
         Ok((id, info))
     }
 
-    /// A session, which is used now.
+    /// Finds a session, and marks it as used.
     pub fn get(&self, id: &str) -> Option<Session> {
         self.remove_expired();
         let mut all = self.lock();
@@ -79,18 +79,18 @@ impl Sessions {
         Some(session.clone())
     }
 
-    /// Removes a session. Its files go when nothing uses them any more.
+    /// Removes a session. Its files are removed when nothing uses them any more.
     pub fn remove(&self, id: &str) -> Option<Session> {
         self.lock().remove(id)
     }
 
-    /// Removes those that nobody used for their time.
+    /// Removes expired sessions.
     pub fn remove_expired(&self) {
         let now = Instant::now();
         self.lock().retain(|_, session| session.until > now);
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn len(&self) -> usize {
         self.lock().len()
     }

@@ -1,19 +1,19 @@
-//! What a file without a telling name holds.
+//! Detection of a file's format by its content, if its name has no known extension.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes that are looked at: the header of NIfTI-2.
+/// The number of bytes that are read: the header of NIfTI-2.
 const HEAD: usize = 540;
 
-/// The end that the file's name should have; none where its content is not known.
+/// The extension that the file's name should have; `None` if its content is not known.
 pub fn end_of(path: &Path) -> Option<&'static str> {
     let mut head = Vec::new();
     File::open(path).ok()?.take(64 << 10).read_to_end(&mut head).ok()?;
     if head.starts_with(&[0x1f, 0x8b]) {
         let mut inner = Vec::new();
-        // The stream is cut off here, which is an error after its first bytes.
+        // The stream is cut off here, which is an error after the first bytes.
         let _ = flate2::read::GzDecoder::new(&head[..]).take(HEAD as u64).read_to_end(&mut inner);
         return is_nifti(&inner).then_some(".nii.gz");
     }

@@ -11,23 +11,24 @@ use tempfile::TempDir;
 
 use crate::error::ServeError;
 
-/// How the folders are called that servers make.
+/// The prefix of the folders that servers create.
 const PREFIX: &str = "hearth-serve-";
 
-/// A file that a server has locked as long as it lives, in its folder.
+/// A file in the folder that a server keeps locked while it runs.
 const LOCK: &str = "lock";
 
-/// A folder without that file belongs to a server that is just starting, or has been left.
+/// The age after which a folder without that file counts as left behind; a younger one may belong to a
+/// server that is starting.
 const STARTS_WITHIN: Duration = Duration::from_secs(60 * 60);
 
-/// The folder of all temporary files of a server, which is removed with it.
+/// The folder of all temporary files of a server, which is removed when it is dropped.
 #[derive(Debug)]
 pub struct Spool {
     folder: TempDir,
     limit: u64,
     used: AtomicU64,
     left: usize,
-    /// Held, so that other servers leave the folder alone.
+    /// The held lock, which makes other servers leave the folder alone.
     _lock: File,
 }
 
@@ -36,8 +37,9 @@ pub struct Spool {
 pub struct SpoolFull;
 
 impl Spool {
-    /// A new folder in `parent`, or in the system's folder of temporary files. Others cannot read it. Folders
-    /// of servers that were killed are removed: patients' images may lie in them.
+    /// Creates a folder in `parent`, or in the system's folder for temporary files. Other users cannot
+    /// read it. Folders of servers that were killed are removed, because they may contain patients'
+    /// images.
     pub fn new(parent: Option<&Path>, limit: u64) -> Result<Arc<Self>, ServeError> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let made = make(&parent);
@@ -47,7 +49,7 @@ impl Spool {
         Ok(Arc::new(Self { folder, limit, used: AtomicU64::new(0), left, _lock: lock }))
     }
 
-    /// How many folders of servers that were killed have been removed.
+    /// The number of removed folders of servers that were killed.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -57,7 +59,7 @@ impl Spool {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Removes all temporary files. Threads that still hold the spool do not keep them.
+    /// Removes all temporary files, even if threads still hold the spool.
     pub fn remove(&self) -> io::Result<()> {
         std::fs::remove_dir_all(self.folder.path())
     }
@@ -72,14 +74,14 @@ impl Spool {
     }
 }
 
-/// A folder for this user alone, and its lock.
+/// Creates a folder that only this user can access, and its lock.
 fn make(parent: &Path) -> io::Result<(TempDir, File)> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     let folder = builder.tempdir_in(parent)?;
-    // Under its name it is locked from the beginning: another server that starts never finds it free.
+    // Locked before it gets its final name, so that a server that starts never finds it unlocked.
     let unlocked = folder.path().join("unlocked");
     let lock = File::create_new(&unlocked)?;
     lock.lock()?;
@@ -87,7 +89,7 @@ fn make(parent: &Path) -> io::Result<(TempDir, File)> {
     Ok((folder, lock))
 }
 
-/// Removes this user's folders of servers that do not live any more; says how many.
+/// Removes this user's folders of servers that no longer run; returns their number.
 fn remove_left(parent: &Path, own: &Path) -> usize {
     let folders = fs::read_dir(parent).into_iter().flatten().flatten();
     let named = folders.filter(|folder| folder.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
@@ -110,7 +112,7 @@ fn is_left(folder: &Path, own: &Path) -> bool {
     }
 }
 
-/// Others may have put anything under such a name.
+/// Whether both belong to the same user; others may have created anything under such a name.
 #[cfg(unix)]
 fn is_of_one_user(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -122,8 +124,8 @@ fn is_of_one_user(_: &fs::Metadata, _: &fs::Metadata) -> bool {
     true
 }
 
-/// The temporary files of one request. They are removed when its last user is done: the connection,
-/// or the computation.
+/// The temporary files of one request. They are removed when the last holder drops the workspace: the
+/// connection, or the computation.
 #[derive(Debug)]
 pub struct Workspace {
     folder: TempDir,
@@ -132,25 +134,25 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The folder of what was uploaded.
+    /// The folder for uploads.
     pub fn uploads(&self) -> PathBuf {
         self.folder.path().join("in")
     }
 
-    /// The folder of results.
+    /// The folder for results.
     pub fn results(&self) -> PathBuf {
         self.folder.path().join("out")
     }
 
-    /// A message without the places of temporary files, which clients do not know: what remains is the
-    /// name that a client gave.
+    /// A message without the paths of temporary files, which clients do not know; the file name, which
+    /// the client gave, remains.
     pub fn without_paths(&self, text: &str) -> String {
         let of = |folder: PathBuf| format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR);
         let [own, all] = [of(self.uploads()), of(self.spool.folder.path().to_owned())];
         text.replace(&own, "").replace(&all, "")
     }
 
-    /// Reserves space before it is written.
+    /// Reserves space before files are written.
     pub fn reserve(&self, bytes: u64) -> Result<(), SpoolFull> {
         let before = self.spool.used.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > self.spool.limit {
@@ -161,23 +163,23 @@ impl Workspace {
         Ok(())
     }
 
-    /// Gives space back whose files were removed.
+    /// Releases the space of removed files.
     #[cfg_attr(not(feature = "dicom-net"), allow(dead_code))]
     pub fn release(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
         self.spool.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Takes over the space of files that are moved here.
+    /// Takes over the space of files that are moved to this workspace.
     #[cfg_attr(not(feature = "dicom-net"), allow(dead_code))]
     pub fn take_over(&self, from: &Workspace, bytes: u64) {
         from.held.fetch_sub(bytes, Ordering::Relaxed);
         self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Removes what was uploaded: only the result is needed any more.
+    /// Removes the uploads, when only the result is still needed.
     pub fn forget_uploads(&self) {
-        // What cannot be removed now is when the workspace is dropped.
+        // If they cannot be removed now, dropping the workspace removes them.
         if std::fs::remove_dir_all(self.uploads()).is_ok() {
             let held = self.held.swap(0, Ordering::Relaxed);
             self.spool.used.fetch_sub(held, Ordering::Relaxed);
@@ -220,7 +222,8 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let place = |name: &str| parent.path().join(name);
         let living = Spool::new(Some(parent.path()), 100).unwrap();
-        // Killed: the lock is free. Starting: it has none yet. And what only looks like one.
+        // Killed: the lock is free. Starting: there is no lock yet. The others only look like such a
+        // folder.
         fs::create_dir_all(place("hearth-serve-killed/request-1/in")).unwrap();
         fs::write(place("hearth-serve-killed/request-1/in/patient.dcm"), "x").unwrap();
         fs::write(place("hearth-serve-killed/lock"), "").unwrap();
@@ -228,7 +231,7 @@ mod tests {
             fs::create_dir(place(name)).unwrap();
         }
         fs::write(place("hearth-serve-file"), "").unwrap();
-        // Killed by a version that had no lock, two hours ago.
+        // Killed two hours ago, by a version that had no lock.
         fs::create_dir(place("hearth-serve-old")).unwrap();
         let before = std::time::SystemTime::now() - 2 * STARTS_WITHIN;
         File::open(place("hearth-serve-old")).unwrap().set_modified(before).unwrap();

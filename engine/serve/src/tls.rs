@@ -14,7 +14,8 @@ use crate::error::ServeError;
 /// Reads a certificate chain and its key.
 ///
 /// # Errors
-/// Where a file cannot be read, has no certificate or key, or the two do not fit.
+/// A file that cannot be read or has no certificate or key, or a key that does not belong to the
+/// certificate.
 pub fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, ServeError> {
     let wrong = |path: &Path, why: String| ServeError::Secret { path: path.to_owned(), why };
     let chain = CertificateDer::pem_file_iter(certificate)

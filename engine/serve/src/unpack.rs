@@ -8,16 +8,16 @@ use zip::ZipArchive;
 
 use crate::spool::Workspace;
 
-/// Files of an archive: more than a study has.
+/// The maximum number of files in an archive: more than a study has.
 const FILES: usize = 100_000;
 
-/// Why an archive is not unpacked.
+/// An error of unpacking.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
-    /// It is no zip, or damaged.
+    /// It is not a zip, or damaged.
     #[error("the archive cannot be read: {0}")]
     Damaged(String),
-    /// It has more than a request may have.
+    /// It exceeds the limit of a request.
     #[error("the archive has {0}")]
     TooMuch(String),
     /// No space for temporary files is left.
@@ -28,11 +28,11 @@ pub enum UnpackError {
     Disk(#[from] io::Error),
 }
 
-/// Unpacks a zip into a new folder beside it, removes it, and returns the folder that holds its
-/// files: folders that only hold another one are skipped.
+/// Unpacks a zip into a new folder next to it, removes it, and returns the folder that holds its files:
+/// folders that only hold one other folder are skipped.
 ///
 /// # Errors
-/// A damaged archive; one with more than `limit` bytes, or with names outside of it.
+/// A damaged archive; one with more than `limit` bytes, or with names that lead outside of it.
 pub fn unpack(archive: &Path, limit: u64, workspace: &Workspace) -> Result<PathBuf, UnpackError> {
     let folder = archive.with_extension("unpacked");
     fs::create_dir(&folder)?;
@@ -51,9 +51,9 @@ pub fn unpack(archive: &Path, limit: u64, workspace: &Workspace) -> Result<PathB
             continue;
         }
         let path = folder.join(name);
-        // A name may be too long for a file, or be that of a file and of a folder.
+        // A name may be too long for a file, or name both a file and a folder.
         let unusable = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => UnpackError::Damaged(format!("{:?} is there twice", entry.name())),
+            io::ErrorKind::AlreadyExists => UnpackError::Damaged(format!("{:?} occurs twice", entry.name())),
             io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::InvalidFilename => {
                 UnpackError::Damaged(format!("{:?} cannot be the name of a file: {error}", entry.name()))
             }
@@ -62,7 +62,7 @@ pub fn unpack(archive: &Path, limit: u64, workspace: &Workspace) -> Result<PathB
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(unusable)?;
         }
-        // The header may lie about the size, so the bytes are counted.
+        // The header may contain a wrong size, so the bytes are counted.
         let mut file = File::create_new(&path).map_err(unusable)?;
         let mut buffer = vec![0; 256 << 10];
         loop {
@@ -84,13 +84,13 @@ pub fn unpack(archive: &Path, limit: u64, workspace: &Workspace) -> Result<PathB
     Ok(inner(folder))
 }
 
-/// What systems add to archives.
+/// Whether it is a file that operating systems add to archives.
 fn is_clutter(name: &Path) -> bool {
     let parts = |part: &str| name.components().any(|one| one.as_os_str() == part);
     parts("__MACOSX") || parts(".DS_Store") || name.file_name().is_some_and(|file| file == "Thumbs.db")
 }
 
-/// The folder below that has more than one entry, or files.
+/// The innermost folder that has more than one entry, or files.
 pub fn inner(mut folder: PathBuf) -> PathBuf {
     loop {
         let Ok(entries) = fs::read_dir(&folder) else { return folder };

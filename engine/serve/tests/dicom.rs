@@ -1,4 +1,4 @@
-//! The DICOM listener: by DCMTK, and by a node made of `dicom-ul`.
+//! Tests of the DICOM listener, with DCMTK and with a node made of `dicom-ul`.
 #![cfg(feature = "dicom-net")]
 
 #[path = "../../../tests/clients.rs"]
@@ -22,7 +22,7 @@ use hearth_serve::dicom::{Destination, DicomOptions};
 use hearth_serve::{Answer, Card, Kind, Model, Options, Refusal, Request, Server};
 use support::{Running, local};
 
-/// A model whose result is a DICOM file with the number of files that it saw.
+/// A model whose result is a DICOM file with the number of files that it received.
 struct Counting(Card);
 
 impl Counting {
@@ -72,7 +72,7 @@ fn text(tag: dicom_core::Tag, vr: VR, value: &str) -> DataElement<InMemDicomObje
     DataElement::new(tag, vr, PrimitiveValue::from(value))
 }
 
-/// Slices of a series, as files of a folder.
+/// The slices of a series, as files in a folder.
 fn slices(folder: &Path, study: &str, series: &str, modality: &str, count: usize) -> Vec<PathBuf> {
     let class = if modality == "MR" { uids::MR_IMAGE_STORAGE } else { uids::CT_IMAGE_STORAGE };
     (0..count)
@@ -184,7 +184,7 @@ fn command_pdu(context: u8, data: Vec<u8>) -> Pdu {
     Pdu::PData { data: vec![PDataValue { presentation_context_id: context, value_type, is_last: true, data }] }
 }
 
-/// A node that takes one file and answers with a status; then it ends. Returns the data set.
+/// A node that accepts one file, answers with a status, and ends. Returns the data set.
 fn taking(listener: TcpListener, status: u16) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
@@ -241,7 +241,7 @@ fn what_is_stored_is_predicted_and_sent() {
     let (server, address) = node(&results, |options| options.to = vec![to]);
     let pacs = taking(listener, 0);
     let files = slices(folder.path(), "1.2.3", "1.2.3.4", "CT", 10);
-    // In two associations, one slice twice.
+    // Sent in two associations, with one slice twice.
     assert_eq!(store(address, "HEARTH", "CT1", &files[..6]).unwrap(), [0; 6]);
     assert_eq!(store(address, "HEARTH", "CT1", &files[5..]).unwrap(), [0; 5]);
     // A localizer, and a series that the model refuses.
@@ -284,7 +284,7 @@ fn peers_that_do_wrong_are_refused() {
     let files = slices(folder.path(), "1.2", "1.2.1", "CT", 8);
     assert!(store(address, "OTHER", "CT1", &files).unwrap_err().contains("rejected"), "another node is called");
     assert!(store(address, "HEARTH", "OTHER", &files).unwrap_err().contains("rejected"), "this one may not send");
-    // Something else than DICOM, and nothing at all.
+    // Data that is not DICOM, and no data at all.
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop(TcpStream::connect(address).unwrap());
@@ -297,11 +297,11 @@ fn peers_that_do_wrong_are_refused() {
     let meta = FileMetaTableBuilder::new().transfer_syntax(uids::EXPLICIT_VR_LITTLE_ENDIAN);
     object.with_meta(meta).unwrap().write_to_file(&path).unwrap();
     assert_eq!(store(address, "HEARTH", "CT1", &[path]).unwrap(), [0xC000]);
-    // And the node goes on.
+    // The node continues to work.
     assert_eq!(store(address, "HEARTH", "CT1", &files).unwrap(), [0; 8]);
     wait_for(&results.join("1.2/1.2.1_counting.dcm"));
     drop(server);
-    // No space: the peer has an answer, and keeps its files.
+    // Without space, the peer gets an answer, and keeps its files.
     let small = Options { max_request: 10_000, max_spool: 10_000, ..Options::default() };
     let (_server, address) = node_of(small, &results, |_| {});
     assert_eq!(store(address, "HEARTH", "CT1", &files[..2]).unwrap(), [0, 0xA700]);

@@ -1,4 +1,4 @@
-//! The HTTP interface, by a client of its own.
+//! Tests of the HTTP interface, with its own client.
 
 mod support;
 
@@ -32,15 +32,15 @@ fn an_image_in_its_label_map_out() {
     assert_eq!(reply.json()["files"], serde_json::json!(["image.nrrd"]), "its content says what it is");
     assert_eq!(reply.json()["series"], "2");
     assert_eq!(reply.json()["label_names"]["tumour"], 2);
-    // Several files, a study as a zip.
+    // Several files, and a study as a zip.
     let files: [(&str, &str, &[u8]); 2] = [("file", "/tmp/x/t1.nii", b"1"), ("file", "t2.nii", b"2")];
     assert_eq!(server.form("POST", "/predict/reverse", &[], &files).text(), "21");
-    // Of one name, which is that of a folder for such files.
+    // Files with the same name, which is also that of a folder for such files.
     let files: [(&str, &str, &[u8]); 2] = [("file", "part1", b"1"), ("file", "part1", b"2")];
     assert_eq!(server.form("POST", "/predict/reverse", &[], &files).text(), "21");
     let study = zip(&[("study/a/1.dcm", b"1"), ("study/a/2.dcm", b"2")]);
     assert_eq!(server.post("/predict/reverse", &study).text(), "21");
-    // Nothing stays.
+    // No temporary file stays.
     assert_eq!(gauge(&server, "hearth_spool_bytes"), 0);
 }
 
@@ -58,13 +58,13 @@ fn bad_requests_are_4xx_with_what_is_wrong() {
         (server.post("/predict/reverse", b""), 400, "no file"),
         (server.post("/predict/reverse", b"bad"), 422, "header is damaged"),
         (server.post("/predict/reverse?format=png", b"abc"), 400, "expected nifti"),
-        (server.post("/predict/reverse?formt=nrrd", b"abc"), 400, "\"formt\" is no parameter"),
+        (server.post("/predict/reverse?formt=nrrd", b"abc"), 400, "\"formt\" is not a parameter"),
         (server.post("/predict/reverse", b"PK\x03\x04 damaged"), 422, "archive cannot be read"),
         (server.post("/predict/reverse", &zip(&[("../../x", b"1")])), 422, "outside"),
         (server.post("/predict/reverse", &zip(&[("x", &[0; 4001])])), 413, "limit"),
         (server.post("/predict/reverse", &[0; 1001]), 413, "limit"),
         (server.form("POST", "/infer/reverse", &[], &[]), 400, "neither a file"),
-        (server.form("POST", "/infer/reverse", &[("params", "{")], &[("file", "a", b"x")]), 400, "no JSON"),
+        (server.form("POST", "/infer/reverse", &[("params", "{")], &[("file", "a", b"x")]), 400, "not JSON"),
         (server.form("POST", "/infer/reverse", &[("params", "[]")], &[("file", "a", b"x")]), 400, "JSON object"),
         (server.form("POST", "/infer/reverse?image=x", &[], &[]), 404, "--datastore"),
         (server.form("POST", "/infer/reverse?session_id=x", &[], &[]), 404, "no session"),
@@ -77,7 +77,7 @@ fn bad_requests_are_4xx_with_what_is_wrong() {
         ),
         (server.send("POST", "/predict", &[("Content-Type", "multipart/form-data")], b"x"), 400, "boundary"),
         (server.get("/nothing"), 404, "nothing at this address"),
-        (server.get("/predict/reverse"), 405, "other methods"),
+        (server.get("/predict/reverse"), 405, "does not support the method"),
         (server.get("/datastore/"), 404, "--datastore"),
         (server.get("/model/reverse"), 403, "weights"),
         (server.get("/train/?check_if_running=true"), 404, "does not train"),
@@ -86,7 +86,7 @@ fn bad_requests_are_4xx_with_what_is_wrong() {
         assert_eq!(reply.status, status, "{reply:?}");
         assert!(reply.detail().contains(said), "{said:?}: {reply:?}");
     }
-    // Not one of them stays.
+    // None of their files stays.
     assert_eq!(gauge(&server, "hearth_spool_bytes"), 0);
 }
 
@@ -137,13 +137,13 @@ fn who_waits_too_long_is_told_so() {
     let server = Running::start(Options { timeout: Duration::from_millis(200), ..Options::default() });
     let reply = server.post("/predict", b"slow 1000");
     assert_eq!(reply.status, 504, "{reply:?}");
-    // An upload that stops is not waited for.
+    // An upload that stops is aborted after a time.
     let server = Running::start(Options { idle: Duration::from_millis(200), ..Options::default() });
     let mut stream = TcpStream::connect(server.address).unwrap();
     write!(stream, "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nConnection: close\r\n\r\nabc")
         .unwrap();
     assert_eq!(Reply::read(&stream).status, 408);
-    // A client that leaves takes its place in the queue with it.
+    // A client that disconnects frees its place in the queue.
     let server = Running::start(Options { queue: 1, ..Options::default() });
     std::thread::scope(|scope| {
         let first = scope.spawn(|| server.post("/predict", b"slow 500"));
@@ -187,7 +187,7 @@ fn a_token_is_asked_for() {
     assert_eq!(server.send("GET", "/info/", &[("Authorization", &right)], b"").status, 200);
     assert_eq!(server.send("POST", "/predict", &[("Authorization", &right)], b"abc").text(), "cba");
     assert_eq!((server.get("/health").status, server.get("/metrics").status), (200, 401));
-    // As 3D Slicer asks a person for it.
+    // As 3D Slicer asks the user for it.
     assert_eq!(server.get("/auth/").json()["enabled"], true);
     let form = [("Content-Type", "application/x-www-form-urlencoded")];
     let asked = format!("username=me&password={secret}&grant_type=password");
@@ -248,7 +248,7 @@ fn the_certificate_and_the_token_protect_a_server() {
     assert_eq!(send(&agent).unwrap().body_mut().read_to_string().unwrap(), "cba");
     let strict = ureq::Agent::config_builder().build().new_agent();
     assert!(send(&strict).is_err(), "a client that does not know the certificate leaves");
-    // Plain HTTP gets no answer, and the server goes on.
+    // Plain HTTP gets no answer, and the server continues.
     let mut stream = TcpStream::connect(server.address).unwrap();
     write!(stream, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();

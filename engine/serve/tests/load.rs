@@ -1,4 +1,4 @@
-//! Four clients at once. `HEARTH_LOAD=600` does it for ten minutes:
+//! A load test with four clients at once. `HEARTH_LOAD=600` runs it for ten minutes:
 //! `HEARTH_LOAD=600 cargo test --release -p hearth-serve -p build-once --test load -- --nocapture`
 
 mod support;
@@ -10,7 +10,7 @@ use hearth_serve::Options;
 use support::Running;
 
 const CLIENTS: u64 = 4;
-/// What the process may grow by once it is warm. The clients are in the same process.
+/// The maximum growth of the process after the warm-up. The clients are in the same process.
 const GROWTH: u64 = 48 << 20;
 
 #[test]

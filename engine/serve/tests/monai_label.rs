@@ -1,4 +1,4 @@
-//! MONAI Label's own client (`pip install monailabel`), which is also that of 3D Slicer's module.
+//! Tests with MONAI Label's own client (`pip install monailabel`), which 3D Slicer's module uses, too.
 
 #[path = "../../../tests/clients.rs"]
 mod clients;
@@ -15,7 +15,7 @@ use hearth_serve::Options;
 use serde_json::{Value, json};
 use support::{Reply, Running};
 
-/// What a person does in 3D Slicer, by the calls that its module makes (MONAILabel.py).
+/// The actions of a user in 3D Slicer, as the calls that its module makes (MONAILabel.py).
 const SCRIPT: &str = r#"
 import json, os, sys, tempfile
 from monailabel.client import MONAILabelClient
@@ -55,7 +55,7 @@ except Exception as error:
 print(json.dumps(said))
 "#;
 
-/// What the client must have understood.
+/// Checks what the client received.
 fn check(said: &Value) {
     assert_eq!((&said["auth"], &said["training"]), (&json!(false), &json!(false)));
     let model = &said["models"]["reverse"];
@@ -116,7 +116,7 @@ fn what_the_client_of_monai_label_sent_is_answered() {
     let mut answers = Vec::new();
     for request in record["requests"].as_array().unwrap() {
         let bytes = BASE64_STANDARD.decode(request["bytes"].as_str().unwrap()).unwrap();
-        // The session has another name now.
+        // The session now has another name.
         let bytes = match (session.as_deref(), request["session"].as_str()) {
             (Some(now), Some(then)) => replaced(&bytes, then, now),
             _ => bytes,
@@ -156,7 +156,7 @@ fn replaced(bytes: &[u8], then: &str, now: &str) -> Vec<u8> {
     found
 }
 
-/// The bytes of one message: its head, and the body of the length that the head tells.
+/// The bytes of one message: its head, and the body of the length that the head gives.
 fn one_answer(stream: &mut impl Read) -> Vec<u8> {
     let mut all = Vec::new();
     let mut byte = [0];
@@ -174,7 +174,7 @@ fn one_answer(stream: &mut impl Read) -> Vec<u8> {
     all
 }
 
-/// Stands between client and server, and writes down what the client sends.
+/// A proxy between client and server, which records what the client sends.
 struct Proxy {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Value>>>,

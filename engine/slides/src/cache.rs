@@ -1,4 +1,4 @@
-//! Decoded tiles, cached for all slides together within a bound of bytes.
+//! A cache of decoded tiles with a limit in bytes, shared by all slides.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,8 +23,8 @@ impl Weighter<TileKey, Arc<Tile>> for Bytes {
 
 type Tiles = Cache<TileKey, Arc<Tile>, Bytes, DefaultHashBuilder, DefaultLifecycle<TileKey, Arc<Tile>>>;
 
-/// Decoded tiles of any number of slides, up to a number of bytes. Clones share their content; any
-/// number of threads may use it.
+/// A cache of decoded tiles of any number of slides, limited in bytes. Clones share their content;
+/// any number of threads may use it.
 ///
 /// A tile that several threads request at once is decoded by one of them. A slide's tiles are
 /// removed when its last clone is dropped.
@@ -61,7 +61,7 @@ impl TileCache {
         self.tiles.weight()
     }
 
-    /// Bytes of tiles it holds at most.
+    /// The largest number of bytes of tiles that it holds.
     pub fn capacity(&self) -> u64 {
         self.tiles.capacity()
     }
@@ -71,7 +71,7 @@ impl TileCache {
         self.tiles.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it holds no tiles.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Errors of slides and their messages.
+//! Errors of slides, and their messages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ pub enum SlideError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is neither TIFF nor DICOM, or the folder holds no slide.
+    /// The file is neither TIFF nor DICOM, or the folder contains no slide.
     #[error("{path}: {what}")]
     NotTiff {
         /// The file.
         path: PathBuf,
-        /// What it looks like instead.
+        /// The apparent content.
         what: String,
     },
     /// The file ends early, contradicts itself, or is damaged.
@@ -28,7 +28,7 @@ pub enum SlideError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where, and what is wrong.
+        /// The position and the problem.
         what: String,
     },
     /// The file is valid, but not supported.
@@ -44,7 +44,7 @@ pub enum SlideError {
     Limit {
         /// The file.
         path: PathBuf,
-        /// What needs it, how much, and the limit.
+        /// The object, its size, and the limit.
         what: String,
     },
     /// The slide has no such level, image or resolution.
@@ -76,7 +76,7 @@ impl Fault {
         Fault::Unsupported(what.into())
     }
 
-    /// Adds where in the file it happened.
+    /// Adds the position in the file to the error.
     pub fn within(self, place: impl FnOnce() -> String) -> Self {
         match self {
             Fault::Damaged(what) => Fault::Damaged(format!("{}: {what}", place())),

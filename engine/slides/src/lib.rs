@@ -1,15 +1,15 @@
-//! Whole-slide images (pathology), as TIFFs and as DICOM, and other TIFFs, without a native library.
+//! Whole-slide images (pathology) as TIFF and as DICOM, and other TIFFs, without a native library.
 //!
-//! [`Slide`] opens a pyramid of tiled pages, or of DICOM instances, and reads regions of it: only the
-//! tiles that a region touches are decoded, in parallel, and cached in a [`TileCache`] with a bound in
-//! bytes that all slides share. Any number of threads may read at once; reads give their own offset in
-//! the file, so there is no shared position to lock. [`dicom_slides`] finds the DICOM slides of a
-//! folder.
+//! [`Slide`] opens a pyramid of tiled pages, or of DICOM instances, and reads regions of it: only
+//! the tiles that a region touches are decoded, in parallel, and cached in a [`TileCache`] with a
+//! limit in bytes that all slides share. Any number of threads may read at once; each read has its
+//! own offset in the file, so there is no shared position to lock. [`dicom_slides`] finds the DICOM
+//! slides of a folder.
 //!
 //! [`read_tiff`] reads any TIFF as an image, [`read_tiff_stack`] a stack of pages.
 //!
-//! [`TissueMask`] separates tissue from glass and places patches on it. [`Annotations`] are polygons
-//! of ASAP or QuPath and become masks; [`pyramid`] and [`geojson`] write what was found.
+//! [`TissueMask`] separates tissue from glass and places patches on it. [`Annotations`] reads
+//! polygons of ASAP or QuPath and draws masks; [`pyramid`] and [`geojson`] write results.
 //!
 //! # Untrusted files
 //! Sizes, offsets and counts are checked before they are used and before memory is allocated for

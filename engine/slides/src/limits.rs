@@ -1,18 +1,18 @@
-//! How much memory a file may request.
+//! Limits of the memory that a file may request.
 
 use crate::error::Fault;
 
-/// The most that a file may make the reader allocate. Checked before memory is allocated; a file
-/// that needs more is a [`SlideError::Limit`](crate::SlideError::Limit).
+/// Limits of the memory that a file can make the reader allocate. Checked before memory is
+/// allocated; a file that needs more is a [`SlideError::Limit`](crate::SlideError::Limit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of tag values (offsets of tiles, strings, tables) in the whole file. 256 MiB.
+    /// Bytes of tag values (offsets of tiles, strings, tables) in the whole file. Default 256 MiB.
     pub tag_bytes: u64,
-    /// Bytes of one tile or strip once it is decoded. 1 GiB.
+    /// Bytes of one decoded tile or strip. Default 1 GiB.
     pub tile_bytes: u64,
-    /// Bytes of one image or region. 8 GiB.
+    /// Bytes of one image or region. Default 8 GiB.
     pub image_bytes: u64,
-    /// Number of pages (directories), including nested ones. 65,536.
+    /// Number of pages (directories), including nested ones. Default 65,536.
     pub pages: usize,
 }
 
@@ -22,7 +22,7 @@ impl Default for Limits {
     }
 }
 
-/// The product of `sizes`, where that is at most `limit`.
+/// The product of `sizes`, if it is at most `limit`.
 pub(crate) fn checked_bytes(what: &str, sizes: &[u64], limit: u64) -> Result<usize, Fault> {
     let product = sizes.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
     match product.filter(|bytes| *bytes <= limit).map(usize::try_from) {

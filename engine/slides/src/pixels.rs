@@ -1,6 +1,6 @@
 //! Converts stored samples to pixels: byte order, small samples, palettes, colours.
 
-/// Full-range BT.601 (JFIF) YCbCr to RGB, in place, in fixed point with 16 bits.
+/// Converts full-range BT.601 (JFIF) YCbCr to RGB, in place, in 16-bit fixed point.
 pub(crate) fn ycbcr_to_rgb(pixels: &mut [u8]) {
     for p in pixels.chunks_exact_mut(3) {
         let (y, cb, cr) = (i32::from(p[0]) << 16, i32::from(p[1]) - 128, i32::from(p[2]) - 128);
@@ -20,7 +20,7 @@ pub(crate) fn swap(bytes: &mut [u8], size: usize) {
     }
 }
 
-/// Samples of 1, 2 or 4 bits, rows beginning at a byte, as one byte each.
+/// Unpacks samples of 1, 2 or 4 bits, with rows starting at a byte, to one byte each.
 pub(crate) fn unpack_bits(bytes: &[u8], row_bytes: usize, row_samples: usize, bits: usize) -> Vec<u8> {
     let mask = (1u8 << bits) - 1;
     let per_byte = 8 / bits;
@@ -35,7 +35,8 @@ pub(crate) fn stretch(values: &mut [u8], bits: usize) {
     values.iter_mut().for_each(|v| *v *= factor);
 }
 
-/// Indices of one or two bytes to RGB. The table holds all reds, then all greens, then all blues.
+/// Converts indices of one or two bytes to RGB. The table contains all reds, then all greens, then
+/// all blues.
 pub(crate) fn look_up(indices: &[u8], size: usize, palette: &[u64]) -> Vec<u8> {
     let entries = palette.len() / 3;
     // Tables have 16 bits; some writers store 8-bit values.

@@ -34,7 +34,7 @@ impl SampleType {
         }
     }
 
-    /// Its name as in NumPy: `uint8`, `float32`.
+    /// The name in NumPy: `uint8`, `float32`.
     pub fn name(self) -> &'static str {
         match self {
             SampleType::U8 => "uint8",
@@ -115,17 +115,17 @@ impl Samples {
         }
     }
 
-    /// Number of samples.
+    /// The number of samples.
     pub fn len(&self) -> usize {
         each!(self, values => values.len())
     }
 
-    /// Whether there is none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Their type.
+    /// The type of the samples.
     pub fn kind(&self) -> SampleType {
         match self {
             Samples::U8(_) => SampleType::U8,
@@ -139,7 +139,7 @@ impl Samples {
         }
     }
 
-    /// Their bytes, in the machine's byte order.
+    /// The bytes of the samples, in the machine's byte order.
     pub fn as_bytes(&self) -> &[u8] {
         each!(self, values => cast_slice(values))
     }
@@ -158,25 +158,25 @@ impl Samples {
 /// A rectangle of pixels, row by row from the top, the channels of a pixel next to each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raster {
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
-    /// Samples of a pixel.
+    /// The number of samples of a pixel.
     pub channels: usize,
-    /// Their meaning.
+    /// The meaning of the channels.
     pub color: Color,
-    /// `height * width * channels` values.
+    /// The `height * width * channels` values.
     pub samples: Samples,
 }
 
 impl Raster {
-    /// Bits of one sample.
+    /// The bits of one sample.
     pub fn bits(&self) -> usize {
         8 * self.samples.kind().bytes()
     }
 
-    /// The values where they are u8, as in all bright-field slides.
+    /// The values if they are u8, as in all bright-field slides.
     pub fn as_u8(&self) -> Option<&[u8]> {
         match &self.samples {
             Samples::U8(values) => Some(values),
@@ -184,8 +184,8 @@ impl Raster {
         }
     }
 
-    /// `[height, width, 3]` as u8: gray repeated, opacity dropped, 16 bits scaled to 8 (rounded).
-    /// `None` for other types and colours.
+    /// The image `[height, width, 3]` as u8: gray is repeated, opacity dropped, 16 bits scaled to 8
+    /// (rounded). `None` for other types and colours.
     pub fn to_rgb8(&self) -> Option<Vec<u8>> {
         let wide;
         let values = match &self.samples {
@@ -206,7 +206,7 @@ impl Raster {
         }
     }
 
-    /// The values channel first, `[channels, height, width]`, as f32: the layout of networks.
+    /// The values with channels first, `[channels, height, width]`, as f32: the layout of networks.
     pub fn to_chw_f32(&self) -> Vec<f32> {
         let pixels = self.width * self.height;
         let mut planes = vec![0.0; pixels * self.channels];

@@ -10,12 +10,12 @@ use crate::tiff::Tile;
 /// The tiling of an image, and the size of a pixel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
-    /// Pixels of the whole image.
+    /// The width of the whole image in pixels.
     pub width: usize,
     pub height: usize,
     pub tile_width: usize,
     pub tile_height: usize,
-    /// Tiles in a row.
+    /// The number of tiles in a row.
     pub across: usize,
     /// Bytes of a pixel.
     pub pixel: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Rect {
 }
 
 impl Grid {
-    /// The index of the tile that equals a rectangle, where that lies completely within the image.
+    /// The index of the tile that equals a rectangle, if that lies completely within the image.
     pub fn whole_tile(&self, rect: Rect) -> Option<usize> {
         let (x, y) = (usize::try_from(rect.x).ok()?, usize::try_from(rect.y).ok()?);
         let inside = x.checked_add(rect.width)? <= self.width && y.checked_add(rect.height)? <= self.height;
@@ -46,7 +46,7 @@ impl Grid {
     }
 }
 
-/// The part of `start..start + len` within `0..end`, empty where there is none.
+/// The part of `start..start + len` within `0..end`, possibly empty.
 fn within(start: i64, len: usize, end: usize) -> Range<usize> {
     let cut = |at: i64| at.clamp(0, end as i64) as usize;
     cut(start)..cut(start.saturating_add(len as i64))
@@ -62,7 +62,7 @@ pub(crate) fn paint(out: &mut [u8], pixel: &[u8]) {
 }
 
 /// Fills `out` (`rect.height * rect.width` pixels, all 0) with the tiles that `tile` returns. Each
-/// tile is requested once, in parallel. Outside the image, and where there is no tile (`None`),
+/// tile is requested once, in parallel. Outside the image, and for missing tiles (`None`),
 /// `background` (the bytes of a pixel) is used.
 pub(crate) fn fill<T: AsRef<Tile> + Send>(
     out: &mut [u8],
@@ -77,7 +77,7 @@ pub(crate) fn fill<T: AsRef<Tile> + Send>(
         return Ok(());
     }
     let row_bytes = rect.width * grid.pixel;
-    // Neither is below 0: the clipped rectangle begins at or after the rectangle's edge.
+    // Neither is negative: the clipped rectangle begins at or after the rectangle's edge.
     let (left, top) = ((columns.start as i64 - rect.x) as usize, (rows.start as i64 - rect.y) as usize);
     let (above, rest) = out.split_at_mut(top * row_bytes);
     let (mut rest, below) = rest.split_at_mut(rows.len() * row_bytes);
@@ -119,15 +119,15 @@ struct Band<'a> {
     background: &'a [u8],
     pixels: &'a mut [u8],
     row_bytes: usize,
-    /// The image's row of the first row.
+    /// The row of the image of the first row.
     y: usize,
-    /// The columns of the image in the result, and the result's column of the first one.
+    /// The columns of the image in the result, and the column of the result of the first one.
     columns: Range<usize>,
     left: usize,
 }
 
 impl Band<'_> {
-    /// Paints left and right of the image.
+    /// Paints the margins left and right of the image.
     fn paint_margins(&mut self) {
         let image = self.left * self.grid.pixel..(self.left + self.columns.len()) * self.grid.pixel;
         if image.len() < self.row_bytes {

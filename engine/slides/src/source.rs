@@ -1,4 +1,4 @@
-//! Bytes that any number of threads can read at once: no shared position, no lock.
+//! Byte sources that any number of threads can read at once, without a shared position or a lock.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -30,7 +30,7 @@ impl Source {
         }
     }
 
-    /// Bytes `offset..offset + len`, which must lie within the file, so that never more than the
+    /// Reads bytes `offset..offset + len`, which must lie within the file; therefore at most the
     /// file's length is allocated.
     pub fn read(&self, offset: u64, len: u64, what: &str) -> Result<Vec<u8>, Fault> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len());
@@ -52,8 +52,8 @@ impl Source {
     }
 }
 
-/// Reads a [`Source`] from front to back, for parsers that need a position. It has a position of its
-/// own, so any number of them may read one source.
+/// Reads a [`Source`] from front to back, for parsers that need a position. Each cursor has its own
+/// position.
 pub(crate) struct Cursor<'a> {
     source: &'a Source,
     at: u64,
@@ -70,7 +70,7 @@ impl Read for Cursor<'_> {
         let len = (out.len() as u64).min(self.source.len().saturating_sub(self.at)) as usize;
         match self.source {
             Source::File { file, .. } => read_exact_at(file, &mut out[..len], self.at)?,
-            // With `len` above 0 the position lies within the vector.
+            // If `len` is above 0, the position lies within the vector.
             Source::Bytes(bytes) if len > 0 => out[..len].copy_from_slice(&bytes[self.at as usize..][..len]),
             Source::Bytes(_) => {}
         }

@@ -1,18 +1,18 @@
-//! Pyramids in TIFF, written from pixels in memory.
+//! Writing TIFF pyramids from pixels in memory.
 
 use libdeflater::{CompressionLvl, Compressor};
 use rayon::prelude::*;
 
-/// How a pyramid is written.
+/// The options of writing a pyramid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PyramidOptions {
-    /// Pixels along the side of a tile, a multiple of 16.
+    /// The side of a tile in pixels, a multiple of 16.
     pub tile: usize,
     /// Micrometres per pixel of level 0.
     pub mpp: Option<f64>,
-    /// The longer side of the smallest level is at most this.
+    /// The largest size of the longer side of the smallest level.
     pub smallest: usize,
-    /// `ImageDescription` of level 0.
+    /// The `ImageDescription` of level 0.
     pub description: String,
 }
 
@@ -32,12 +32,13 @@ const LONG: u16 = 4;
 const RATIONAL: u16 = 5;
 const ASCII: u16 = 2;
 
-/// A pyramid of `width` x `height` pixels of 8 bits, row by row, of one channel (grey) or three
-/// (RGB): tiles, Deflate, each level half of the one before (means of 2 x 2 pixels).
+/// The file of a pyramid of `width` x `height` pixels of 8 bits, row by row, with one channel
+/// (grey) or three (RGB): tiles, Deflate, each level half of the previous one (means of 2 x 2
+/// pixels).
 ///
 /// # Errors
-/// Where the pixels do not have this size, a tile is not a multiple of 16, or the file would exceed
-/// 4 GiB.
+/// If the pixels do not have this size, a tile is not a multiple of 16, or the file would exceed 4
+/// GiB.
 pub fn pyramid(pixels: &[u8], width: usize, height: usize, options: &PyramidOptions) -> Result<Vec<u8>, PyramidError> {
     let channels = pixels.len() / (width * height).max(1);
     if width == 0 || height == 0 || pixels.len() != width * height * channels || !matches!(channels, 1 | 3) {
@@ -47,7 +48,7 @@ pub fn pyramid(pixels: &[u8], width: usize, height: usize, options: &PyramidOpti
     if options.tile == 0 || !options.tile.is_multiple_of(16) {
         return Err(PyramidError(format!("tiles of {} pixels; expected a multiple of 16", options.tile)));
     }
-    // Little endian, classic; the first directory's offset follows once it is known.
+    // Little endian, classic; the first directory's offset is written once it is known.
     let mut file = b"II*\0\0\0\0\0".to_vec();
     let mut link = 4;
     let mut level = Level { width, height, channels, pixels: pixels.to_vec() };
@@ -74,8 +75,8 @@ struct Level {
 type Entry = (u16, u16, u32, Vec<u8>);
 
 impl Level {
-    /// Appends tiles and directory; `link` is where the directory's offset belongs, and the result
-    /// where the next one's does.
+    /// Appends tiles and directory. `link` is the position of the directory's offset; the result is
+    /// the position of the next one's.
     fn write(
         &self,
         file: &mut Vec<u8>,
@@ -125,7 +126,7 @@ impl Level {
             (324, LONG, count as u32, offsets),
             (325, LONG, count as u32, lengths),
         ]);
-        // Values of more than four bytes lie before the directory.
+        // Values of more than four bytes are stored before the directory.
         let mut directory = (entries.len() as u16).to_le_bytes().to_vec();
         for (tag, kind, count, mut values) in entries {
             directory.extend(tag.to_le_bytes());
@@ -147,7 +148,7 @@ impl Level {
         Ok(next)
     }
 
-    /// The pixels of a tile; beyond the edges 0.
+    /// The pixels of a tile; 0 beyond the edges.
     fn tile(&self, column: usize, row: usize, side: usize) -> Vec<u8> {
         let mut tile = vec![0; side * side * self.channels];
         let (x, y) = (column * side, row * side);

@@ -14,7 +14,7 @@ fn error(text: &str) -> String {
     Annotations::from_bytes("tumor_001.xml", text.as_bytes()).expect_err("damaged").to_string()
 }
 
-/// As CAMELYON16's files are.
+/// The format of CAMELYON16's files.
 const ASAP: &str = r##"<?xml version="1.0"?>
 <ASAP_Annotations>
 	<Annotations>
@@ -39,7 +39,7 @@ const ASAP: &str = r##"<?xml version="1.0"?>
 	<AnnotationGroups><Group Name="_0" PartOfGroup="None" Color="#00ff00"><Attributes /></Group></AnnotationGroups>
 </ASAP_Annotations>"##;
 
-/// As QuPath 0.5 writes it.
+/// The format of QuPath 0.5.
 const QUPATH: &str = r#"{"type":"FeatureCollection","features":[
  {"type":"Feature","id":"a","geometry":{"type":"Polygon","coordinates":[
    [[10,10],[40,10],[40,40],[10,40],[10,10]],[[20,20],[30,20],[30,30],[20,30],[20,20]]]},
@@ -119,7 +119,7 @@ fn what_is_wrong_is_named() {
     assert!(Annotations::open("/nowhere.xml").expect_err("no file").to_string().contains("/nowhere.xml"));
 }
 
-/// What scikit-image's `points_in_poly` says of each pixel's centre, recorded by
+/// The results of scikit-image's `points_in_poly` for each pixel's centre, recorded by
 /// `recorded/annotations.py`.
 #[test]
 fn masks_are_scikit_images() {
@@ -146,7 +146,7 @@ fn masks_are_scikit_images() {
 }
 
 proptest! {
-    /// The outlines of any mask give the mask again, also through GeoJSON.
+    /// The outlines of any mask reproduce the mask, also through GeoJSON.
     #[test]
     fn contours_give_the_mask_again(bits in proptest::collection::vec(0u8..2, 12 * 9), scale in 0.5f64..70.0) {
         let area = Area { corner: [3.0, 7.0], scale: [scale, scale * 1.01], width: 12, height: 9 };
@@ -167,7 +167,7 @@ proptest! {
         prop_assert_eq!(read.mask(&area, &Pick::default()), bits);
     }
 
-    /// A mask holds what `contains` says of the centres; corners on centres included.
+    /// A mask equals the results of `contains` for the centres, including corners on centres.
     #[test]
     fn masks_and_points_agree(points in proptest::collection::vec((0u8..24, 0u8..24), 3..12)) {
         let ring = points.iter().map(|(x, y)| [f64::from(*x) / 2.0, f64::from(*y) / 2.0]).collect();

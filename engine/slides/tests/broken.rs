@@ -13,7 +13,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// Small limits, so that a false size of any magnitude is detected.
 const LIMITS: Limits = Limits { tag_bytes: 1 << 20, tile_bytes: 4 << 20, image_bytes: 8 << 20, pages: 100 };
 
-/// The most memory that reading may take: a page, its tiles, tags, and the decoders' own memory.
+/// The largest memory that reading may take: a page, its tiles, tags, and the decoders' own memory.
 const MOST: usize = 96 << 20;
 
 fn open(bytes: Vec<u8>) -> Result<TiffFile, SlideError> {
@@ -69,13 +69,13 @@ fn circles_of_directories_are_told() {
         writer.page(&good());
         writer.link_to(first);
         told(writer.finish(), "form a cycle");
-        // To itself.
+        // A cycle of one directory.
         let mut writer = Writer::new(big, false);
         let first = writer.page(&good());
         writer.link_to(first);
         told(writer.finish(), "form a cycle");
     }
-    // A page below itself: its own directory is where the classic file's one page lies.
+    // A page within itself: its own directory is at the position of the classic file's only page.
     let probe = tiff(&[good().with(330, long(1))]);
     let offset = u32::from_le_bytes([probe[4], probe[5], probe[6], probe[7]]);
     told(tiff(&[good().with(330, long(offset))]), "form a cycle");
@@ -117,7 +117,7 @@ fn absurd_sizes_are_told_before_memory_is_taken() {
     told(lie(8), "40 bytes of Deflate cannot hold 3630000");
     told(lie(5), "40 bytes of LZW cannot hold");
     told(lie(32773), "40 bytes of PackBits cannot hold");
-    // Omitted strips do not make an image of any size plausible.
+    // Omitted strips do not make an arbitrary image size plausible.
     let sparse = PageSpec { segments: vec![Vec::new()], tiled: false, ..good() };
     let sparse = sparse.without(322).without(323).with(256, long(1 << 20)).with(257, long(1 << 20));
     told(tiff(&[sparse]), "are allowed");
@@ -138,7 +138,7 @@ fn tags_are_bounded_and_typed() {
     told(tiff(&[good().with(259, short(6))]), "compression old-style JPEG");
     told(tiff(&[good().with(262, short(8))]), "photometric interpretation 8");
     told(tiff(&[good().with(32997, short(5))]), "a volume of 5 slices");
-    // A type that does not exist, in the first entry of the directory.
+    // An unknown type in the first entry of the directory.
     let mut bytes = tiff(&[good()]);
     let at = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
     bytes[at + 4] = 99;
@@ -181,7 +181,7 @@ fn corpus() -> Vec<Vec<u8>> {
     files
 }
 
-/// Opens and reads everything; the result must never be a panic or a flood of memory.
+/// Opens and reads everything; this must never panic or allocate much memory.
 fn exercise(bytes: Vec<u8>) {
     let options =
         SlideOptions { limits: LIMITS, cache: Some(hearth_slides::TileCache::new(1 << 20)), ..SlideOptions::default() };
@@ -201,7 +201,7 @@ fn exercise(bytes: Vec<u8>) {
     }
 }
 
-/// Cuts and flips files in `cuts` and `flips` ways each, always the same.
+/// Truncates and changes files, `cuts` and `flips` times each, in a reproducible way.
 fn damage(files: &[Vec<u8>], cuts: usize, flips: usize) {
     // Panics of decoders print to standard error; only the returned error matters.
     std::panic::set_hook(Box::new(|_| {}));
@@ -217,7 +217,8 @@ fn damage(files: &[Vec<u8>], cuts: usize, flips: usize) {
         for _ in 0..flips {
             let mut bytes = whole.clone();
             for _ in 0..1 + next(3) {
-                // Half of the hits are where directories tend to be: at the start and at the end.
+                // Half of the changes are where directories usually are: at the start and at the
+                // end.
                 let at = match next(4) {
                     0 => next(bytes.len().min(2048)),
                     1 => bytes.len() - 1 - next(bytes.len().min(8192)),

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// The most memory that reading a damaged file may take.
+/// The largest memory that reading a damaged file may take.
 const MOST: usize = 96 << 20;
 
 /// Small limits, so that a false size of any magnitude is detected.
@@ -75,7 +75,7 @@ proptest! {
         prop_assert_eq!(raster.samples, values(&instance, value));
     }
 
-    /// Some tiles in any order: the others are the background.
+    /// Some tiles in any order; the others are the background.
     #[test]
     fn sparse_tiles_are_where_they_say(instance in storage(), seed in any::<u32>()) {
         let (across, down) = instance.tiles();
@@ -136,7 +136,7 @@ fn tiles_of(name: &str) -> (TiffFile, Vec<Vec<u8>>) {
     (TiffFile::open(&path).expect("a TIFF"), offsets.iter().zip(&counts).map(tile).collect())
 }
 
-/// The same code streams in TIFF and in DICOM are the same pixels.
+/// The same code streams in TIFF and in DICOM yield the same pixels.
 #[test]
 fn frames_of_codecs_are_as_in_tiff() {
     for (name, syntax, photometric, samples, bits) in [
@@ -152,7 +152,7 @@ fn frames_of_codecs_are_as_in_tiff() {
         let tile = page.tile.map(|(w, h)| (w as u16, h as u16)).expect("tiles");
         let size = (page.width as u32, page.height as u32);
         let mut instance = Instance { syntax, photometric, samples, bits, size, tile, ..Instance::default() };
-        // Fragments of an even length, as the standard has them.
+        // Fragments of an even length, as the standard requires.
         let half = |stream: &Vec<u8>| stream.len() / 4 * 2;
         let split = |stream: &Vec<u8>| {
             let (a, b) = stream.split_at(half(stream));
@@ -219,7 +219,7 @@ fn the_instances_of_a_series_are_one_slide() {
             let region = slide.read_region(number, 3, 2, 10, 9).expect("a region");
             assert_eq!(region.pixel(9, 8)[1], f64::from(value(12 * scale, 10 * scale, 1) as u8), "level {number}");
         }
-        // Of 60 tiles of level 0 those that the region touches.
+        // The tiles of level 0 that the region touches, of 60.
         let before = slide.stats().tiles_decoded;
         slide.read_region(0, 41, 17, 14, 3).expect("a region");
         assert_eq!(slide.stats().tiles_decoded - before, 2);
@@ -323,7 +323,7 @@ fn of_focal_planes_the_first_is_read() {
     let place = |i: i32| (i % 60 % 10 * 8 + 1, i % 60 / 10 * 8 + 1, order[i as usize / 60]);
     sparse.places = Some((0..120).map(place).collect());
     assert_eq!(read(&sparse).expect("readable").samples, values(&one, value));
-    // The depth of a tile that follows the focus is not a plane.
+    // A depth that follows the focus from tile to tile is not a focal plane.
     let mut focused = one.clone();
     focused.places = Some((0..60).map(|i| (i % 10 * 8 + 1, i / 10 * 8 + 1, f64::from(i % 7))).collect());
     assert_eq!(read(&focused).expect("readable").samples, values(&one, value));
@@ -397,7 +397,7 @@ fn what_is_wrong_is_told() {
         "attributes of 2 frames, but NumberOfFrames is 3",
     );
     told(&good().with(0x0020_9311, word("CS", "TILED_SPARSE")), "frame 1 has no position");
-    // Frames that are no code streams.
+    // Frames that are not code streams.
     told(&Instance { syntax: JPEG, ..good() }, "frame 1: JPEG");
     told(&Instance { syntax: RLE, ..good() }, "frame 1: RLE: ");
     let broken = Slide::from_bytes("slide.dcm", good().bytes()[..140].to_vec(), &options());
@@ -451,7 +451,7 @@ fn corpus() -> Vec<Vec<u8>> {
     files
 }
 
-/// Opens and reads everything; the result must never be a panic or a flood of memory.
+/// Opens and reads everything; this must never panic or allocate much memory.
 fn exercise(bytes: Vec<u8>) {
     let options = SlideOptions { limits: LIMITS, ..options() };
     if let Ok(slide) = Slide::from_bytes("bad.dcm", bytes, &options) {
@@ -476,7 +476,7 @@ fn truncated_and_flipped_files_are_errors_or_images() {
         for _ in 0..200 {
             let mut bytes = whole.clone();
             for _ in 0..1 + next(3) {
-                // Half of the hits are in the header.
+                // Half of the changes are in the header.
                 let at = if next(2) == 0 { next(bytes.len().min(1500)) } else { next(bytes.len()) };
                 bytes[at] = if next(2) == 0 { next(256) as u8 } else { bytes[at] ^ 1 << next(8) };
             }

@@ -1,4 +1,5 @@
-//! Small TIFFs that tifffile and imagecodecs wrote, against what they read back (`files/make.py`).
+//! Small TIFFs written by tifffile and imagecodecs, compared with what those read back
+//! (`files/make.py`).
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// The tolerance of a value after JPEG: decoders round differently, and colours are converted with
-/// less precision than libjpeg's.
+/// less precision than in libjpeg.
 const LOSSY: f64 = 5.0;
 /// The tolerance of the mean.
 const LOSSY_MEAN: f64 = 0.25;
@@ -82,7 +83,7 @@ fn a_stack_is_all_its_pages() {
     assert_eq!(stack.len(), 3);
     let (first, second) = (stack[0].as_u8().expect("u8"), stack[1].as_u8().expect("u8"));
     assert_eq!(first[..50], second[39 * 50..]);
-    // A pyramid is no stack.
+    // A pyramid is not a stack.
     assert_eq!(read_tiff_stack(folder().join("pyramid.ome.tif")).expect("a stack").len(), 1);
     assert_eq!(read_tiff(folder().join("palette.tif")).expect("an image").channels, 3);
 }

@@ -143,7 +143,7 @@ fn ycbcr_without_jpeg_is_converted() {
     let page = page_of(&s, false, |x, _, c| u32::from(pixels[x][c])).with(262, Values::Short(vec![6]));
     let raster = read(page.clone().with(530, Values::Short(vec![1, 1])));
     assert_eq!(raster.samples, Samples::U8(vec![254, 0, 0, 255, 255, 255]));
-    // Fewer colour samples than pixels are the default of YCbCr, and laid out differently.
+    // Subsampled colours are the default of YCbCr, and have another layout.
     let error = open(tiff(&[page])).read(0).expect_err("not taken");
     assert!(error.to_string().contains("fewer colour samples"), "{error}");
 }

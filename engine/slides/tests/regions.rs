@@ -63,11 +63,11 @@ fn levels_are_found_wherever_they_stand() {
 
     // Without any mark, by their sizes.
     assert_eq!(sizes(&open(tiff(&[level(300, 200, 1.0), level(150, 100, 2.0), level(75, 50, 4.0)]))), three);
-    // Below the page.
+    // Nested in the page.
     let mut main = level(300, 200, 1.0);
     main.below = vec![reduced(level(75, 50, 4.0)), reduced(level(150, 100, 2.0))];
     assert_eq!(sizes(&open(tiff(&[main.clone()]))), three);
-    // Another shape, other samples, focus planes: no levels.
+    // Another shape, other samples, focus planes: not levels.
     let gray = Storage { width: 150, height: 100, samples: 1, ..Storage::default() };
     let others = [
         level(300, 200, 1.0),
@@ -216,7 +216,7 @@ fn only_tiles_that_are_touched_are_decoded() {
     slide.read_region(0, 300, 0, 10, 10).expect("a region");
     slide.read_region(0, 10, 10, 0, 0).expect("a region");
     assert_eq!((slide.stats().tiles_decoded, slide.stats().tiles_wanted), (4, 5));
-    // Any region decodes what its corners span, and nothing twice.
+    // Any region decodes the tiles between its corners, each once.
     let mut touched: HashSet<(i64, i64)> = [(1, 1), (2, 1), (1, 2), (2, 2)].into();
     for (x, y, w, h) in [(-10, 5, 100, 20), (250, 190, 80, 80), (100, 0, 1, 200)] {
         slide.read_region(0, x, y, w, h).expect("a region");
@@ -317,7 +317,7 @@ fn neighbours_fit_together_at_any_resolution() {
     }
 }
 
-/// Channels without the meaning of an opacity are reduced each on its own: as a slide of that channel alone.
+/// Channels without an opacity are reduced separately, as in a slide of that channel alone.
 #[test]
 fn channels_do_not_weigh_each_other() {
     let slide_of = |storage: &Storage, color: u16, value: &dyn Fn(usize, usize, usize) -> u32| {
@@ -339,7 +339,7 @@ fn channels_do_not_weigh_each_other() {
             }
         }
     }
-    // What is transparent has no colour to give: red beside transparent green.
+    // Transparent pixels do not contribute colour: red next to transparent green.
     let storage = Storage { samples: 4, ..Storage::default() };
     let page = page_of(&storage, false, |x, _, c| [[255, 0, 0, 255], [0, 255, 0, 0]][x % 2][c]);
     let slide = open(tiff(&[page.with(338, Values::Short(vec![2]))]));
@@ -360,7 +360,8 @@ fn regions_are_reduced_as_pillow_does() {
         let scale = case["scale"].as_f64().expect("a number");
         let slide = Slide::open(&path).expect("a slide");
         let got = slide.read_at(location, Resolution::Downsample(scale), size).expect("a region");
-        // Pillow rounds rows to whole numbers before it adds up columns. It has 32-bit floats alone.
+        // Pillow rounds rows to whole numbers before it sums over columns. Its only float type has
+        // 32 bits.
         let near = match got.samples.kind() {
             SampleType::U8 | SampleType::I32 => 1.0,
             SampleType::I8 | SampleType::U16 => 0.52,

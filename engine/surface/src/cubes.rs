@@ -1,13 +1,13 @@
-//! The triangles of a cube by which of its corners are inside, computed once by one rule.
+//! The triangles of a cube for each combination of inside corners, computed once from one rule.
 //!
-//! Corner `c` lies at `(c & 1, c >> 1 & 1, c >> 2 & 1)`. Published tables differ in how they cut a
-//! face whose corners alternate, and some leave holes. Here each face is cut by itself: seen from
-//! outside, each run of corners that are inside is cut off from the others. Both cubes at a face see
-//! the same runs, so their cuts coincide. The cuts of a cube's faces join to closed loops.
+//! Corner `c` lies at `(c & 1, c >> 1 & 1, c >> 2 & 1)`. Published tables cut a face with
+//! alternating corners in different ways, and some leave holes. Here each face is cut separately:
+//! seen from outside, each run of inside corners is cut off from the others. The two cubes at a
+//! face see the same runs, so their cuts coincide. The cuts of a cube's faces form closed loops.
 
 use std::sync::LazyLock;
 
-/// An edge of a cube: its corner nearer to the origin, and its axis.
+/// An edge of a cube: the corner nearer to the origin, and the axis.
 pub(crate) const EDGES: [(usize, usize); 12] = {
     let mut edges = [(0, 0); 12];
     let (mut count, mut axis) = (0, 0);
@@ -25,20 +25,21 @@ pub(crate) const EDGES: [(usize, usize); 12] = {
     edges
 };
 
-/// Corners of each face, counter-clockwise seen from outside.
+/// Corners of each face, counter-clockwise as seen from outside.
 const FACES: [[usize; 4]; 6] = [[0, 4, 6, 2], [1, 3, 7, 5], [0, 1, 5, 4], [2, 6, 7, 3], [0, 2, 3, 1], [4, 5, 7, 6]];
 
-/// The loops of edges that each combination of corners has, by the bits of the corners inside;
-/// counter-clockwise seen from outside.
+/// The loops of edges for each combination of corners, indexed by the bits of the inside corners;
+/// counter-clockwise as seen from outside.
 static LOOPS: LazyLock<Vec<Vec<Loop>>> = LazyLock::new(|| (0..256).map(loops).collect());
 
 /// A closed polygon on the edges of a cube.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Loop {
-    /// Its corners, as places in [`EDGES`].
+    /// The corners of the polygon, as indices into [`EDGES`].
     pub edges: Vec<usize>,
-    /// The corner from which diagonals fan out without one that lies in a face of the cube, where it
-    /// could coincide with one of the neighbouring cube. Elsewhere the polygon needs a point within.
+    /// A corner from which all diagonals stay off the faces of the cube, where they could coincide
+    /// with those of the neighbouring cube. If there is none, the polygon needs a point in its
+    /// interior.
     pub apex: Option<usize>,
 }
 
@@ -53,11 +54,11 @@ fn edge_between(a: usize, b: usize) -> usize {
 
 fn loops(corners: usize) -> Vec<Loop> {
     let inside = |corner: usize| corners >> corner & 1 == 1;
-    // Where the cut that begins at an edge ends.
+    // The end of the cut that starts at each edge.
     let mut next: [Option<usize>; 12] = [None; 12];
     for face in FACES {
         for start in 0..4 {
-            // A run of corners inside: it starts here, and ends before the first one outside.
+            // A run of inside corners: it starts here, and ends before the first corner outside.
             if !inside(face[start]) || inside(face[(start + 3) % 4]) {
                 continue;
             }
@@ -114,7 +115,7 @@ mod tests {
         let [polygon] = of(1) else { panic!("{:?}", of(1)) };
         let at = |edge: usize| EDGES[edge].1;
         let axes: Vec<usize> = polygon.edges.iter().map(|edge| at(*edge)).collect();
-        // Points on x, y, z in this order turn counter-clockwise seen from (1, 1, 1).
+        // Points on x, y, z in this order are counter-clockwise as seen from (1, 1, 1).
         assert!([[0, 1, 2], [1, 2, 0], [2, 0, 1]].contains(&[axes[0], axes[1], axes[2]]), "{axes:?}");
     }
 }

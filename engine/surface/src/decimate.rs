@@ -1,4 +1,4 @@
-//! Fewer triangles: edges collapse in the order of their quadric error.
+//! Decimation: edges are collapsed in the order of their quadric errors.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -6,13 +6,14 @@ use std::collections::BinaryHeap;
 use crate::mesh::{cross, dot, minus, norm};
 use crate::{Mesh, SurfaceError};
 
-/// A surface keeps at least a tetrahedron's triangles per part; this many in all.
+/// The smallest number of triangles of a surface, those of a tetrahedron.
 const LEAST: usize = 4;
 
-/// The least cosine between a triangle's normals before and after a collapse.
+/// The smallest allowed cosine between a triangle's normals before and after a collapse.
 const TURN: f64 = 0.2;
 
-/// The sum of squared distances from planes, `x' A x + 2 b' x + c`: A by rows of its upper half.
+/// The sum of squared distances from planes, `x' A x + 2 b' x + c`. The upper half of A is stored
+/// by rows.
 #[derive(Clone, Copy, Default)]
 struct Quadric {
     a: [f64; 6],
@@ -21,7 +22,7 @@ struct Quadric {
 }
 
 impl Quadric {
-    /// Of a triangle's plane, weighted by its area.
+    /// The quadric of a triangle's plane, weighted by the triangle's area.
     fn of([p, q, r]: [[f64; 3]; 3]) -> Self {
         let normal = cross(minus(q, p), minus(r, p));
         let double = norm(normal);
@@ -53,7 +54,7 @@ impl Quadric {
         (square + 2.0 * dot(self.b, p) + self.c).max(0.0)
     }
 
-    /// Where it is least, if that is one point.
+    /// The point with the smallest sum, if it is unique.
     fn least(&self) -> Option<[f64; 3]> {
         let [xx, xy, xz, yy, yz, zz] = self.a;
         let rows = [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]];
@@ -62,13 +63,13 @@ impl Quadric {
         if determinant.abs() <= 1e-4 * scale * scale * scale || !determinant.is_finite() {
             return None;
         }
-        // The inverse of a symmetric matrix: its rows' cross products, as columns.
+        // The inverse of a symmetric matrix: the cross products of its rows are its columns.
         let columns = [cross(rows[1], rows[2]), cross(rows[2], rows[0]), cross(rows[0], rows[1])];
         Some(std::array::from_fn(|r| -(0..3).map(|c| columns[c][r] * self.b[c]).sum::<f64>() / determinant))
     }
 }
 
-/// An edge that may collapse, and the state of its ends for which this was computed.
+/// A candidate edge, and the state of its ends for which the collapse was computed.
 struct Collapse {
     cost: f64,
     ends: [u32; 2],
@@ -108,18 +109,19 @@ struct Work<'a> {
     /// The triangles of each vertex.
     around: Vec<Vec<u32>>,
     quadrics: Vec<Quadric>,
-    /// How often each vertex was changed.
+    /// Number of changes of each vertex.
     state: Vec<u32>,
     alive: Vec<bool>,
     queue: BinaryHeap<Reverse<Collapse>>,
 }
 
 impl Mesh {
-    /// Removes this part of the triangles, from 0 to less than 1, where they say least about the shape.
-    /// The surface stays closed; no triangle turns over. It stops early where no edge can go.
+    /// Removes this share of the triangles, from 0 to less than 1, starting with those that
+    /// contribute least to the shape. The surface stays closed, and no triangle is flipped. Stops
+    /// early if no further edge can be collapsed.
     ///
     /// # Errors
-    /// Where the part is not from 0 to less than 1.
+    /// Fails if the share is not from 0 to less than 1.
     pub fn decimate(&mut self, part: f64) -> Result<(), SurfaceError> {
         if !(0.0..1.0).contains(&part) {
             let what = format!("a part of {part} of the triangles to remove; expected 0 to less than 1");
@@ -162,7 +164,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// Leaves out triangles, and vertices that none has.
+    /// Keeps the triangles that are `alive` and their vertices, and removes all others.
     fn keep(&mut self, alive: &[bool]) {
         let mut kept = alive.iter();
         self.faces.retain(|_| kept.next() == Some(&true));
@@ -181,18 +183,18 @@ impl Mesh {
 }
 
 impl Work<'_> {
-    /// Queues an edge.
+    /// Adds an edge to the queue.
     fn consider(&mut self, a: u32, b: u32) {
         let sum = self.quadrics[a as usize].plus(&self.quadrics[b as usize]);
         let (p, q) = (self.mesh.vertices[a as usize], self.mesh.vertices[b as usize]);
         let middle: [f64; 3] = std::array::from_fn(|i| f64::midpoint(p[i], q[i]));
         let length = norm(minus(p, q));
-        // A point far away is one of a nearly flat place.
+        // On a nearly flat surface the optimal point can be far away; it is then not used.
         let best = sum.least().filter(|at| norm(minus(*at, middle)) <= 2.0 * length);
         let candidates = [best.unwrap_or(middle), middle, p, q];
         let costs = candidates.map(|at| sum.at(at));
         let least = (0..4).min_by(|i, j| costs[*i].total_cmp(&costs[*j])).unwrap_or(0);
-        // Where all is flat, short edges go first.
+        // On a flat surface, shorter edges come first.
         let cost = costs[least] + 1e-9 * length * length;
         let state = [a, b].map(|end| self.state[end as usize]);
         self.queue.push(Reverse(Collapse { cost, ends: [a, b], state, to: candidates[least] }));
@@ -207,11 +209,11 @@ impl Work<'_> {
         all
     }
 
-    /// Whether the surface stays a closed one, and no triangle turns over.
+    /// Whether the surface stays closed and no triangle is flipped.
     fn may(&self, Collapse { ends: [a, b], to, .. }: &Collapse) -> bool {
         let (of_a, of_b) = (self.neighbours(*a), self.neighbours(*b));
         let common: Vec<u32> = of_a.iter().copied().filter(|vertex| of_b.contains(vertex)).collect();
-        // The two across the edge, which keep three neighbours at least.
+        // The two vertices opposite the edge must keep at least three neighbours.
         if common.len() != 2 || common.iter().any(|vertex| self.neighbours(*vertex).len() <= 3) {
             return false;
         }
@@ -231,7 +233,7 @@ impl Work<'_> {
         stays(*a, *b) && stays(*b, *a)
     }
 
-    /// The first end takes the place of both.
+    /// Replaces both ends of the edge by the first.
     fn collapse(&mut self, Collapse { ends: [a, b], to, .. }: &Collapse) {
         let (a, b) = (*a, *b);
         self.quadrics[a as usize] = self.quadrics[a as usize].plus(&self.quadrics[b as usize]);

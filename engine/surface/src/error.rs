@@ -1,27 +1,27 @@
-//! What can go wrong.
+//! The errors of this crate.
 
-/// A surface cannot be made.
+/// An error of creating or changing a surface.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SurfaceError {
-    /// The values are not those of the shape.
+    /// The number of values does not match the shape.
     #[error("{values} values for a volume of {shape:?} voxels")]
     Shape {
-        /// How many there are.
+        /// Number of values.
         values: usize,
-        /// `[X, Y, Z]`.
+        /// Shape of the volume, `[X, Y, Z]`.
         shape: [usize; 3],
     },
-    /// No voxel lies inside, so there is no surface.
+    /// No voxel is inside, so there is no surface.
     #[error("no voxel has {what}: there is no surface")]
     Empty {
-        /// What was looked for, as in `the label 3`.
+        /// The search criterion, for example `the label 3`.
         what: String,
     },
-    /// Voxels have no extent along some direction.
+    /// The voxels have no extent along some direction.
     #[error("the affine {0:?} maps voxels to a plane or a line; expected three independent axes")]
     Affine(Box<[[f64; 4]; 4]>),
-    /// More vertices than a file of triangles can number.
+    /// The number of vertices exceeds the limit of a triangle file.
     #[error("the surface has more than {0} vertices; resample the volume to larger voxels")]
     Large(usize),
     /// An option is out of its range.

@@ -4,36 +4,37 @@ use crate::cubes::{self, EDGES};
 use crate::mesh::{cross, dot};
 use crate::{Affine, Mesh, SurfaceError};
 
-/// The distance that a vertex keeps from the centres of voxels, as a part of their distance: vertices
-/// at the same place would be one vertex for readers of STL.
+/// The smallest distance of a vertex from the centres of voxels, relative to the distance between
+/// voxels. Readers of STL would merge vertices at the same position.
 const MARGIN: f64 = 0.01;
 
-/// No vertex yet.
+/// The index of a missing vertex.
 const NONE: u32 = u32::MAX;
 
 impl Mesh {
-    /// The surface around the voxels of a label map `[X, Y, Z]`, Z fastest, that have this value. It
-    /// runs halfway between voxels inside and outside; voxels at the volume's border are closed there.
+    /// Extracts the surface around the voxels with value `label` in a label map `[X, Y, Z]`, Z
+    /// fastest. The surface runs halfway between inside and outside voxels, and is closed at the
+    /// border of the volume.
     ///
     /// # Errors
-    /// Where the sizes do not agree, no voxel has the label, or the affine has no inverse.
+    /// Fails if the sizes do not match, if no voxel has the label, or if the affine has no inverse.
     pub fn of_label(values: &[f32], shape: [usize; 3], affine: &Affine, label: f32) -> Result<Self, SurfaceError> {
         let what = || format!("the label {label}");
         march(values, shape, affine, &|value| f32::from(u8::from(value == label)) - 0.5, &what)
     }
 
-    /// The surface around the voxels of `[X, Y, Z]`, Z fastest, whose values reach `level`,
-    /// interpolated between them: of probabilities, or of an image.
+    /// Extracts the surface around the voxels of `[X, Y, Z]`, Z fastest, whose values are at least
+    /// `level`, interpolated between voxels. For probabilities and images.
     ///
     /// # Errors
-    /// As [`Mesh::of_label`].
+    /// Fails as [`Mesh::of_label`] does.
     pub fn of_level(values: &[f32], shape: [usize; 3], affine: &Affine, level: f32) -> Result<Self, SurfaceError> {
         let what = || format!("a value of {level} or more");
         march(values, shape, affine, &|value| if value.is_finite() { value - level } else { -1.0 }, &what)
     }
 }
 
-/// Follows where `side` changes its sign; not negative is inside.
+/// Extracts the surface at the sign changes of `side`; values of at least 0 are inside.
 fn march(
     values: &[f32],
     shape @ [nx, ny, nz]: [usize; 3],
@@ -49,7 +50,7 @@ fn march(
     if !determinant.is_normal() || affine.as_flattened().iter().any(|v| !v.is_finite()) {
         return Err(SurfaceError::Affine(Box::new(*affine)));
     }
-    // The box around what is inside, with a voxel of outside on each side.
+    // The bounding box of the inside voxels, with one voxel of margin on each side.
     let (mut low, mut high) = ([usize::MAX; 3], [0; 3]);
     for (i, _) in values.iter().enumerate().filter(|(_, value)| side(**value) >= 0.0) {
         for (axis, at) in [i / (ny * nz), i / nz % ny, i % nz].into_iter().enumerate() {
@@ -65,7 +66,7 @@ fn march(
         let at = [i, j, k].iter().zip(low).map(|(at, low)| (at + low).checked_sub(1)).collect::<Option<Vec<_>>>();
         match at.as_deref() {
             Some([x, y, z]) if *x < nx && *y < ny && *z < nz => side(values[(x * ny + y) * nz + z]),
-            // As far outside as a label's neighbours are.
+            // The same distance from the surface as an outside neighbour of a label.
             _ => -0.5,
         }
     };
@@ -74,7 +75,7 @@ fn march(
         std::array::from_fn(|r| (0..3).map(|c| affine[r][c] * index[c]).sum::<f64>() + affine[r][3])
     };
     let mut mesh = Mesh::default();
-    // The vertices on the edges that start at each node of two planes, by their axis.
+    // For each node of two planes, the vertices on the edges that start at it, by axis.
     let plane = size[1] * size[2];
     let mut planes = [vec![[NONE; 3]; plane], vec![[NONE; 3]; plane]];
     for i in 0..size[0] - 1 {
@@ -114,7 +115,7 @@ fn march(
         planes.swap(0, 1);
         planes[1].fill([NONE; 3]);
     }
-    // An affine that mirrors turns the triangles around.
+    // An affine with a reflection reverses the orientation of the triangles.
     if determinant < 0.0 {
         mesh.faces.iter_mut().for_each(|face| face.swap(1, 2));
     }
@@ -122,7 +123,7 @@ fn march(
 }
 
 impl Mesh {
-    /// Triangles of a polygon: from its apex, or from a point within.
+    /// Adds the triangles of a polygon, from its apex or from an interior point.
     fn fill(&mut self, polygon: &[u32], apex: Option<usize>) {
         let count = polygon.len();
         let at = |place: usize| polygon[place % count];

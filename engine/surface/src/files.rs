@@ -1,4 +1,4 @@
-//! STL and OBJ.
+//! Export to STL and OBJ.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use crate::mesh::{cross, minus, norm};
 /// The coordinate system of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Space {
-    /// X to the left, Y to the back, Z up: DICOM's, and 3D Slicer's for files of meshes.
+    /// X to the left, Y to the back, Z up: the system of DICOM, and of 3D Slicer for mesh files.
     #[default]
     Lps,
-    /// X to the right, Y to the front, Z up: NIfTI's.
+    /// X to the right, Y to the front, Z up: the system of NIfTI.
     Ras,
 }
 
@@ -25,7 +25,7 @@ impl Space {
 
     fn of(self, [x, y, z]: [f64; 3]) -> [f64; 3] {
         match self {
-            // Without minus zero.
+            // Subtraction from 0 avoids minus zero.
             Space::Lps => [0.0 - x, 0.0 - y, z],
             Space::Ras => [x, y, z],
         }
@@ -33,7 +33,8 @@ impl Space {
 }
 
 impl Mesh {
-    /// A binary STL file in mm. Its header says `SPACE=LPS` or `SPACE=RAS`, which 3D Slicer obeys.
+    /// Encodes a binary STL file in mm. The header contains `SPACE=LPS` or `SPACE=RAS`, which 3D
+    /// Slicer reads.
     pub fn to_stl(&self, space: Space) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(84 + 50 * self.faces.len());
         let mut header = format!("Surface written by Hearth. Units are mm. SPACE={}", space.name()).into_bytes();
@@ -54,8 +55,8 @@ impl Mesh {
         bytes
     }
 
-    /// An OBJ file in mm, with the name of the object. Its first line says `SPACE=LPS` or `SPACE=RAS`,
-    /// which 3D Slicer obeys.
+    /// Encodes an OBJ file in mm, with the name of the object. The first line contains `SPACE=LPS`
+    /// or `SPACE=RAS`, which 3D Slicer reads.
     pub fn to_obj(&self, name: &str, space: Space) -> String {
         let name: String = name.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect();
         let mut text = format!("# Surface written by Hearth. Units are mm. SPACE={}\no {name}\n", space.name());

@@ -1,5 +1,5 @@
-//! Surfaces of labels in patient coordinates, as files of 3D Slicer and of any mesh viewer. No
-//! tensor library.
+//! Surfaces of labels in patient coordinates, as files for 3D Slicer and other mesh viewers. The
+//! crate does not depend on a tensor library.
 //!
 //! ```
 //! use hearth_surface::{Mesh, Space};
@@ -19,13 +19,13 @@
 //! # }
 //! ```
 //!
-//! - [`Mesh::of_label`] and [`Mesh::of_level`]: marching cubes (Lorensen and Cline 1987). Faces of
-//!   a cube whose corners alternate separate the corners that are inside, in both cubes that share the
-//!   face, so the surface is closed and each edge has two triangles, always.
-//! - [`Mesh::smooth`]: Taubin's filter (1995), which shrinks nothing.
-//! - [`Mesh::decimate`]: edges collapse by quadric error (Garland and Heckbert 1997).
-//! - [`Mesh::to_stl`], [`Mesh::to_obj`]: with the coordinate system in the header, as 3D Slicer
-//!   writes and reads it.
+//! - [`Mesh::of_label`] and [`Mesh::of_level`]: marching cubes (Lorensen and Cline 1987). On a cube
+//!   face whose corners alternate, the inside corners are separated in both cubes that share the face.
+//!   The surface is therefore always closed, and each edge has exactly two triangles.
+//! - [`Mesh::smooth`]: Taubin's filter (1995), which avoids shrinkage.
+//! - [`Mesh::decimate`]: edge collapses by quadric error (Garland and Heckbert 1997).
+//! - [`Mesh::to_stl`], [`Mesh::to_obj`]: export with the coordinate system in the header, in the
+//!   format of 3D Slicer.
 
 #![forbid(unsafe_code)]
 

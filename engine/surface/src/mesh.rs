@@ -1,11 +1,11 @@
-//! Triangles in space, and what is measured on them.
+//! Triangle meshes and their measurements.
 
 use std::collections::HashMap;
 
-/// Voxel index to mm, RAS+.
+/// An affine from voxel indices to mm, RAS+.
 pub type Affine = [[f64; 4]; 4];
 
-/// A closed surface of triangles in mm, RAS+; counter-clockwise seen from outside.
+/// A closed surface of triangles in mm, RAS+, counter-clockwise as seen from outside.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mesh {
     pub(crate) vertices: Vec<[f64; 3]>,
@@ -29,12 +29,12 @@ pub(crate) fn norm(a: [f64; 3]) -> f64 {
 }
 
 impl Mesh {
-    /// Positions in mm, RAS+.
+    /// Positions of the vertices in mm, RAS+.
     pub fn vertices(&self) -> &[[f64; 3]] {
         &self.vertices
     }
 
-    /// Three vertices each, counter-clockwise seen from outside.
+    /// Indices of the three vertices of each triangle, counter-clockwise as seen from outside.
     pub fn faces(&self) -> &[[u32; 3]] {
         &self.faces
     }
@@ -43,9 +43,9 @@ impl Mesh {
         face.map(|vertex| self.vertices[vertex as usize])
     }
 
-    /// The enclosed volume in mm^3, by the divergence theorem; holes within count as outside.
+    /// The enclosed volume in mm^3, by the divergence theorem, without cavities.
     pub fn volume(&self) -> f64 {
-        // From a point nearby: coordinates far from zero would cancel.
+        // Relative to a vertex, to avoid cancellation with coordinates far from zero.
         let origin = self.vertices.first().copied().unwrap_or_default();
         let of = |face: &[u32; 3]| {
             let [a, b, c] = self.corners(*face).map(|corner| minus(corner, origin));
@@ -54,7 +54,7 @@ impl Mesh {
         self.faces.iter().map(of).sum()
     }
 
-    /// The area in mm^2.
+    /// The surface area in mm^2.
     pub fn area(&self) -> f64 {
         let of = |face: &[u32; 3]| {
             let [a, b, c] = self.corners(*face);
@@ -63,7 +63,8 @@ impl Mesh {
         self.faces.iter().map(of).sum()
     }
 
-    /// Whether each edge belongs to exactly two triangles that run along it in opposite directions.
+    /// Whether each edge belongs to exactly two triangles, which traverse it in opposite
+    /// directions.
     pub fn is_watertight(&self) -> bool {
         let mut edges: HashMap<(u32, u32), [u32; 2]> = HashMap::with_capacity(self.faces.len() * 2);
         for [a, b, c] in &self.faces {

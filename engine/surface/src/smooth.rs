@@ -2,13 +2,13 @@
 
 use crate::{Mesh, SurfaceError};
 
-/// How a surface is smoothed.
+/// Options of smoothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Smoothing {
-    /// How many times each vertex is moved towards its neighbours, and back.
+    /// Number of iterations, each of which moves every vertex towards its neighbours and back.
     pub iterations: usize,
-    /// Frequencies below it are kept, from 0 to 2; smaller is smoother.
+    /// Frequencies below this value are kept, from 0 to 2; smaller is smoother.
     pub pass_band: f64,
 }
 
@@ -19,29 +19,29 @@ impl Default for Smoothing {
 }
 
 impl Smoothing {
-    /// Sets how often vertices are moved.
+    /// Sets the number of iterations.
     pub fn iterations(mut self, iterations: usize) -> Self {
         self.iterations = iterations;
         self
     }
 
-    /// Sets the frequency from which on detail is removed.
+    /// Sets the frequency above which detail is removed.
     pub fn pass_band(mut self, pass_band: f64) -> Self {
         self.pass_band = pass_band;
         self
     }
 }
 
-/// The step towards the mean of the neighbours.
+/// Size of the step towards the mean of the neighbours.
 const TOWARDS: f64 = 0.5;
 
 impl Mesh {
-    /// Smooths the steps of voxels away. The volume stays: each step towards the neighbours' mean is
-    /// followed by one away from it, so that low frequencies pass (G. Taubin, "A signal processing
-    /// approach to fair surface design", 1995).
+    /// Smooths the steps between voxels and preserves the volume: each step towards the mean of the
+    /// neighbours is followed by a step away from it, so that low frequencies pass (G. Taubin, "A
+    /// signal processing approach to fair surface design", 1995).
     ///
     /// # Errors
-    /// Where the pass band lies outside of 0 to 2, or there are more than 10,000 iterations.
+    /// Fails if the pass band is outside 0 to 2, or if there are more than 10,000 iterations.
     pub fn smooth(&mut self, smoothing: Smoothing) -> Result<(), SurfaceError> {
         let Smoothing { iterations, pass_band } = smoothing;
         if !(pass_band > 0.0 && pass_band < 2.0) {
@@ -72,9 +72,9 @@ impl Mesh {
         Ok(())
     }
 
-    /// The neighbours of all vertices one after the other, and where those of each begin.
+    /// The neighbours of all vertices in sequence, and the start of each vertex's neighbours.
     fn neighbours(&self) -> (Vec<usize>, Vec<u32>) {
-        // Each edge of a closed surface is passed once in each direction.
+        // Each edge of a closed surface is traversed once in each direction.
         let mut starts = vec![0; self.vertices.len() + 1];
         for face in &self.faces {
             face.iter().for_each(|vertex| starts[*vertex as usize + 1] += 1);

@@ -1,5 +1,5 @@
-//! Surfaces of phantoms: closed, of the volume and the place that geometry says, and as trimesh and
-//! scikit-image see them.
+//! Surfaces of phantoms are closed and have the exact volume and position, also as measured by
+//! trimesh and scikit-image.
 
 #[path = "../../../tests/clients.rs"]
 mod clients;
@@ -10,7 +10,7 @@ use hearth_surface::{Affine, Mesh, Smoothing, Space, SurfaceError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Anisotropic, oblique, and mirrored: voxel to RAS+ mm.
+/// An anisotropic, oblique affine with a reflection: voxel to RAS+ mm.
 const AFFINE: Affine = [[-0.8, 0.0, 0.3, 40.0], [0.0, 0.9, 0.0, -70.0], [0.24, 0.0, 1.0, 12.5], [0.0, 0.0, 0.0, 1.0]];
 const SHAPE: [usize; 3] = [70, 64, 60];
 const CENTRE: [f64; 3] = [20.0, -42.0, 50.0];
@@ -76,7 +76,7 @@ fn a_level_is_found_between_voxels() {
     assert!((mesh.area() / area - 1.0).abs() < 0.005, "{}", mesh.area() / area);
 }
 
-/// Noise has every combination of corners, and voxels that touch at edges and corners only.
+/// Noise contains every combination of corners, and voxels that touch only at edges and corners.
 #[test]
 fn noise_is_closed_too() {
     let shape = [17, 13, 11];
@@ -122,7 +122,8 @@ fn record() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/trimesh.json")
 }
 
-/// The files that clients are shown: as cut and smoothed as STL, and decimated as OBJ.
+/// The files that clients read: the extracted and the smoothed surface as STL, the decimated one as
+/// OBJ.
 fn files() -> [(&'static str, Vec<u8>); 3] {
     let mut mesh = Mesh::of_label(&ball(&AFFINE), SHAPE, &AFFINE, 3.0).expect("a surface");
     let cut = mesh.to_stl(Space::Lps);
@@ -138,7 +139,7 @@ fn sums() -> Value {
     files().iter().map(|(name, bytes)| ((*name).to_owned(), json!(sum(bytes)))).collect()
 }
 
-/// Asks trimesh about the files, and scikit-image for its own surface of the same mask.
+/// Measures the files with trimesh, and extracts the surface of the same mask with scikit-image.
 const SCRIPT: &str = r#"
 import json, sys
 import numpy as np
@@ -174,7 +175,7 @@ out["skimage"] = {"volume": round(abs(float(theirs.volume)), 1)}
 print(json.dumps(out))
 "#;
 
-/// What holds of what the clients say.
+/// Checks the results of the clients.
 fn check(said: &Value) {
     let theirs = said["skimage"]["volume"].as_f64().expect("a volume");
     for (name, most) in [("cut.stl", 0.02), ("smooth.stl", 0.75), ("few.obj", 1.5)] {

@@ -1,4 +1,4 @@
-//! Which hardware a run uses: the values of `--device`, and the one function that names vendors.
+//! The hardware of a run: the values of `--device`, and the only function that names vendors.
 //!
 //! A value is a runtime and, after a colon, the index of a device: `cpu`, `cuda:1`, `vulkan`,
 //! `rocm:0`, `metal`, `wgpu`. `auto` takes the best device that this build and this machine have.
@@ -22,11 +22,11 @@ pub use libdevice::libdevice;
 pub use memory::{DeviceMemory, memory};
 pub use tune::{TuneWord, UnknownTune};
 
-/// A runtime that a build can have.
+/// A runtime that a build can include.
 struct Runtime {
-    /// Its name on the command line and of its Cargo feature.
+    /// The name on the command line and of the Cargo feature.
     word: &'static str,
-    /// What it is for.
+    /// The hardware that it supports.
     about: &'static str,
 }
 
@@ -37,10 +37,10 @@ const RUNTIMES: [Runtime; 6] = [
     Runtime { word: "metal", about: "Apple GPUs through Metal" },
     Runtime { word: "vulkan", about: "AMD, Intel and NVIDIA GPUs through Vulkan" },
     Runtime { word: "wgpu", about: "any GPU through wgpu" },
-    Runtime { word: "cpu", about: "this machine's processor" },
+    Runtime { word: "cpu", about: "this machine's CPU" },
 ];
 
-/// The devices a runtime finds on this machine; `None` where this build lacks its feature.
+/// The devices that a runtime finds on this machine; `None` where this build lacks its feature.
 /// This is the only place in Hearth that names vendors.
 fn devices_of(word: &str) -> Option<Vec<Device>> {
     let found = match word {
@@ -61,7 +61,7 @@ fn devices_of(word: &str) -> Option<Vec<Device>> {
     Some(found.into_vec())
 }
 
-/// A device's own name, and whether it is a physical GPU rather than a software one.
+/// The device's own name, and whether it is a physical GPU rather than a software one.
 #[cfg(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu"))]
 fn card(device: &Device) -> Option<(String, bool)> {
     device.identity().map(|identity| (identity.name, identity.physical.is_some()))
@@ -73,18 +73,18 @@ fn card(_device: &Device) -> Option<(String, bool)> {
     None
 }
 
-/// Whether a device is a card rather than a processor that plays one; `None` for the processor's own
+/// Whether a device is a physical GPU rather than a software driver; `None` for the CPU's own
 /// runtime.
 fn is_card(device: &Device) -> Option<bool> {
     card(device).map(|(_, physical)| physical)
 }
 
-/// What people call a device: the card's own name, or `cpu`.
+/// The display name of a device: the GPU's own name, or `cpu`.
 pub fn name(device: &Device) -> String {
     card(device).map_or_else(|| "cpu".to_owned(), |(name, _)| name)
 }
 
-/// Which of the cards of CUDA or ROCm a device is, between which NCCL and RCCL send; `None` of any
+/// The index of a CUDA or ROCm device among the GPUs that NCCL and RCCL connect; `None` for any
 /// other device.
 pub fn linked_card(device: &Device) -> Option<usize> {
     let own = device.clone().inner();
@@ -92,7 +92,7 @@ pub fn linked_card(device: &Device) -> Option<usize> {
     found.find_map(|devices| devices.into_iter().position(|device| device == own))
 }
 
-/// Why a `--device` value selects no device.
+/// The reason why a `--device` value selects no device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -101,51 +101,51 @@ pub enum DeviceError {
         "no device is called `{word}`; known are auto, cuda, rocm, metal, vulkan, wgpu and cpu, each but the first with `:INDEX` if wanted. Available here: {available}"
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested value.
         word: String,
-        /// What would have worked.
+        /// The values that work.
         available: String,
     },
     /// The runtime is known, but this build lacks its feature.
     #[error("this build cannot use `{word}`: build it with `--features {feature}`. Available here: {available}")]
     NotCompiledIn {
-        /// What was asked for.
+        /// The requested value.
         word: String,
-        /// The Cargo feature that brings it.
+        /// The Cargo feature that adds it.
         feature: &'static str,
-        /// What would have worked.
+        /// The values that work.
         available: String,
     },
-    /// The runtime works, but finds no such device.
+    /// The runtime works, but finds no device with this index.
     #[error(
         "`{word}` was requested, but {runtime} finds {found} device(s) on this machine{hint}. Available here: {available}"
     )]
     Absent {
-        /// What was asked for.
+        /// The requested value.
         word: String,
         /// The runtime's name.
         runtime: &'static str,
-        /// How many devices it finds.
+        /// The number of devices that it finds.
         found: usize,
-        /// What may be wrong.
+        /// A possible cause.
         hint: &'static str,
-        /// What would have worked.
+        /// The values that work.
         available: String,
     },
-    /// The card is there, but a file that its kernels are compiled with is not.
+    /// The GPU is there, but a file that its kernels are compiled with is missing.
     #[error("`{word}`: {missing}. Available here: {available}")]
     Toolkit {
-        /// What was asked for.
+        /// The requested value.
         word: String,
-        /// What is missing, and what brings it.
+        /// The missing file, and the packages that contain it.
         missing: String,
-        /// What would have worked.
+        /// The values that work.
         available: String,
     },
     /// The part after the colon is not an index.
     #[error("`{word}`: `{index}` is not the index of a device; write `cuda:0`")]
     BadIndex {
-        /// What was asked for.
+        /// The requested value.
         word: String,
         /// The part after the colon.
         index: String,
@@ -157,15 +157,16 @@ pub enum DeviceError {
 pub struct DeviceInfo {
     /// The value for `--device`.
     pub word: String,
-    /// The device as it names itself; for a runtime without a device here, what the runtime is for.
+    /// The device's own name; for a runtime without a device on this machine, the hardware it
+    /// supports.
     pub name: String,
-    /// The Cargo feature that brings it.
+    /// The Cargo feature that adds it.
     pub feature: &'static str,
     /// Whether this build has the feature.
     pub compiled_in: bool,
-    /// Whether `--device WORD` works here and now.
+    /// Whether `--device WORD` works in this build on this machine.
     pub available: bool,
-    /// What a device that is there cannot be used without, and what brings it.
+    /// The missing requirement of a device that is there, and the package that contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Memory in bytes, where the runtime reports it.
@@ -173,7 +174,7 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Whether the machine has it, whether or not it can be used.
+    /// Whether the machine has the device, usable or not.
     pub fn is_here(&self) -> bool {
         self.available || self.missing.is_some()
     }
@@ -184,8 +185,8 @@ pub fn parse(word: &str) -> Result<Device, DeviceError> {
     parse_for_rank(word, 0)
 }
 
-/// The same for one of several ranks on this machine: where the value names no card, each rank takes
-/// the next one of those that there are, and begins again behind the last.
+/// Same as [`parse`] for one of several ranks on this machine. Where the value names no GPU, ranks
+/// take the GPUs in turn, starting over after the last one.
 pub fn parse_for_rank(word: &str, local_rank: usize) -> Result<Device, DeviceError> {
     let asked = word.trim();
     if asked == "auto" {
@@ -221,23 +222,23 @@ pub fn parse_for_rank(word: &str, local_rank: usize) -> Result<Device, DeviceErr
     Ok(device)
 }
 
-/// Why kernels for a runtime's devices could not be compiled.
+/// The reason why kernels for a runtime's devices cannot be compiled.
 fn missing(runtime: &Runtime) -> Option<String> {
     if runtime.word == "cuda" { libdevice().err() } else { None }
 }
 
-/// An error where something is missing.
+/// Fails where something is missing.
 fn complete(asked: &str, runtime: &Runtime) -> Result<(), DeviceError> {
     let error = |missing| DeviceError::Toolkit { word: asked.into(), missing, available: available() };
     missing(runtime).map_or(Ok(()), |missing| Err(error(missing)))
 }
 
-/// Which of so many devices is that of a rank.
+/// The index of a rank's device, out of `devices`.
 fn turn(local_rank: usize, devices: usize) -> usize {
     local_rank % devices.max(1)
 }
 
-/// A GPU of the most preferred runtime, by rank, else the CPU.
+/// A GPU of the most preferred runtime, by rank, or else the CPU.
 fn auto(asked: &str, local_rank: usize) -> Result<Device, DeviceError> {
     for runtime in &RUNTIMES {
         let mut devices = devices_of(runtime.word).unwrap_or_default();
@@ -245,7 +246,7 @@ fn auto(asked: &str, local_rank: usize) -> Result<Device, DeviceError> {
         devices.retain(|device| runtime.word == "cpu" || card(device).is_none_or(|(_, physical)| physical));
         let index = turn(local_rank, devices.len());
         if let Some(device) = devices.into_iter().nth(index) {
-            // Not the next best: to be slow without a word is worse.
+            // No fallback to the next best device: silently running slowly is worse.
             complete(asked, runtime)?;
             return Ok(device);
         }
@@ -253,8 +254,8 @@ fn auto(asked: &str, local_rank: usize) -> Result<Device, DeviceError> {
     Err(DeviceError::Unknown { word: asked.into(), available: available() })
 }
 
-/// Every runtime this version of Hearth knows, with its devices on this machine: what
-/// `hearth devices` prints.
+/// Every runtime that this version of Hearth knows, with its devices on this machine: the output of
+/// `hearth devices`.
 pub fn list() -> Vec<DeviceInfo> {
     let mut lines = Vec::new();
     for runtime in &RUNTIMES {
@@ -296,7 +297,8 @@ pub fn list() -> Vec<DeviceInfo> {
     lines
 }
 
-/// The values that work here, for error messages. Asks no device for its name, since that opens it.
+/// The values that work on this machine, for error messages. Devices are not asked for their names,
+/// since that opens them.
 fn available() -> String {
     let mut text = String::new();
     for runtime in RUNTIMES.iter().filter(|runtime| missing(runtime).is_none()) {
@@ -312,7 +314,7 @@ fn available() -> String {
     if text.is_empty() { "nothing".into() } else { text }
 }
 
-/// The processor's name and the machine's memory in bytes.
+/// The CPU's name, and the machine's memory in bytes.
 fn processor() -> (String, u64) {
     let mut system = sysinfo::System::new();
     system.refresh_memory();

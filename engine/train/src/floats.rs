@@ -1,4 +1,4 @@
-//! Numbers that travel between ranks as text: [`Floats`].
+//! Numbers that ranks exchange as text: [`Floats`].
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,7 +1,7 @@
 //! Training and evaluation: the workflows that an [`Engine`](hearth_engine::Engine) drives, and
-//! what they build on.
+//! their building blocks.
 //!
-//! - [`SupervisedTrainer`] trains a network, [`GanTrainer`] two that compete;
+//! - [`SupervisedTrainer`] trains a network, [`GanTrainer`] two competing networks;
 //!   [`SupervisedEvaluator`] and [`EnsembleEvaluator`] compare networks with labels.
 //! - [`device`] turns `--device` words into devices; it is the only place that names vendors.
 //! - [`Precision`] keeps f32 master weights while convolutions run in bf16 or fp16.

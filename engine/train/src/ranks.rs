@@ -1,4 +1,4 @@
-//! What the ranks of one training do together: [`Ranks`].
+//! The ranks of one training and their collective operations: [`Ranks`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,33 +17,33 @@ use serde::de::DeserializeOwned;
 use crate::floats::Floats;
 use crate::training::bucket_sum::{BucketSum, OnDevice, Summed};
 
-/// How many values are added to see whether a card adds in place.
+/// The number of values in the test of in-place sums on the GPU.
 const PROBE: usize = 1000;
 
-/// The ranks of one training, seen from one of them: how to reach the others, and how gradients
-/// travel.
+/// The ranks of one training, seen from one of them: the connection to the others, and the exchange
+/// of gradients.
 #[derive(Clone)]
 pub struct Ranks {
     communicator: Arc<dyn Communicator>,
     /// How gradients are added.
     pub how: AllReduce,
-    /// The most bytes of gradients that travel together; of 4 MiB or more, an eighth where that is
-    /// less.
+    /// The maximum number of bytes of gradients in a bucket; for 4 MiB or more of gradients, an
+    /// eighth of them where that is less.
     pub bucket_bytes: usize,
-    /// Whether gradients travel while the backward pass computes the rest; where nothing is said, they
-    /// do.
+    /// Whether gradients are reduced during the backward pass; `None` is the same as
+    /// `Some(true)`.
     pub overlap: Option<bool>,
-    /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
+    /// Whether every batch norm uses the statistics of all ranks' batches, and not only those named
     /// `syncbatch`.
     pub sync_batch_norm: bool,
-    /// Whether convolutions round each image as one rank with the whole batch does. Ways to compute
-    /// that are faster for fewer images are then not taken.
+    /// Whether convolutions round each image as a single rank with the whole batch does. Algorithms
+    /// that are faster for fewer images are then not used.
     pub rounds_alike: bool,
-    /// How long one rank waits for the others before it ends with an error that names them.
+    /// The time that a rank waits for the others before it fails with an error that names them.
     pub deadline: Duration,
-    /// Where gradients stay on a card.
+    /// The state of gradients that stay on a GPU.
     pub(crate) in_place: Option<OnDevice>,
-    /// Whether a batch norm has asked the other ranks for their statistics.
+    /// Whether a batch norm has exchanged statistics with the other ranks.
     norms_meet: Arc<AtomicBool>,
 }
 
@@ -54,47 +54,47 @@ impl std::fmt::Debug for Ranks {
     }
 }
 
-/// An evaluation that ranks share: each evaluates the cases that [`Share`] gives it, one a batch,
-/// and all have the results of all. A rank that is given none evaluates any one, which does not
-/// count.
+/// An evaluation that ranks share: each evaluates the cases of its [`Share`], one per batch, and
+/// all get the results of all. A rank without cases evaluates an arbitrary one, whose result is
+/// ignored.
 #[derive(Clone, Debug)]
 pub struct SharedCases {
     /// The ranks.
     pub ranks: Ranks,
-    /// How many cases all of them have.
+    /// The total number of cases.
     pub cases: usize,
 }
 
-/// Why ranks could not do something together.
+/// The error of a collective operation.
 #[derive(Debug, thiserror::Error)]
 pub enum RanksError {
-    /// Another rank was not there in time, or failed.
+    /// Another rank did not answer in time, or failed.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// What a rank sent cannot be read: it is of another version.
+    /// A rank's message cannot be read: the rank runs another version.
     #[error("rank {rank} sent what this version does not read: {why}")]
     Unread {
         /// The rank.
         rank: usize,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The weights of rank 0 are of another network.
+    /// The weights of rank 0 belong to another network.
     #[error("the weights of rank 0: {0}")]
     Weights(#[from] WeightsError),
-    /// A rank has more or fewer results than cases.
+    /// The number of results differs from the number of cases.
     #[error("the ranks measured {found} cases instead of {cases}")]
     Cases {
-        /// What came together.
+        /// The number of results.
         found: usize,
-        /// How many there are.
+        /// The number of cases.
         cases: usize,
     },
 }
 
 impl Ranks {
-    /// Ranks that add gradients in order of rank, as f32, in buckets of 25 MiB, and wait for five
-    /// minutes.
+    /// Ranks that add gradients in the order of ranks, as f32, in buckets of 25 MiB, with a
+    /// deadline of five minutes.
     pub fn new(communicator: Arc<dyn Communicator>) -> Self {
         Self {
             communicator,
@@ -109,41 +109,41 @@ impl Ranks {
         }
     }
 
-    /// Whether gradients travel while the backward pass goes on, started by a thread `apart` from it or
-    /// by its own. In that pass batch norms may meet those of other ranks: what two threads start would
-    /// come in another order on each rank.
+    /// Whether gradients are reduced during the backward pass, started by a separate thread
+    /// (`apart`) or by that of the pass. Batch norms may exchange statistics in the same pass: two
+    /// threads would then start their operations in a different order on each rank.
     pub(crate) fn overlaps(&self, apart: bool) -> bool {
         self.overlap.unwrap_or(true) && !(apart && self.norms_meet.load(Ordering::Relaxed))
     }
 
-    /// The same ranks, reached in another way.
+    /// Returns the same ranks with another communicator.
     #[must_use]
     pub fn over(self, communicator: Arc<dyn Communicator>) -> Self {
         Self { communicator, in_place: None, ..self }
     }
 
-    /// Leaves gradients on the card `device` and adds them there, in place, where they are added in
-    /// any order over the cards, and a sum of known values comes out right on every rank. All ranks
-    /// call it at the same point.
+    /// Keeps gradients on the GPU `device` and adds them there, in place, where the order of
+    /// addition is free and sums go over GPUs, and where a test sum is correct on every rank. All
+    /// ranks must call it at the same point.
     ///
     /// # Errors
-    /// Why they travel through the memory of the host instead. The outer error is of ranks that are
-    /// missing.
+    /// The inner error is the reason why gradients go through host memory instead. The outer error
+    /// reports missing ranks.
     pub fn stay_on_card(&mut self, device: &Device) -> Result<Result<(), String>, RanksError> {
         self.stay_at(OnDevice { device: device.clone().inner(), place: InPlace::on_card })
     }
 
     pub(crate) fn stay_at(&mut self, on: OnDevice) -> Result<Result<(), String>, RanksError> {
-        const PHASE: &str = "values on the cards";
+        const PHASE: &str = "values on the GPUs";
         let first = |all: Vec<Option<String>>| {
             let why = |(rank, why): (usize, Option<String>)| why.map(|why| format!("rank {rank}: {why}"));
             all.into_iter().enumerate().find_map(why).map_or(Ok(()), Err)
         };
         let own = Tensor::<1>::full([PROBE], self.rank() as f32 + 1.0, &on.device);
         let may = match (self.how.order, self.communicator.on_cards()) {
-            (_, None) => Err("sums do not go over cards".to_owned()),
+            (_, None) => Err("sums do not go over GPUs".to_owned()),
             (Order::Rank, _) => Err("they are added by rank".to_owned()),
-            // Its address alone.
+            // Only the address is needed.
             (Order::Any, Some(_)) => (on.place)(own.clone()).map(drop),
         };
         let may = first(self.gather(&may.err(), PHASE, 0)?);
@@ -155,9 +155,7 @@ impl Ranks {
                 Summed::OnCard(sum) => sum.into_data().try_into_vec::<f32>().map_or_else(
                     |why| Some(format!("{why:?}")),
                     |sum| {
-                        sum.iter()
-                            .find(|sum| **sum != expected)
-                            .map(|sum| format!("the card added {expected} as {sum}"))
+                        sum.iter().find(|sum| **sum != expected).map(|sum| format!("the GPU added {expected} as {sum}"))
                     },
                 ),
                 Summed::Values(_) => None,
@@ -171,37 +169,37 @@ impl Ranks {
         Ok(right)
     }
 
-    /// What they are reached by, to be wrapped.
+    /// The communicator, to be wrapped.
     pub fn shared_communicator(&self) -> Arc<dyn Communicator> {
         Arc::clone(&self.communicator)
     }
 
-    /// This rank, from 0.
+    /// The index of this rank, from 0.
     pub fn rank(&self) -> usize {
         self.communicator.rank()
     }
 
-    /// Number of ranks.
+    /// The number of ranks.
     pub fn world(&self) -> usize {
         self.communicator.world()
     }
 
-    /// The same as engines count them.
+    /// Rank and number of ranks, in the engine's types.
     pub(crate) fn place(&self) -> (u32, u32) {
         (self.rank() as u32, self.world() as u32)
     }
 
-    /// What they are reached by.
+    /// The communicator.
     pub fn communicator(&self) -> &dyn Communicator {
         &*self.communicator
     }
 
-    /// A place in the run, with this deadline.
+    /// A point in the run, with the deadline.
     pub(crate) fn at(&self, phase: &'static str, step: u64) -> At {
         At::new(phase, step).within(self.deadline)
     }
 
-    /// A value of each rank, in their order, on every rank.
+    /// Gathers a value of each rank, in order of ranks, on every rank.
     ///
     /// # Errors
     /// Where a rank is missing at the deadline, or sent something else.
@@ -218,12 +216,12 @@ impl Ranks {
         parts.iter().enumerate().map(read).collect()
     }
 
-    /// How batch norms of one step reach those of the other ranks.
+    /// Makes the exchange of batch norm statistics for one step.
     pub(crate) fn norms(&self, step: u64) -> Arc<SyncedNorms> {
         let ranks = self.clone();
         SyncedNorms::new(self.sync_batch_norm, move |name, values| {
             ranks.norms_meet.store(true, Ordering::Relaxed);
-            // A rank that is at another layer would add what does not belong together.
+            // A rank that is at another layer would add unrelated statistics.
             let all = ranks.gather(&(name.to_owned(), Floats(values.to_vec())), "statistics of batch norms", step);
             let mut sums = vec![0.0_f64; values.len()];
             for (rank, (theirs, values)) in all.map_err(|why| why.to_string())?.into_iter().enumerate() {
@@ -237,9 +235,10 @@ impl Ranks {
         })
     }
 
-    /// What handlers of any rank want: of several reasons, that of the lowest rank.
+    /// Combines the requests of the handlers of all ranks; of several reasons, that of the lowest
+    /// rank is used.
     pub(crate) fn agree(&self, state: &State, wants: &Wants) -> Result<Wants, BoxError> {
-        let all = self.gather(wants, "deciding whether to go on", state.iteration)?;
+        let all = self.gather(wants, "deciding whether to continue", state.iteration)?;
         let mut agreed = Wants::default();
         for wants in all {
             agreed.terminate = agreed.terminate.or(wants.terminate);
@@ -249,15 +248,15 @@ impl Ranks {
         Ok(agreed)
     }
 
-    /// The weights and running statistics of rank 0. Weights are the same on all ranks; statistics of
-    /// batches are not.
+    /// Broadcasts the weights and running statistics of rank 0. Weights are the same on all ranks;
+    /// statistics of batches are not.
     pub(crate) fn of_first<N: Network>(&self, network: N, epoch: u64) -> Result<N, RanksError> {
         let own = if self.rank() == 0 { weights::to_bytes(&network)? } else { Vec::new() };
         let bytes = self.communicator.broadcast(own, 0, &self.at("weights to validate", epoch))?;
         if self.rank() == 0 { Ok(network) } else { Ok(weights::from_bytes(network, &bytes)?.0) }
     }
 
-    /// Lists of one entry for each case, evaluated by [`Share`]s, in the order of cases.
+    /// Gathers lists with one entry for each case, evaluated by [`Share`]s, in the order of cases.
     pub(crate) fn in_order<T: Serialize + DeserializeOwned>(
         &self,
         mut own: Vec<T>,
@@ -265,7 +264,7 @@ impl Ranks {
         epoch: u64,
     ) -> Result<Vec<T>, RanksError> {
         let share = Share::new(cases, self.world());
-        // A rank that had none evaluated one all the same, so that no rank skips the pass.
+        // A rank without cases evaluated one all the same, so that no rank skips the pass.
         own.truncate(share.of(self.rank()).count());
         let all = self.gather(&own, "results of the validation", epoch)?;
         let found = all.iter().map(Vec::len).sum();
@@ -273,7 +272,7 @@ impl Ranks {
     }
 }
 
-/// Fails where the batch norms of a step did not reach those of the other ranks.
+/// Fails where the batch norms of a step could not exchange statistics with the other ranks.
 pub(crate) fn check_norms(norms: &SyncedNorms) -> Result<(), BoxError> {
     norms.check().map_err(|why| format!("the batch norms of the ranks: {why}").into())
 }

@@ -1,5 +1,5 @@
-//! A whole training on software Vulkan: cases and random transforms on the device, batches handed
-//! over ahead of time, validation, checkpoints, a resume, a prediction; the CPU's is its measure.
+//! A whole training on software Vulkan, compared with the CPU: cases and random transforms on the
+//! device, batches handed over in advance, validation, checkpoints, a resume, a prediction.
 
 #![cfg(feature = "vulkan")]
 
@@ -62,7 +62,7 @@ struct Problem {
     device: Device,
 }
 
-/// What a training gives.
+/// The results of a training.
 #[derive(Debug, Default)]
 struct Outcome {
     losses: Vec<f64>,
@@ -148,7 +148,7 @@ impl Problem {
         Outcome { losses, dice, labels }
     }
 
-    /// Two epochs at once, and one after the other.
+    /// Two epochs in one run, and in two runs.
     fn run(&self) -> [Outcome; 2] {
         let [whole, halves] = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
         let at_once = self.train(whole.path(), 2, false);
@@ -205,7 +205,7 @@ fn a_swin_unetr_trains_on_vulkan() {
     trains(SWIN_UNETR, 32);
 }
 
-/// What the program does before it fills a cache on the device.
+/// The check that the program runs before it fills a cache on the device.
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn a_driver_in_software_has_the_machines_memory_on_vulkan() {

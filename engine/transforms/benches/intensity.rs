@@ -1,4 +1,4 @@
-//! The most common intensity transforms on 96^3 and 256^3 voxels of one channel:
+//! Measures the most common intensity transforms on 96^3 and 256^3 voxels of one channel:
 //! `cargo bench -p hearth-transforms --bench intensity`.
 
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! cuCIM's names: a recipe with names of `cucim.core.operations` uses the transforms of this crate,
+//! cuCIM's names: recipes with names of `cucim.core.operations` use the transforms of this crate,
 //! which run on any device.
 //!
 //! Parameters also have cuCIM's names and are converted to those of the transform. cuCIM counts the
@@ -34,16 +34,15 @@ const OPERATIONS: &[(&str, &str, Turn)] = &[
     }),
 ];
 
-/// cuCIM's names, and the transform each of them means.
+/// cuCIM's names, each with the transform that implements it.
 pub fn cucim_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     OPERATIONS.iter().map(|(name, transform, _)| (*name, *transform))
 }
 
-/// Where a table has a cuCIM name, replaces it by that of the transform and converts its
-/// parameters.
+/// Replaces a cuCIM name in a table by that of the transform and converts its parameters.
 ///
 /// # Errors
-/// A parameter without a counterpart in the transform.
+/// If a parameter has no counterpart in the transform.
 pub(crate) fn translate(table: &mut Node) -> Result<(), Fault> {
     let name = table.text("name");
     let Some((_, transform, turn)) = OPERATIONS.iter().find(|(known, ..)| Some(*known) == name) else { return Ok(()) };

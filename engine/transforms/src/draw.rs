@@ -1,8 +1,8 @@
 //! Random numbers that depend only on their purpose.
 //!
 //! Every draw is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
-//! 2011) of a counter, under a key derived from seed, epoch, case, transform and rank. So the
-//! number of workers, the kind of cache and a resume do not change a batch.
+//! 2011) of a counter, with a key derived from seed, epoch, case, transform and rank. Therefore the
+//! number of workers, the kind of cache and resuming do not change a batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,20 +13,20 @@ use hearth_kernels::philox::{self, Stream};
 pub struct DrawKey {
     /// Seed of the run.
     pub seed: u64,
-    /// Epoch.
+    /// Number of the epoch.
     pub epoch: u64,
     /// Rank of the process.
     pub rank: u64,
 }
 
 impl DrawKey {
-    /// Seed, epoch, rank.
+    /// Creates a key from seed, epoch and rank.
     pub fn new(seed: u64, epoch: u64, rank: u64) -> Self {
         DrawKey { seed, epoch, rank }
     }
 
-    /// The draws of one transform (by its index in the pipeline) for one case, and for one part
-    /// where an earlier transform split the case.
+    /// Returns the draws of one transform (by its index in the pipeline) for one case, and for one
+    /// part if an earlier transform split the case.
     pub fn draw(&self, case: &str, transform: usize, part: usize) -> Draw {
         let mut hash = blake3::Hasher::new();
         for number in [self.seed, self.epoch, self.rank, transform as u64, part as u64] {
@@ -51,35 +51,35 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Element `n` of the sequence: 128 random bits.
+    /// Returns element `n` of the sequence: 128 random bits.
     pub fn at(&self, n: u64) -> [u32; 4] {
         philox([n as u32, (n >> 32) as u32, self.stream, 0], self.key)
     }
 
-    /// The next number in [0, 1), with 53 random bits.
+    /// Returns the next number in [0, 1), with 53 random bits.
     pub fn uniform(&self) -> f64 {
         let [a, b, ..] = self.at(self.next.fetch_add(1, Ordering::Relaxed));
         ((u64::from(a) << 32 | u64::from(b)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The next number in [low, high).
+    /// Returns the next number in [low, high).
     pub fn between(&self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
-    /// The next whole number below `n` (0 for `n = 0`).
+    /// Returns the next whole number below `n` (0 for `n = 0`).
     pub fn below(&self, n: u64) -> u64 {
         let [a, b, ..] = self.at(self.next.fetch_add(1, Ordering::Relaxed));
         let bits = u64::from(a) << 32 | u64::from(b);
         ((u128::from(bits) * u128::from(n)) >> 64) as u64
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn happens(&self, probability: f64) -> bool {
         self.uniform() < probability
     }
 
-    /// A permutation of `0..n` (Fisher-Yates).
+    /// Returns a permutation of `0..n` (Fisher-Yates).
     pub fn permutation(&self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         for i in (1..n).rev() {
@@ -88,7 +88,7 @@ impl Draw {
         order
     }
 
-    /// A separate sequence for part `n` of the work: the draws of one key, of one hole, of one
+    /// Returns a separate sequence for part `n` of the work: the draws of one key, one hole or one
     /// channel.
     pub fn part(&self, n: u64) -> Draw {
         let [a, b, stream, _] = philox([n as u32, (n >> 32) as u32, self.stream, 2], self.key);
@@ -108,13 +108,13 @@ impl Draw {
         self.run(1).add_normal(values, mean, std);
     }
 
-    /// The numbers of this key that are not part of the sequence.
+    /// A generator of the numbers of this key that are not part of the sequence.
     fn run(&self, kind: u32) -> Stream {
         Stream { key: self.key, stream: [self.stream, kind] }
     }
 }
 
-/// One counter.
+/// The block of one counter.
 fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     philox::philox(counter.map(|word| [word]), key).map(|[word]| word)
 }

@@ -8,18 +8,18 @@ use hearth_image::TransformError;
 /// One value of a sample at the time a step failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueState {
-    /// Its key.
+    /// Key of the value.
     pub key: String,
-    /// The file it came from.
+    /// Path of the file that it came from.
     pub path: Option<PathBuf>,
-    /// `[C, X, Y, Z]`, where it is an image.
+    /// Shape `[C, X, Y, Z]`, if it is an image.
     pub shape: Option<[usize; 4]>,
-    /// Voxel size in mm, where it is an image.
+    /// Voxel size in mm, if it is an image.
     pub spacing: Option<[f64; 3]>,
 }
 
-/// A step of a pipeline failed: case, file, step, shape, spacing, what was expected; at most 12
-/// lines.
+/// The error of a pipeline's step: case, file, step, shape, spacing, and what was expected, in at
+/// most 12 lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepError {
     /// Name of the case.
@@ -28,11 +28,11 @@ pub struct StepError {
     pub step: usize,
     /// Number of steps.
     pub steps: usize,
-    /// The transform.
+    /// Name of the transform.
     pub transform: String,
-    /// Its error.
+    /// Error of the transform.
     pub error: TransformError,
-    /// The values concerned (or all images).
+    /// Values concerned (or all images).
     pub values: Vec<ValueState>,
 }
 

@@ -20,20 +20,20 @@ use hearth_registry::{Document, Fault, Node, Registry, Value};
 use crate::pipeline::named;
 use crate::{Pipeline, Transform, cucim};
 
-/// What a recipe's transforms need from the run.
+/// Properties of the run that a recipe's transforms need.
 #[derive(Clone, Debug, Default, Setters)]
 #[setters(strip_option)]
 pub struct RecipeOptions {
-    /// The device that `device = "run"` means in `ToDevice` and `EnsureType`; the CPU by default.
+    /// Device that `device = "run"` means in `ToDevice` and `EnsureType`; the CPU by default.
     pub device: Option<Device>,
-    /// Keep only these keys: a training pipeline can then be used for prediction, where there is no
+    /// Keys to keep: a training pipeline can then be used for prediction, where there is no
     /// `label`. Per-key lists are shortened accordingly, and a transform without remaining keys is
     /// dropped.
     #[setters(into)]
     pub keys: Option<Vec<String>>,
     /// Whether a run of spatial transforms is sampled once.
     pub lazy: Lazy,
-    /// How keys are sampled in that case, overriding the transforms.
+    /// Options with which keys are sampled in that case, overriding the transforms.
     pub lazy_sampling: BTreeMap<String, LazySampling>,
 }
 
@@ -41,7 +41,7 @@ pub struct RecipeOptions {
 /// form, or cuCIM's.
 ///
 /// # Errors
-/// An unknown name, and a parameter that is unknown, missing or of another type.
+/// If the name is unknown, or a parameter is unknown, missing or of another type.
 pub fn build_transform(table: &Node) -> Result<Box<dyn Transform>, Fault> {
     let registry = Registry::<dyn Transform>::new();
     let mut table = table.clone();
@@ -54,7 +54,7 @@ pub fn build_transform(table: &Node) -> Result<Box<dyn Transform>, Fault> {
 }
 
 impl Pipeline {
-    /// Builds and checks a pipeline from the `[[transforms]]` of a text in TOML.
+    /// Builds and checks a pipeline from the `[[transforms]]` of a TOML text.
     ///
     /// ```
     /// use hearth_transforms::Pipeline;
@@ -66,7 +66,7 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// Where it is not TOML, and the first invalid table, at its line.
+    /// If the text is not TOML; otherwise the first invalid table, at its line.
     pub fn from_toml(text: &str) -> Result<Pipeline, Fault> {
         let document = Document::parse("transforms", text)?;
         let tables = document.root().get("transforms").map_or(&[][..], Node::items);
@@ -76,15 +76,17 @@ impl Pipeline {
     /// Builds and checks a pipeline from the tables of a recipe.
     ///
     /// # Errors
-    /// The first invalid table; the fault's path is its index and the parameter: `2.pixdim`.
+    /// The fault of the first invalid table; its path is the table's index and the parameter:
+    /// `2.pixdim`.
     pub fn from_nodes(tables: &[Node]) -> Result<Pipeline, Fault> {
         Self::from_nodes_with(tables, &RecipeOptions::default())
     }
 
-    /// The same, for a device and a choice of keys.
+    /// Builds and checks a pipeline like [`Pipeline::from_nodes`], for a device and a selection of
+    /// keys.
     ///
     /// # Errors
-    /// The first invalid table.
+    /// The fault of the first invalid table.
     pub fn from_nodes_with(tables: &[Node], options: &RecipeOptions) -> Result<Pipeline, Fault> {
         let mut steps: Vec<Arc<dyn Transform>> = Vec::new();
         let mut places = Vec::new();
@@ -110,7 +112,7 @@ impl Pipeline {
     }
 }
 
-/// Drops the keys that are not wanted, and their entries in lists of the same length.
+/// Drops the keys that are not selected, and their entries in lists of the same length.
 fn keep_keys(mut table: Node, wanted: Option<&[String]>) -> Result<Option<Node>, Fault> {
     let Some(wanted) = wanted else { return Ok(Some(table)) };
     if let Some(inner) = table.get("transform").filter(|inner| inner.is_table()) {

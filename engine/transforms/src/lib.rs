@@ -1,7 +1,7 @@
 //! Transforms of medical images, and pipelines of them.
 //!
 //! A [`Pipeline`] of [`transforms`] turns the files of a case into [`Sample`]s. Every random draw
-//! depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that the number of
+//! depends only on seed, epoch, case, transform and rank ([`DrawKey`]), so that the number of
 //! threads, the cache and resuming do not change results.
 
 #![forbid(unsafe_code)]

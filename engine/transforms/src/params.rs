@@ -7,13 +7,13 @@ use hearth_registry::{Fault, nearest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Names of the values a transform works on.
+/// The names of the values that a transform processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "OneOrMany<String>", into = "Vec<String>")]
 pub struct Keys(Vec<String>);
 
 impl Keys {
-    /// The names in order.
+    /// Returns the names in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -31,7 +31,7 @@ impl Keys {
     /// Checks that every key is known.
     ///
     /// # Errors
-    /// Where a key is not known, or there is none.
+    /// If a key is not known, or there are no keys.
     pub fn check(&self, known: &BTreeSet<String>) -> Result<(), Fault> {
         if self.0.is_empty() {
             return Err(Fault::at("keys", "names no value"));
@@ -42,7 +42,7 @@ impl Keys {
     /// Checks that a list parameter has one entry per key.
     ///
     /// # Errors
-    /// Where it has another length.
+    /// If the length is different.
     pub fn check_list<T>(&self, parameter: &str, values: &OneOrMany<T>) -> Result<(), Fault> {
         match values {
             OneOrMany::Many(values) if values.len() != self.len() => Err(Fault::at(
@@ -57,7 +57,7 @@ impl Keys {
 /// Checks that a key named by any parameter is known.
 ///
 /// # Errors
-/// Where it is not; the message suggests a similar one.
+/// If it is not known; the message suggests a similar key.
 pub fn check_key(parameter: &str, key: &str, known: &BTreeSet<String>) -> Result<(), Fault> {
     if known.contains(key) {
         return Ok(());
@@ -70,7 +70,7 @@ pub fn check_key(parameter: &str, key: &str, known: &BTreeSet<String>) -> Result
 /// Checks that a probability lies in 0..=1.
 ///
 /// # Errors
-/// Where it does not.
+/// If it does not.
 pub fn check_probability(prob: f64) -> Result<(), Fault> {
     if (0.0..=1.0).contains(&prob) {
         Ok(())
@@ -112,8 +112,8 @@ impl From<&[&str]> for Keys {
     }
 }
 
-/// A size per axis as in MONAI: one number for all axes; an entry that is not positive means
-/// the image's own size.
+/// Resolves a size per axis as in MONAI: one number for all axes; an entry that is not positive
+/// means the image's own size.
 pub(crate) fn resolve_size(
     size: &OneOrMany<i64>,
     shape: [usize; 3],
@@ -133,14 +133,15 @@ pub(crate) fn resolve_size(
 }
 
 impl Keys {
-    /// Index and name of each key; with `allow_missing`, keys that the sample lacks are skipped.
+    /// Returns index and name of each key; with `allow_missing`, keys that the sample lacks are
+    /// skipped.
     pub(crate) fn of<'a>(&'a self, sample: &crate::Sample, allow_missing: bool) -> Vec<(usize, &'a str)> {
         self.iter().enumerate().filter(|(_, key)| !allow_missing || sample.values.contains_key(*key)).collect()
     }
 }
 
-/// A parameter for each of `n` axes: one value for all, or exactly one per axis. Axes that do not
-/// count get `rest`.
+/// Resolves a parameter for each of `n` axes: one value for all, or exactly one per axis. Axes
+/// beyond `n` get `rest`.
 pub(crate) fn per_axis<T: Copy>(
     name: &str,
     values: &OneOrMany<T>,

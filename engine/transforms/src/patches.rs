@@ -31,7 +31,7 @@ impl Overlap {
         Overlap::Fraction(part.into())
     }
 
-    /// The distance of neighbouring patches along an axis.
+    /// The distance between neighbouring patches along an axis.
     fn step(&self, axis: usize, patch: usize) -> f64 {
         match self {
             Overlap::Voxels(voxels) => patch as f64 - voxels.at(axis).unwrap_or(0) as f64,
@@ -54,22 +54,22 @@ impl Default for Overlap {
     }
 }
 
-/// How an array is divided. Axes are those of the array, channels included where it has some.
+/// How an array is divided. Axes are those of the array, including its channels if it has any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PatchGrid {
-    /// Voxels of a patch per axis; 0 and omitted axes mean the whole axis. Limited to the array's
+    /// Size of a patch per axis; 0 and omitted axes mean the whole axis. Limited to the array's
     /// size.
     pub patch_size: Vec<usize>,
-    /// The position of the first patch; 0 for omitted axes.
+    /// Position of the first patch; 0 for omitted axes.
     pub start_pos: Vec<i64>,
-    /// The overlap of patches.
+    /// Overlap of neighbouring patches.
     pub overlap: Overlap,
     /// Whether patches may reach beyond the end of the array.
     pub padded: bool,
 }
 
 impl PatchGrid {
-    /// Adjacent patches, all within the array.
+    /// Creates a grid of adjacent patches, all within the array.
     pub fn new(patch_size: impl Into<Vec<usize>>) -> Self {
         PatchGrid { patch_size: patch_size.into(), ..PatchGrid::default() }
     }
@@ -80,19 +80,19 @@ impl PatchGrid {
         self
     }
 
-    /// The overlap of patches.
+    /// Sets the overlap of neighbouring patches.
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// Whether patches may reach beyond the end.
+    /// Sets whether patches may reach beyond the end of the array.
     pub fn padded(mut self, padded: bool) -> Self {
         self.padded = padded;
         self
     }
 
-    /// The size of the patches of an array (MONAI's `get_valid_patch_size`).
+    /// Returns the size of the patches of an array (MONAI's `get_valid_patch_size`).
     pub fn patch_size(&self, size: &[usize]) -> Vec<usize> {
         let wanted = |axis: usize| self.patch_size.get(axis).copied().filter(|p| *p > 0);
         size.iter().enumerate().map(|(axis, n)| wanted(axis).map_or(*n, |p| p.min(*n))).collect()
@@ -107,22 +107,22 @@ struct Axis {
     count: usize,
 }
 
-/// First voxels of all patches, the last axis fastest, with random access.
+/// The first voxels of all patches, with the last axis fastest, and with random access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positions(Vec<Axis>);
 
 impl Positions {
-    /// Number of patches.
+    /// The number of patches.
     pub fn len(&self) -> usize {
         self.0.iter().map(|axis| axis.count).product()
     }
 
-    /// Whether there is no patch.
+    /// Whether there are no patches.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first voxel of one patch.
+    /// Returns the first voxel of one patch.
     pub fn get(&self, index: usize) -> Option<Vec<i64>> {
         if index >= self.len() {
             return None;
@@ -136,16 +136,17 @@ impl Positions {
         Some(out)
     }
 
-    /// All in order.
+    /// Iterates over all positions, in order.
     pub fn iter(&self) -> impl Iterator<Item = Vec<i64>> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 }
 
-/// The start positions of the patches of an array of `image_size` (MONAI's `iter_patch_position`).
+/// Returns the start positions of the patches of an array of `image_size` (MONAI's
+/// `iter_patch_position`).
 ///
 /// # Errors
-/// Where an overlap leaves no step, the grid has more patches than can be counted, or, without
+/// If an overlap leaves no step, the grid has more patches than can be counted, or, without
 /// padding, it starts before the array.
 pub fn iter_patch_position(image_size: &[usize], grid: &PatchGrid) -> Result<Positions, TransformError> {
     if let Some(entries) = grid.overlap.entries().filter(|entries| *entries != image_size.len()) {
@@ -159,7 +160,7 @@ pub fn iter_patch_position(image_size: &[usize], grid: &PatchGrid) -> Result<Pos
         let end = if grid.padded { *n as i64 } else { (n - p + 1) as i64 };
         let step = grid.overlap.step(axis, *p);
         if !(step >= 1.0) && *n > 0 {
-            return Err(TransformError::new(format!("patches of {p} voxels along axis {axis} would never move on"))
+            return Err(TransformError::new(format!("patches of {p} voxels along axis {axis} would have no step"))
                 .expected("an overlap that leaves a step of at least one voxel"));
         }
         if start < 0 && !grid.padded {
@@ -177,11 +178,11 @@ pub fn iter_patch_position(image_size: &[usize], grid: &PatchGrid) -> Result<Pos
     }
 }
 
-/// The voxels of each patch per axis (MONAI's `iter_patch_slices`; there `padded` is true by
-/// default).
+/// Returns the voxels of each patch per axis (MONAI's `iter_patch_slices`; there `padded` is true
+/// by default).
 ///
 /// # Errors
-/// As [`iter_patch_position`].
+/// Those of [`iter_patch_position`].
 pub fn iter_patch_slices(
     image_size: &[usize],
     grid: &PatchGrid,
@@ -198,15 +199,15 @@ fn slices(position: &[i64], patch: &[usize]) -> Vec<Range<i64>> {
 /// One patch of an image.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// Its values and geometry; inverting its last operation places it back in the image,
-    /// surrounded by zeros.
+    /// Values and geometry; inverting its last operation places it back in the image, surrounded by
+    /// zeros.
     pub image: Image,
-    /// Its voxels along the channels and each spatial axis. With padding they may lie outside the
-    /// image.
+    /// Range of voxels along the channels and each spatial axis. With padding it may lie outside
+    /// the image.
     pub coords: Vec<Range<i64>>,
 }
 
-/// The patches of an image. Each is cut on demand, in any order and on any thread.
+/// The patches of an image. Each is cropped on demand, in any order and on any thread.
 #[derive(Clone, Debug)]
 pub struct Patches {
     image: Image,
@@ -216,18 +217,19 @@ pub struct Patches {
     /// Which axes are divided; the others are not padded.
     divided: Vec<bool>,
     padding: Option<(PadMode, f32)>,
-    /// Voxels added before the image at once, for modes that need the whole image.
+    /// Voxels added before the image in advance, for modes that need the whole image.
     margin: [usize; 3],
 }
 
 /// Divides an image into patches (MONAI's `iter_patch`). Axes of the grid are channels, then space.
 ///
 /// With a `padding` (mode and constant) the grid covers the image to its end, and parts of a patch
-/// beyond it are padded like the whole image; `grid.padded` is set accordingly. Channels are not
-/// padded.
+/// beyond it get the values that padding the whole image would give; `grid.padded` is set
+/// accordingly. Channels are not padded.
 ///
 /// # Errors
-/// As [`iter_patch_position`]; where a patch would start more than its size before the image.
+/// Those of [`iter_patch_position`], and if a patch would start more than its size before the
+/// image.
 pub fn iter_patch(image: &Image, grid: &PatchGrid, padding: Option<(PadMode, f32)>) -> Result<Patches, TransformError> {
     let n = image.meta.spatial_dims;
     let shape = image.shape();
@@ -274,12 +276,12 @@ pub fn iter_patch(image: &Image, grid: &PatchGrid, padding: Option<(PadMode, f32
 }
 
 impl Patches {
-    /// Number of patches.
+    /// The number of patches.
     pub fn len(&self) -> usize {
         self.positions.len()
     }
 
-    /// Whether there is no patch.
+    /// Whether there are no patches.
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
@@ -289,10 +291,10 @@ impl Patches {
         &self.positions
     }
 
-    /// One patch, with the index of [`Patches::positions`].
+    /// Crops one patch, with the index of [`Patches::positions`].
     ///
     /// # Errors
-    /// Where there is no such patch, or the mode has no values to copy.
+    /// If there is no such patch, or the mode has no values to copy.
     pub fn get(&self, index: usize) -> Result<Patch, TransformError> {
         let position = self.positions.get(index).ok_or_else(|| {
             TransformError::new(format!("there is no patch {index}")).expected(format!("below {}", self.len()))
@@ -310,20 +312,20 @@ impl Patches {
             region.start[axis] = range.start + offset;
             region.end[axis] = range.end + offset;
             if !self.divided[axis + 1] {
-                // An axis that is not padded ends where the image does.
+                // An axis that is not padded ends with the image.
                 region.end[axis] = region.end[axis].min(image.shape()[axis] as i64);
             }
         }
         Ok(Patch { image: cut(image, region, self.margin, self.padding)?, coords })
     }
 
-    /// All in order.
+    /// Iterates over all patches, in order.
     pub fn iter(&self) -> impl Iterator<Item = Result<Patch, TransformError>> + '_ {
         (0..self.len()).map(|index| self.get(index))
     }
 }
 
-/// A box of the image, to which `margin` voxels were added before.
+/// Crops a box of the image, to which `margin` voxels were added before.
 fn cut(
     mut image: Image,
     region: BoundingBox,
@@ -341,7 +343,7 @@ fn cut(
     let original: [usize; 3] = std::array::from_fn(|a| shape[a] - 2 * margin[a]);
     let start: [i64; 3] = std::array::from_fn(|a| region.start[a] - margin[a] as i64);
     let end: [i64; 3] = std::array::from_fn(|a| region.end[a] - margin[a] as i64);
-    // As if the part within the image was cropped, then padded.
+    // The history is that of a crop of the part within the image, followed by padding.
     let first: [usize; 3] = std::array::from_fn(|a| start[a].clamp(0, original[a] as i64) as usize);
     let last: [usize; 3] = std::array::from_fn(|a| (end[a].clamp(0, original[a] as i64) as usize).max(first[a]));
     let before: [usize; 3] = std::array::from_fn(|a| (first[a] as i64 - start[a]).max(0) as usize);
@@ -388,8 +390,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any single patch equals padding the whole image and cropping; its inverse equals the
-        /// image inside.
+        /// Every patch equals padding the whole image and cropping it; its inverse equals the
+        /// original inside the image.
         #[test]
         fn a_patch_is_a_part_of_the_padded_image(
             shape in [1usize..6, 1usize..6, 1usize..6],

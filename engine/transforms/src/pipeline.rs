@@ -22,9 +22,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Checks the steps: keys, sizes, probabilities.
+    /// Creates a pipeline and checks its steps: keys, sizes, probabilities.
     ///
-    /// Where no step loads files, every key that a step names is assumed to exist.
+    /// If no step loads files, every key that a step names is assumed to exist.
     ///
     /// ```
     /// use hearth_transforms::Pipeline;
@@ -35,7 +35,8 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// The first invalid step; the fault's path is its index and the parameter: `2.pixdim`.
+    /// The fault of the first invalid step; its path is the step's index and the parameter:
+    /// `2.pixdim`.
     pub fn new(steps: impl Steps) -> Result<Self, Fault> {
         let pipeline = Pipeline { steps: steps.into_steps(), ..Pipeline::default() };
         let mut known = BTreeSet::new();
@@ -48,26 +49,27 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The same steps without random ones: for validation and prediction.
+    /// Returns the same pipeline without random steps: for validation and prediction.
     pub fn without_random(&self) -> Self {
         let steps = self.steps.iter().filter(|step| !step.is_random()).cloned().collect();
         Pipeline { steps, lazy_sampling: self.lazy_sampling.clone(), ..*self }
     }
 
-    /// The seed of the draws, by default 0. A draw depends only on seed, epoch, case, step and
+    /// Sets the seed of the draws, by default 0. A draw depends only on seed, epoch, case, step and
     /// rank.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The rank of this process in a distributed run, by default 0. Each rank has its own draws.
+    /// Sets the rank of this process in a distributed run, by default 0. Each rank has its own
+    /// draws.
     pub fn rank(mut self, rank: u64) -> Self {
         self.rank = rank;
         self
     }
 
-    /// The key of the draws in an epoch.
+    /// Returns the key of the draws in an epoch.
     pub fn draw_key(&self, epoch: u64) -> DrawKey {
         DrawKey::new(self.seed, epoch, self.rank)
     }
@@ -101,13 +103,13 @@ impl Pipeline {
         given
     }
 
-    /// Whether a run of spatial steps is sampled once; by default [`Lazy::Exact`].
+    /// Sets whether a run of spatial steps is sampled once; by default [`Lazy::Exact`].
     pub fn lazy(mut self, lazy: Lazy) -> Self {
         self.lazy = lazy;
         self
     }
 
-    /// With [`Lazy::On`]: samples this key with these options, overriding those of its steps.
+    /// Sets options with which [`Lazy::On`] samples this key, overriding those of its steps.
     pub fn lazy_sampling(mut self, key: impl Into<String>, sampling: LazySampling) -> Self {
         self.lazy_sampling.insert(key.into(), sampling);
         self
@@ -118,23 +120,23 @@ impl Pipeline {
         &self.steps
     }
 
-    /// Number of steps.
+    /// The number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there is no step.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Index of the first random step: the result of the steps before it can be cached.
+    /// The index of the first random step: the result of the steps before it can be cached.
     pub fn split(&self) -> usize {
         self.steps.iter().position(|s| s.is_random()).unwrap_or(self.steps.len())
     }
 
-    /// The names of the steps from the first random one on that take images of a GPU through the
-    /// host's memory (see [`Transform::through_host`]), each once.
+    /// The names of the steps, from the first random one on, that copy images from a GPU through
+    /// host memory (see [`Transform::through_host`]), each once.
     pub fn random_through_host(&self) -> Vec<&'static str> {
         let mut names: Vec<&str> = Vec::new();
         for step in self.steps.iter().skip(self.split()).filter(|step| step.through_host()) {
@@ -156,7 +158,7 @@ impl Pipeline {
             .collect()
     }
 
-    /// Names and parameters of all steps, and [`Lazy::On`] where it is set, which changes their
+    /// Names and parameters of all steps, and [`Lazy::On`] if it is set, because it changes their
     /// result.
     pub fn describe(&self) -> serde_json::Value {
         let lazy = (self.lazy == Lazy::On).then(|| json!({ "lazy": self.lazy, "lazy_sampling": self.lazy_sampling }));
@@ -166,7 +168,7 @@ impl Pipeline {
     /// Runs all steps on one sample.
     ///
     /// # Errors
-    /// The step that failed, with case, file, shape and spacing.
+    /// The error of the failed step, with case, file, shape and spacing.
     pub fn run(&self, sample: Sample, key: DrawKey) -> Result<Vec<Sample>, Box<StepError>> {
         self.run_steps(vec![sample], key, 0, self.steps.len())
     }
@@ -174,23 +176,23 @@ impl Pipeline {
     /// Runs the steps before the first random one.
     ///
     /// # Errors
-    /// The step that failed.
+    /// The error of the failed step.
     pub fn run_deterministic(&self, sample: Sample) -> Result<Vec<Sample>, Box<StepError>> {
         self.run_steps(vec![sample], DrawKey::new(0, 0, 0), 0, self.split())
     }
 
-    /// Runs the first random step and all after it.
+    /// Runs the first random step and all steps after it.
     ///
     /// # Errors
-    /// The step that failed.
+    /// The error of the failed step.
     pub fn run_random(&self, samples: Vec<Sample>, key: DrawKey) -> Result<Vec<Sample>, Box<StepError>> {
         self.run_steps(samples, key, self.split(), self.steps.len())
     }
 
-    /// Runs the steps from `from` (included) to `to` (not included).
+    /// Runs the steps from `from` (inclusive) to `to` (exclusive).
     ///
     /// # Errors
-    /// The step that failed.
+    /// The error of the failed step.
     pub fn run_steps(
         &self,
         mut samples: Vec<Sample>,
@@ -233,7 +235,7 @@ impl Pipeline {
         Ok(samples)
     }
 
-    /// Before a step: continues lazily, or applies the pending operations.
+    /// Prepares an image for a step: continues lazily, or applies the pending operations.
     fn prepare(&self, sample: &mut Sample, step: &dyn Transform) -> Result<(), TransformError> {
         let lazy = step.is_lazy() && self.lazy != Lazy::Off;
         sample.map_images(|key, mut image| {
@@ -253,7 +255,7 @@ impl Pipeline {
     /// may differ). Use `nearest` for label maps.
     ///
     /// # Errors
-    /// Where the prediction has another shape than `like`.
+    /// If the prediction has a shape that differs from that of `like`.
     pub fn invert(&self, prediction: Image, like: &Image, nearest: bool) -> Result<Image, TransformError> {
         invert(prediction, like, nearest)
     }
@@ -268,7 +270,7 @@ pub(crate) fn named(transform: &str, mut fault: Fault) -> Fault {
     fault
 }
 
-/// See [`Pipeline::invert`]; `like` holds all the data it needs.
+/// Implements [`Pipeline::invert`]; `like` holds all the data that is needed.
 pub(crate) fn invert(prediction: Image, like: &Image, nearest: bool) -> Result<Image, TransformError> {
     if prediction.shape() != like.shape() {
         return Err(TransformError::new(format!("the prediction has {:?} voxels", prediction.shape()))

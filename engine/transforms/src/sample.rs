@@ -1,4 +1,4 @@
-//! [`Sample`]: the named values of one case on their way through a pipeline.
+//! [`Sample`]: the named values of one case in a pipeline.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub enum Value {
     Parts(Parts),
     /// A number.
     Number(f64),
-    /// Several numbers: a label of more than one class, a position on a slide.
+    /// Several numbers: a label of several classes, a position on a slide.
     Numbers(Arc<[f64]>),
     /// A string.
     Text(String),
@@ -39,7 +39,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A short description of its kind.
+    /// A short description of the kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Image(_) => "an image",
@@ -67,7 +67,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// An empty sample.
+    /// Creates an empty sample.
     pub fn new(case: impl Into<String>) -> Self {
         Sample { case: case.into(), values: BTreeMap::new() }
     }
@@ -83,10 +83,10 @@ impl Sample {
         self.with(key, Value::Image(image))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// Where there is none; the message lists the existing keys.
+    /// If there is none; the message lists the existing keys.
     pub fn get(&self, key: &str) -> Result<&Value, TransformError> {
         self.values.get(key).ok_or_else(|| {
             let known: Vec<_> = self.values.keys().map(String::as_str).collect();
@@ -94,7 +94,7 @@ impl Sample {
         })
     }
 
-    /// An image.
+    /// Returns an image.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -105,7 +105,7 @@ impl Sample {
         }
     }
 
-    /// An image, mutable.
+    /// Returns a mutable image.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -118,7 +118,7 @@ impl Sample {
         }
     }
 
-    /// Takes an image out.
+    /// Removes an image and returns it.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -130,7 +130,7 @@ impl Sample {
         }
     }
 
-    /// Voxel indices.
+    /// Returns voxel indices.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -141,7 +141,7 @@ impl Sample {
         }
     }
 
-    /// Voxel indices, unpacked or stored.
+    /// Returns voxel indices, in memory or stored.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -152,7 +152,7 @@ impl Sample {
         }
     }
 
-    /// Several lists of indices, unpacked or stored.
+    /// Returns several lists of indices, in memory or stored.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -163,7 +163,7 @@ impl Sample {
         }
     }
 
-    /// `[X, Y, Z]` of an image, stored or not.
+    /// Returns the shape `[X, Y, Z]` of an image, stored or not.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -174,7 +174,7 @@ impl Sample {
         }
     }
 
-    /// The metadata of an image, stored or not.
+    /// Returns the metadata of an image, stored or not.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -185,10 +185,11 @@ impl Sample {
         }
     }
 
-    /// Crops `start..end` from an image; of a stored one only that part is read.
+    /// Crops `start..end` from an image; only that part of a stored image is read.
     ///
     /// # Errors
-    /// Where the key does not exist or is something else, or a stored image can no longer be read.
+    /// If the key does not exist or has another kind of value, or a stored image can no longer be
+    /// read.
     pub fn crop(&mut self, key: &str, start: [usize; 3], end: [usize; 3]) -> Result<(), TransformError> {
         if let Value::Stored(image) = self.get(key).map_err(|e| e.at(key))? {
             let image = image.read_box(start, end).map_err(|e| e.at(key))?;
@@ -201,7 +202,7 @@ impl Sample {
     /// Reads stored values, except those whose key `may_stay`.
     ///
     /// # Errors
-    /// Where one can no longer be read.
+    /// If a stored value can no longer be read.
     pub fn read_stored(&mut self, may_stay: impl Fn(&str) -> bool) -> Result<(), TransformError> {
         for (key, value) in &mut self.values {
             *value = match value {
@@ -217,7 +218,7 @@ impl Sample {
         Ok(())
     }
 
-    /// Several lists of indices.
+    /// Returns several lists of indices.
     ///
     /// # Errors
     /// Where the key does not exist or has another kind of value.
@@ -256,7 +257,7 @@ impl Sample {
         Ok(())
     }
 
-    /// Bytes of all images and lists of indices.
+    /// The number of bytes of all images and lists of indices.
     pub fn bytes(&self) -> usize {
         self.values
             .values()

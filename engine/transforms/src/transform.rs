@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::{Draw, Effect, Sample};
 
-/// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
-/// One function is required, two for a random transform.
+/// One step of a pipeline. Parameters have MONAI's names; values stay on their device, whatever it
+/// is. One function is required, or two for a random transform.
 ///
 /// ```
 /// use hearth_transforms::{Draw, Pipeline, Sample, Transform};
@@ -37,87 +37,88 @@ use crate::{Draw, Effect, Sample};
 /// assert!(Pipeline::new(floor).is_ok());
 /// ```
 pub trait Transform: Send + Sync + Debug {
-    /// Its name in messages and recipes: MONAI's name, without the `d` of its dictionary form. By
-    /// default the name of the type.
+    /// The name in messages and recipes: MONAI's name, without the `d` of its dictionary form. The
+    /// default is the name of the type.
     fn name(&self) -> &'static str {
         type_name::<Self>()
     }
 
-    /// Whether it draws random numbers: a transform that uses its [`Draw`] must return true. Caches
-    /// keep the result of the steps before the first random one, and
-    /// [`Pipeline::without_random`](crate::Pipeline::without_random) omits it.
+    /// Whether the transform draws random numbers: one that uses its [`Draw`] must return true.
+    /// Caches keep the result of the steps before the first random one, and
+    /// [`Pipeline::without_random`](crate::Pipeline::without_random) omits random steps.
     fn is_random(&self) -> bool {
         false
     }
 
-    /// Whether it uses images only through the functions of [`spatial`](hearth_image::spatial),
-    /// [`Image::shape`](hearth_image::Image::shape) and [`Image::affine`](hearth_image::Image), never their
-    /// values. A run of such steps may be composed and sampled once.
+    /// Whether the transform uses images only through the functions of
+    /// [`spatial`](hearth_image::spatial), [`Image::shape`](hearth_image::Image::shape) and
+    /// [`Image::affine`](hearth_image::Image), never their values. A run of such steps may be
+    /// composed and sampled once.
     fn is_lazy(&self) -> bool {
         false
     }
 
-    /// Whether a [lazy](Transform::is_lazy) step reads values before it works on images that way:
-    /// pending steps before it run first, its own operation may be delayed.
+    /// Whether a [lazy](Transform::is_lazy) step first reads values before it works on images that
+    /// way: pending steps before it run first, while its own operation may be delayed.
     fn requires_current_data(&self) -> bool {
         false
     }
 
-    /// Whether it accepts the value of this key while it is still [stored](crate::StoredImage): it
-    /// only reads its shape ([`Sample::shape`], [`Sample::meta`]), crops boxes ([`Sample::crop`])
-    /// or draws from a list ([`Sample::index_list`]). Also true for keys that it does not use.
-    /// Every other value is read in full before the step.
+    /// Whether the transform accepts the value of this key while it is still
+    /// [stored](crate::StoredImage): it only reads its shape ([`Sample::shape`], [`Sample::meta`]),
+    /// crops boxes ([`Sample::crop`]) or draws from a list ([`Sample::index_list`]). Also true for
+    /// keys that it does not use. Every other value is read completely before the step.
     fn reads_boxes(&self, key: &str) -> bool {
         let _ = key;
         false
     }
 
-    /// The keys of parameters that are called neither `keys` nor `..._key`.
+    /// The keys in parameters that are named neither `keys` nor `..._key`.
     fn other_keys(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// What it does to the images it works on. Unless it says otherwise, a
-    /// [lazy](Transform::is_lazy) transform changes their size, and any other changes their values.
+    /// The effect on the images of its keys. By default a [lazy](Transform::is_lazy) transform
+    /// changes their size, and any other changes their values.
     fn effect(&self) -> Effect {
         if self.is_lazy() { Effect::Regrids } else { Effect::Values }
     }
 
-    /// Whether it changes the numbers of labels from those in their files.
+    /// Whether the transform changes the numbers of labels from those in their files.
     fn maps_labels(&self) -> bool {
         false
     }
 
-    /// Whether voxels of an image on a GPU are copied to the host's memory for its work, and back
-    /// where it changes them. A few numbers (a mean, a range) do not count. The run reports such
-    /// steps of the random part where images are on a GPU: each of them waits for the device.
+    /// Whether the transform copies the voxels of an image on a GPU to host memory, and back if it
+    /// changes them. A few numbers (a mean, a range) do not count. The run reports such steps of
+    /// the random part if images are on a GPU: each of them waits for the device.
     fn through_host(&self) -> bool {
         false
     }
 
-    /// Does the work. Crops may give several samples for one.
+    /// Applies the transform. Crops may return several samples for one.
     ///
     /// # Errors
-    /// Where the sample lacks a value that the transform needs.
+    /// If the sample lacks a value that the transform needs.
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError>;
 
-    /// Checks the parameters before the first case: `known` are the keys that exist at this step,
-    /// and the transform adds those that it creates.
+    /// Checks the parameters before the first case. `known` are the keys that exist at this step;
+    /// the transform adds those that it creates.
     ///
     /// # Errors
-    /// Where a parameter is invalid or a key does not exist.
+    /// If a parameter is invalid or a key does not exist.
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         let _ = known;
         Ok(())
     }
 
-    /// Name and parameters, as in a recipe, for dry runs and cache keys. By default the fields in
-    /// their `Debug` form.
+    /// Name and parameters, as in a recipe, for dry runs and cache keys. By default the parameters
+    /// are the fields in `Debug` form.
     fn describe(&self) -> serde_json::Value {
         json!({ "name": self.name(), "fields": format!("{self:?}") })
     }
 
-    /// Receives the device of the run, before the first case; `None` means the CPU.
+    /// Sets the device of the run, before the first case; `None` means the CPU.
     fn place(&mut self, device: Option<&Device>) {
         let _ = device;
     }
@@ -139,8 +140,8 @@ impl Kind for dyn Transform {
 
     const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(crate::transforms::plugin::build);
 
-    /// MONAI's dictionary transforms have names with a `d` at the end, cuCIM's functions names in
-    /// lower case.
+    /// MONAI's dictionary transforms have names with a `d` at the end; cuCIM's functions have
+    /// lower-case names.
     fn is_spelt(known: &str, written: &str) -> bool {
         written.strip_suffix('d') == Some(known) || known.to_lowercase() == written.replace('_', "")
     }
@@ -151,7 +152,7 @@ impl Kind for dyn Transform {
 }
 
 /// Transforms in order, as accepted by [`Pipeline::new`](crate::Pipeline::new): a tuple, a list, or
-/// one.
+/// a single transform.
 pub trait Steps {
     /// The transforms.
     fn into_steps(self) -> Vec<Arc<dyn Transform>>;
@@ -181,7 +182,7 @@ impl Steps for () {
     }
 }
 
-/// Tuples of up to twelve; longer ones by nesting.
+/// Tuples of up to twelve entries; longer ones by nesting.
 macro_rules! steps_of_tuples {
     ($($first:ident $($rest:ident)*)?) => {
         $(
@@ -199,7 +200,7 @@ macro_rules! steps_of_tuples {
 
 steps_of_tuples!(A B C D E F G H I J K L);
 
-/// [`Transform::describe`] for a transform whose fields are its parameters.
+/// Implements [`Transform::describe`] for a transform whose fields are its parameters.
 pub(crate) fn describe(name: &str, parameters: &impl serde::Serialize) -> serde_json::Value {
     let mut out = serde_json::Map::new();
     out.insert("name".to_owned(), name.into());

@@ -1,25 +1,26 @@
-//! What a folder is: a run, or one that holds runs.
+//! Recognition of folders: a run, or a folder of runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How deep runs are looked for: `runs/sweep/rate/fold0`.
+/// The depth of the search for runs: `runs/sweep/rate/fold0`.
 const DEPTH: usize = 4;
 
-/// The most entries of folders that are looked at, so that no mistake reads a whole file system.
+/// The maximum number of folder entries that are searched, so that a mistake does not read a whole file
+/// system.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Whether a folder is that of a run.
+/// Whether a folder is a run.
 pub fn is_run(folder: &Path) -> bool {
     folder.join("recipe.toml").is_file()
 }
 
-/// Whether a folder is there and has nothing in it, as one that a run has reserved.
+/// Whether a folder exists and is empty, such as one that a run has reserved.
 pub fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut inside| inside.next().is_none())
 }
 
-/// The runs in a folder, by name. Folders of runs are not searched.
+/// The runs in a folder, by name. The folders of runs themselves are not searched.
 pub fn runs_in(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut budget) = (Vec::new(), MAX_ENTRIES);
     search(folder, DEPTH, &mut budget, &mut found);

@@ -7,16 +7,16 @@ use hearth_report::text::{duration, figure, words};
 /// How watching ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Whoever watched left; the run goes on.
+    /// The user left; the run continues.
     Left,
-    /// The run ran to its end, or a handler ended it: what it reached.
+    /// The run completed, or a handler ended it; with its result.
     Good(String),
-    /// The run failed, was interrupted or killed, or its folder was removed: what happened.
+    /// The run failed, was interrupted or killed, or its folder was removed; with a description.
     Bad(String),
 }
 
 impl End {
-    /// Of a run that is over; `None` of one that goes on.
+    /// The end of a run that is over; `None` for a running one.
     pub fn of(run: &Run) -> Option<Self> {
         let said = sentence(run);
         match run.state {
@@ -26,12 +26,12 @@ impl End {
         }
     }
 
-    /// Whether it is a good end of a run.
+    /// Whether the run ended well.
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Good(_))
     }
 
-    /// What happened.
+    /// The description of the end.
     pub fn words(&self) -> &str {
         match self {
             Self::Left => "",
@@ -40,7 +40,8 @@ impl End {
     }
 }
 
-/// How a run ended, in a sentence: `runs/a completed in epoch 50: best mean dice 0.9191 in epoch 48, 1 min 8 s`.
+/// The end of a run as a sentence: `runs/a completed in epoch 50: best mean dice 0.9191 in epoch 48, 1
+/// min 8 s`.
 fn sentence(run: &Run) -> String {
     let summary = run.summary.as_ref();
     let epoch = summary.and_then(|summary| summary.epochs).or_else(|| run.epochs.last().map(|epoch| epoch.epoch));
@@ -66,7 +67,7 @@ fn sentence(run: &Run) -> String {
 
 fn verb(state: &State) -> &'static str {
     match state {
-        State::Running(_) => "goes on",
+        State::Running(_) => "is running",
         State::Killed(_) => "was killed",
         State::Completed => "completed",
         State::EndedEarly => "ended early",

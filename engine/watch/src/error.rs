@@ -1,43 +1,43 @@
-//! What ends watching before it began: [`WatchError`].
+//! Errors that prevent watching: [`WatchError`].
 
 use std::io;
 use std::path::PathBuf;
 
 use hearth_report::ReportError;
 
-/// Why nothing can be watched.
+/// An error that prevents watching.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// The folder is not there.
+    /// The folder does not exist.
     #[error("there is no folder {path}; check its name, or wait for it: --wait")]
     Missing {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder is there and holds something else.
+    /// The folder exists, but is not a run.
     #[error("{path} {what}; give the folder that `hearth train --out` made, or one that holds such folders")]
     NoRun {
         /// The folder.
         path: PathBuf,
-        /// What it is.
+        /// A description of the folder.
         what: &'static str,
     },
     /// The run cannot be read.
     #[error(transparent)]
     Unread(#[from] ReportError),
-    /// The terminal refused.
+    /// The terminal reported an error.
     #[error("cannot draw in this terminal: {0}; lines need none: hearth watch RUN | cat")]
     Terminal(#[source] io::Error),
-    /// No page can be served.
+    /// The page cannot be served.
     #[error("cannot serve a page at 127.0.0.1:{port}: {why}; give another --port, or 0 for any")]
     Server {
-        /// The port that was asked for.
+        /// The requested port.
         port: u16,
-        /// The operating system's words.
+        /// The operating system's message.
         why: String,
     },
-    /// The operating system has no random numbers.
+    /// The operating system does not provide random numbers.
     #[error("cannot make a token for the page: the operating system gives no random numbers ({0})")]
     Random(String),
 }

@@ -1,4 +1,4 @@
-//! Looks at a folder, and reads it again where something has changed: [`Follower`].
+//! Watches a folder, and reads it again when something has changed: [`Follower`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use hearth_report::run::Lock;
 use crate::discover::{is_empty, is_run, runs_in};
 use crate::error::WatchError;
 
-/// Files whose change is worth reading a run again.
+/// Files whose changes require reading a run again.
 const FILES: [&str; 8] = [
     "recipe.toml",
     "run.json",
@@ -22,26 +22,26 @@ const FILES: [&str; 8] = [
     "validation.json",
 ];
 
-/// How often new runs are looked for in a folder.
+/// The interval between searches for new runs in a folder.
 const SEARCH: Duration = Duration::from_secs(5);
 
-/// Reading takes at most this share of the time, however long the logs are.
+/// The reciprocal of the share of the time that reading may take, however long the logs are.
 const SHARE: u32 = 20;
 
-/// What there is to see.
+/// The state of the watched folder.
 #[derive(Clone, Debug)]
 pub enum Seen {
-    /// No run yet: what is waited for.
+    /// No run yet; with a description of what is expected.
     Waiting(String),
     /// A run.
     Run(Box<Run>),
     /// The runs of a folder, by name.
     Board(Vec<Run>),
-    /// What was watched is no longer there.
+    /// The watched folder no longer exists.
     Gone(String),
 }
 
-/// When files were changed, and whether a process holds the folder.
+/// The change times of files, and whether a process holds the lock of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
     files: Vec<Option<(u64, SystemTime)>>,
@@ -58,24 +58,24 @@ impl Mark {
     }
 }
 
-/// A folder that is watched. It reads files and asks for the state of a lock, and changes nothing.
+/// A watched folder. It is only read, including the state of its lock, and never changed.
 #[derive(Debug)]
 pub struct Follower {
     path: PathBuf,
     seen: Seen,
     known: BTreeMap<PathBuf, (Mark, Run)>,
     searched: Option<Instant>,
-    /// When files may be read again.
+    /// The earliest time at which files may be read again.
     rested: Instant,
 }
 
 impl Follower {
-    /// Begins to watch a run's folder, or one that holds runs. With `wait`, a folder that is not
-    /// there is waited for; one that is empty always is, because a run that fills its caches has
-    /// only reserved it.
+    /// Starts to watch a run's folder, or a folder of runs. With `wait`, it waits for a folder that
+    /// does not exist yet. It always waits if the folder is empty, because a run that fills its caches
+    /// has only reserved it.
     ///
     /// # Errors
-    /// Where there is no such folder, it holds no run, or the run cannot be read.
+    /// A folder that does not exist or has no run, or a run that cannot be read.
     pub fn new(path: &Path, wait: bool) -> Result<Self, WatchError> {
         let no_run = |what| Err(WatchError::NoRun { path: path.to_owned(), what });
         if path.is_file() {
@@ -102,12 +102,12 @@ impl Follower {
         &self.path
     }
 
-    /// What was seen last.
+    /// The state at the last look.
     pub fn seen(&self) -> &Seen {
         &self.seen
     }
 
-    /// Looks again; whether there is something new to see.
+    /// Checks again; returns whether something has changed.
     pub fn look(&mut self) -> bool {
         if matches!(self.seen, Seen::Gone(_)) || Instant::now() < self.rested {
             return false;
@@ -175,19 +175,20 @@ impl Follower {
         changed
     }
 
-    /// The run of a folder where it has changed since it was read; why it cannot be read any more.
+    /// The run of a folder if it has changed since it was read, or the reason why it can no longer be
+    /// read.
     fn read(&mut self, folder: &Path) -> Option<Result<Run, String>> {
         if !is_run(folder) {
             return Some(Err(format!("{} was removed while it was watched", folder.display())));
         }
-        // Before the files are read: what changes meanwhile is read again.
+        // Taken before the files are read, so that changes in between are read again.
         let mark = Mark::of(folder);
         if self.known.get(folder).is_some_and(|(known, _)| *known == mark) {
             return None;
         }
         let mut run = match Run::read(folder) {
             Ok(run) => run,
-            // Removed in this moment, or refused by the operating system.
+            // Removed at this moment, or an error of the operating system.
             Err(error) => return Some(Err(error.to_string())),
         };
         if let Some(name) = folder.strip_prefix(&self.path).ok().filter(|name| !name.as_os_str().is_empty()) {
@@ -204,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// As often as a test needs.
+    /// Checks without the pause between reads.
     fn look(follower: &mut Follower) -> bool {
         (follower.rested, follower.searched) = (Instant::now(), None);
         follower.look()
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(epochs(&follower), 1);
         let Seen::Run(run) = follower.seen() else { panic!("a run") };
         assert!(run.state.is_running() && !run.gaps.iter().any(|gap| gap.contains("cut off")), "{:?}", run.gaps);
-        // Its process is gone: the same line is damage now.
+        // The process is gone, so the same line now counts as damaged.
         drop(held);
         assert!(look(&mut follower));
         let Seen::Run(run) = follower.seen() else { panic!("a run") };
@@ -261,7 +262,7 @@ mod tests {
         assert!(matches!(follower.seen(), Seen::Waiting(text) if text.contains("no such folder yet")));
         fs::create_dir(&path).expect("reserved");
         assert!(look(&mut follower) && matches!(follower.seen(), Seen::Waiting(text) if text.contains("prepared")));
-        // An empty folder is waited for by itself.
+        // An empty folder is waited for without the option.
         assert!(matches!(Follower::new(&path, false).expect("reserved").seen(), Seen::Waiting(_)));
         run(&path);
         assert!(look(&mut follower) && matches!(follower.seen(), Seen::Run(_)));

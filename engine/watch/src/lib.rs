@@ -1,10 +1,10 @@
-//! A run as it goes on, from nothing but its folder: whoever watches needs no connection to the
-//! process that trains, and cannot disturb it.
+//! Following of running trainings, using only the run's folder: watching needs no connection to the
+//! training process, and cannot disturb it.
 //!
-//! - [`Follower`] looks at a folder, and reads it again where its files have changed: a run, or many
-//!   runs by rank.
-//! - [`lines`] tells what happens line by line, [`screen`] draws it in a terminal, and [`page`]
-//!   serves it to a browser on this machine.
+//! - [`Follower`] checks a folder, and reads it again when its files have changed: a run, or many runs
+//!   by rank.
+//! - [`lines`] reports events line by line, [`screen`] draws them in a terminal, and [`page`] serves a
+//!   page to a browser on this machine.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! What happened since the last look, line by line.
+//! Reports the events since the last check, line by line.
 
 use hearth_report::run::{Epoch, Progress, State};
 use hearth_report::text::{NONE, duration, figure, words};
@@ -7,13 +7,13 @@ use hearth_report::{Board, Run};
 use crate::end::End;
 use crate::follow::Seen;
 
-/// The newest warnings of a run that is seen for the first time.
+/// The maximum number of earlier warnings that are reported for a run at first.
 const WARNINGS: usize = 3;
 
-/// Tells of changes.
+/// Reports changes as lines of text.
 #[derive(Debug, Default)]
 pub struct Narrator {
-    /// The epoch that was told last.
+    /// The last reported epoch.
     epoch: Option<u64>,
     warnings: usize,
     state: Option<State>,
@@ -21,7 +21,7 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// The lines of what is new.
+    /// The lines about everything new.
     pub fn tell(&mut self, seen: &Seen) -> Vec<String> {
         let lines = match seen {
             Seen::Waiting(text) | Seen::Gone(text) => vec![text.clone()],
@@ -54,7 +54,7 @@ impl Narrator {
             lines.push(format!("resumed from epoch {}", last.unwrap_or(0)));
             self.epoch = last;
         }
-        // Of a run that is seen for the first time, the newest one.
+        // For a run that is new to the narrator, only the newest epoch.
         let first = match self.state {
             None => last.unwrap_or(0),
             Some(_) => self.epoch.map_or(0, |told| told + 1),
@@ -82,7 +82,8 @@ fn of(progress: &Progress) -> String {
     progress.of.map_or(String::new(), |of| format!(" of {of}"))
 }
 
-/// An epoch: `epoch 4 of 50  loss 0.1234  mean dice 0.81 (best 0.82 in epoch 3)  rate 0.01  1.9 s  1 min 20 s left`.
+/// An epoch as a line: `epoch 4 of 50  loss 0.1234  mean dice 0.81 (best 0.82 in epoch 3)  rate 0.01
+/// 1.9 s  1 min 20 s left`.
 fn line(run: &Run, progress: &Progress, epoch: &Epoch) -> String {
     let mut parts = vec![format!("epoch {}{}", epoch.epoch, of(progress))];
     let step = || run.steps.iter().rev().find(|step| step.epoch == epoch.epoch).map(|step| step.loss);
@@ -135,7 +136,7 @@ fn columns(rows: &[[String; 8]]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// Without characters that a terminal obeys, which a name may have.
+/// The text without control characters for the terminal, which a name may contain.
 pub fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

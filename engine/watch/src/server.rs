@@ -1,9 +1,9 @@
 //! A page for a browser on this machine: [`page`].
 //!
-//! What is served is one page that is made here; no path of a request reaches a file. Three things
-//! keep it to the person who started it: the address, which no other machine reaches; a token in the
-//! address that no other user of this machine knows; the check of the `Host` header, so that no page
-//! of the web whose name was made to lead here is taken for this one (DNS rebinding).
+//! The server has only one page, which is generated here; no path of a request reaches a file. Three
+//! things keep it private to the user who started it: the address, which other machines cannot reach; a
+//! token in the URL that other users of this machine do not know; and the check of the `Host` header,
+//! which prevents a web page whose name resolves to this machine from accessing it (DNS rebinding).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,20 +19,20 @@ use crate::follow::{Follower, Seen};
 use crate::lines::{EVERY, over, rest};
 use crate::narrate::{Narrator, plain};
 
-/// Names by which a browser on this machine, or at the other end of a tunnel, calls it.
+/// Host names that a browser uses on this machine, or at the other end of a tunnel.
 const HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
-/// How long a page that has nothing more to show is served: open ones fetch it.
+/// How long the last version of a page is served, so that open pages can fetch it.
 const LAST: Duration = Duration::from_secs(3);
 
-/// A page and what names it.
+/// A page and its version.
 #[derive(Debug, Default)]
 struct Page {
     version: String,
     html: String,
 }
 
-/// A server of one page, until it is dropped.
+/// A server for one page, which ends when it is dropped.
 pub struct Server {
     http: Arc<tiny_http::Server>,
     token: String,
@@ -41,10 +41,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at 127.0.0.1, at a port or at any (0).
+    /// Listens on 127.0.0.1 at a port, or at any free port for 0.
     ///
     /// # Errors
-    /// Where the port is taken, or the operating system has no random numbers.
+    /// A port that is in use, or an operating system without random numbers.
     pub fn new(port: u16) -> Result<Self, WatchError> {
         let refused = |why: String| WatchError::Server { port, why };
         let http = tiny_http::Server::http(("127.0.0.1", port)).map_err(|error| refused(error.to_string()))?;
@@ -59,13 +59,13 @@ impl Server {
         Ok(Self { http, token, page, thread: Some(thread) })
     }
 
-    /// The address of the page, with its token.
+    /// The URL of the page, with its token.
     pub fn url(&self) -> String {
         let port = self.http.server_addr().to_ip().map_or(0, |address| address.port());
         format!("http://127.0.0.1:{port}/{}/", self.token)
     }
 
-    /// Serves another page from now on.
+    /// Replaces the page.
     pub fn show(&self, version: impl Into<String>, html: String) {
         *self.page.write().unwrap_or_else(PoisonError::into_inner) = Page { version: version.into(), html };
     }
@@ -74,13 +74,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.http.unblock();
-        // It ends with the request that it answers.
+        // The thread ends after the request that it is answering.
         let _ = self.thread.take().map(thread::JoinHandle::join);
     }
 }
 
-/// Serves what is seen until `stop` is set: `started` is given the address, `print` what happens.
-/// Where the folder is removed, it ends, too.
+/// Serves the watched folder until `stop` is set or the folder is removed. `started` receives the URL,
+/// `print` the events.
 pub fn page(
     follower: &mut Follower,
     port: u16,
@@ -92,7 +92,7 @@ pub fn page(
     let (mut version, mut narrator, mut ended) = (0_u64, Narrator::default(), None);
     let mut tell = |follower: &Follower, version: u64| {
         server.show(version.to_string(), html(follower, &version.to_string()));
-        // Lines of epochs are on the page.
+        // The lines about epochs are on the page, and not printed.
         let end = over(follower.seen()).filter(|_| matches!(follower.seen(), Seen::Run(_)));
         narrator.tell(follower.seen());
         if ended != end {
@@ -129,18 +129,18 @@ fn html(follower: &Follower, version: &str) -> String {
     }
 }
 
-/// What a request gets.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The page.
     Page,
-    /// Nothing new: the page is the one that was seen.
+    /// Not modified: the client has the current version.
     Same,
     /// Not allowed.
     Forbidden,
-    /// Another method than GET.
+    /// A method other than GET.
     Method,
-    /// Another path.
+    /// A path other than the page's.
     Missing,
 }
 
@@ -153,7 +153,7 @@ fn answer(request: Request, token: &str, page: &RwLock<Page>) {
         Verdict::Same => (204, "", "text/plain"),
         Verdict::Forbidden => (403, "not allowed: use the address that hearth watch printed\n", "text/plain"),
         Verdict::Method => (405, "only GET\n", "text/plain"),
-        Verdict::Missing => (404, "there is one page here\n", "text/plain"),
+        Verdict::Missing => (404, "there is only one page\n", "text/plain"),
     };
     let heads = [
         ("Content-Type", kind),
@@ -171,7 +171,7 @@ fn answer(request: Request, token: &str, page: &RwLock<Page>) {
         response.add_header(header);
     }
     drop(page);
-    // A browser that has gone away needs no answer.
+    // A browser that has disconnected needs no answer.
     let _ = request.respond(response);
 }
 
@@ -192,14 +192,14 @@ fn judge(method: &Method, url: &str, host: Option<&str>, token: &str, version: &
     }
 }
 
-/// Whether a `Host` header names this machine, at whatever port: a tunnel has its own.
+/// Whether a `Host` header names this machine; the port may differ, because a tunnel has its own.
 fn is_here(host: &str) -> bool {
     let end = host.rfind(':').filter(|at| host[at + 1..].bytes().all(|byte| byte.is_ascii_digit()));
     let name = end.map_or(host, |at| &host[..at]);
     HOSTS.iter().any(|here| name.eq_ignore_ascii_case(here))
 }
 
-/// Whether two texts are equal, in a time that does not tell where they differ.
+/// Whether two texts are equal; the time does not depend on where they differ.
 fn same(given: &[u8], wanted: &[u8]) -> bool {
     given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

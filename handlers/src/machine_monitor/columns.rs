@@ -4,7 +4,7 @@ use hearth_machine::{About, GpuReading, Sample};
 
 use super::phases::Phase;
 
-/// What every row begins with.
+/// The first columns of every row.
 pub(super) const LEAD: [&str; 5] = ["part", "time_s", "unix_time_s", "epoch", "phase"];
 
 /// The measured columns that every machine has.
@@ -18,10 +18,10 @@ const OWN: [&str; 7] = [
     PACKAGES,
 ];
 
-/// The power of the processors.
+/// The power of the CPUs.
 pub(super) const PACKAGES: &str = "cpu_package_power_w";
 
-/// The measured columns of a GPU, after its number: `gpu0_power_w`.
+/// The measured columns of a GPU, without the prefix: `gpu0_power_w`.
 const OF_GPU: [&str; 6] =
     ["utilisation_percent", "memory_bytes", GPU_POWER, "temperature_c", "sm_clock_mhz", "memory_clock_mhz"];
 
@@ -34,7 +34,7 @@ pub(super) fn of(about: &About) -> Vec<String> {
     OWN.map(String::from).into_iter().chain(gpus).collect()
 }
 
-/// The number of a GPU and the rest of the name, of one of its columns.
+/// The index of a GPU and the rest of the name, for one of its columns.
 pub(super) fn of_gpu(name: &str) -> Option<(usize, &str)> {
     let (number, rest) = name.strip_prefix("gpu")?.split_once('_')?;
     Some((number.parse().ok()?, rest))
@@ -67,16 +67,16 @@ pub(super) fn values(sample: &Sample, cores: usize) -> Vec<Option<f64>> {
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
-    /// 1 in the run's first process, one more in each that resumes it.
+    /// The number of the process: 1 for the run's first, one more for each that resumes it.
     pub part: u64,
     /// Seconds since the run's first row, without the time between processes.
     pub at: f64,
     /// Seconds since 1970.
     pub unix: f64,
-    /// The epoch, 0 before the first.
+    /// The epoch; 0 before the first.
     pub epoch: u64,
     pub phase: Phase,
-    /// In the order of the table's measured columns.
+    /// The values, in the order of the table's measured columns.
     pub values: Vec<Option<f64>>,
 }
 
@@ -88,14 +88,14 @@ impl Row {
         for value in values {
             line.push(',');
             if let Some(value) = value.filter(|value| value.is_finite()) {
-                // As many places as a sensor has.
+                // The number of decimal places of sensors.
                 line.push_str(&((value * 1e3).round() / 1e3).to_string());
             }
         }
         line + "\n"
     }
 
-    /// The row of a line with so many measured columns; `None` for a line that is none.
+    /// The row of a line with this number of measured columns; `None` for an invalid line.
     pub(super) fn parse(line: &str, columns: usize) -> Option<Self> {
         let mut cells = line.split(',');
         let mut next = || cells.next();

@@ -1,4 +1,4 @@
-//! Records what a run does to its machine: [`MachineMonitor`].
+//! Records the load of a run on its machine: [`MachineMonitor`].
 
 mod columns;
 mod phases;
@@ -30,7 +30,7 @@ use table::Table;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MachineMonitorOptions {
-    /// The CSV file; the summary (`.json`) and the picture (`.png`) lie beside it.
+    /// The CSV file; the summary (`.json`) and the picture (`.png`) are written next to it.
     #[setters(into)]
     pub file: PathBuf,
     /// Seconds between two rows.
@@ -45,18 +45,17 @@ impl Default for MachineMonitorOptions {
     }
 }
 
-/// The summary and the picture of a run that goes on are not older than this, at the end of an
-/// epoch.
+/// The largest age of the summary and the picture during a run, checked at the end of an epoch.
 const STALE: Duration = Duration::from_secs(300);
 
-/// Samples the processor time, memory and disk use of the process, the free memory and the power of
-/// the machine, and every GPU, from a thread of its own, from `Started` to the end of the run. Each
-/// sample is a row of `machine.csv`. `machine.json` has means, peaks and energy, also by epoch and
-/// by phase of the run; `machine.png` shows the curves over the phases.
+/// Samples the CPU time, memory and disk use of the process, the free memory and the power of the
+/// machine, and every GPU, in a separate thread, from `Started` to the end of the run. Each sample
+/// is a row of `machine.csv`. `machine.json` has means, peaks and energy, also by epoch and by
+/// phase of the run; `machine.png` shows the curves above the phases.
 ///
-/// The first process of a run on several ranks samples its own machine. A resumed run continues the
-/// same files: rows are added, and the time continues. Add it after the handlers that validate:
-/// what they do at the end of an epoch is then the phase `validation`.
+/// In a run on several ranks, the first process samples its own machine. A resumed run continues
+/// the same files: rows are added, and the time continues. Add it after the handlers that validate:
+/// their work at the end of an epoch then counts as the phase `validation`.
 ///
 /// ```
 /// # use hearth_handlers::{MachineMonitor, MachineMonitorOptions};
@@ -76,12 +75,12 @@ pub struct MachineMonitor {
     every: Duration,
     connect: Box<dyn FnMut() -> Box<dyn Probe> + Send>,
     interrupted: bool,
-    /// Whether it said that there is no GPU.
+    /// Whether it reported that there is no GPU.
     said: bool,
     running: Option<Running>,
 }
 
-/// What exists while a run goes on.
+/// The state during a run.
 struct Running {
     sampler: Sampler<Table>,
     shared: Arc<Mutex<Shared>>,
@@ -90,18 +89,18 @@ struct Running {
     written: Instant,
 }
 
-/// What the sampling thread and the handler share.
+/// The state that the sampling thread and the handler share.
 struct Shared {
     record: Record,
-    /// What the thread has to report.
+    /// Faults that the thread reports.
     faults: Vec<String>,
 }
 
-/// From an instant to seconds since the run's first row.
+/// Converts an instant to seconds since the run's first row.
 #[derive(Clone, Copy)]
 struct Clock {
     start: Instant,
-    /// The time of earlier processes.
+    /// The duration of earlier processes.
     before: f64,
 }
 
@@ -121,13 +120,13 @@ impl MachineMonitor {
     /// A monitor with these options, its files in the run's folder.
     ///
     /// # Errors
-    /// When the time between two rows is less than 10 ms or more than a day, or the file's name
-    /// does not end in `.csv`.
+    /// If the time between two rows is less than 10 ms or more than a day, or the file's name does
+    /// not end in `.csv`.
     pub fn new(options: MachineMonitorOptions, run: &Path) -> Result<Self, Fault> {
         Self::with_probe(options, run, Machine::open)
     }
 
-    /// A monitor of something else than this machine; `connect` is called when a run starts.
+    /// A monitor with a custom probe; `connect` is called when a run starts.
     ///
     /// # Errors
     /// As [`MachineMonitor::new`].
@@ -173,7 +172,7 @@ impl MachineMonitor {
             let (epoch, phase) = lock(&theirs).record.phases.at(at);
             let values = table.arrange(&columns::values(&sample, cores));
             let row = Row { part, at, unix: unix_time(), epoch, phase, values };
-            // Without the lock: a slow disk does not stop the training.
+            // Without the lock, so that a slow disk does not stop the training.
             table.write(&row)?;
             let mut shared = lock(&theirs);
             shared.record.row(row);
@@ -185,20 +184,20 @@ impl MachineMonitor {
         Ok(())
     }
 
-    /// From now on the run is in this phase.
+    /// Enters a phase of the run.
     fn enter(&self, state: &State, phase: Phase) {
         if let Some(Running { shared, clock, .. }) = &self.running {
             let mut shared = lock(shared);
-            // The time is taken under the lock, so that no later row is in the record yet.
+            // The time is taken under the lock, so that the record has no later row yet.
             shared.record.phases.enter(clock.at(Instant::now()), state.epoch, phase);
         }
     }
 
-    /// Reports what the thread found, and writes what is old.
+    /// Reports faults of the thread, and writes outdated files.
     fn epoch_completed(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.enter(cx.state, Phase::Checkpoint);
         let Some(running) = &mut self.running else { return Ok(()) };
-        // Errors of the thread are reported here, not at the end of a long run.
+        // Errors of the thread are reported here, not only at the end of a long run.
         if running.sampler.is_finished() {
             return self.stop(Some(cx));
         }
@@ -215,11 +214,11 @@ impl MachineMonitor {
         let Some(Running { sampler, shared, about, .. }) = self.running.take() else { return Ok(()) };
         let result = sampler.stop();
         let shared = &mut *lock(&shared);
-        // The last sample may have found something.
+        // The last sample may have a fault.
         if let Some(cx) = cx {
             shared.report_faults(cx);
         }
-        // With the table the file is closed, before anybody reads it.
+        // Closes the file with the table, before others read it.
         result.map(drop).map_err(HandlerError::new)?;
         shared.record.end();
         self.write(&shared.record, &about)
@@ -274,14 +273,14 @@ impl Handler for MachineMonitor {
         match event {
             Event::Started => self.start(cx),
             Event::EpochStarted | Event::GetBatchStarted => {
-                // A run that continues after an interrupt has no `Started`.
+                // A run that continues after an interrupt does not fire `Started`.
                 if self.interrupted {
                     self.start(cx)?;
                 }
                 self.enter(cx.state, Phase::Training);
                 Ok(())
             }
-            // What follows is the end of the epoch, or handlers that come later and a checkpoint.
+            // Next comes the end of the epoch, or later handlers and a checkpoint.
             Event::IterationCompleted => {
                 let State { epoch_iteration, epoch_length, .. } = cx.state;
                 let last = epoch_length.is_some_and(|length| *epoch_iteration >= length);
@@ -312,9 +311,9 @@ impl Handler for MachineMonitor {
 
 impl Drop for MachineMonitor {
     fn drop(&mut self) {
-        // There is nobody to report to.
+        // The run is over: errors cannot be reported.
         let _ = self.stop(None);
     }
 }
 
-handler_entry!(MachineMonitorOptions => "MachineMonitor", paper: "", about: "Samples processor, memory, disk, GPUs and power during the run: a table, a summary with the energy of each epoch, a picture.", example: "every_seconds = 1.0", MachineMonitor::new);
+handler_entry!(MachineMonitorOptions => "MachineMonitor", paper: "", about: "Samples CPU, memory, disk, GPUs and power during the run: a table, a summary with the energy of each epoch, a picture.", example: "every_seconds = 1.0", MachineMonitor::new);

@@ -1,24 +1,24 @@
-//! What the run does at a time: [`Phases`].
+//! The phases of a run over time: [`Phases`].
 
 use std::fmt;
 
-/// What a run does.
+/// A phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// It prepares: before the first epoch.
+    /// Preparation, before the first epoch.
     Start,
-    /// It trains.
+    /// Training.
     Training,
-    /// The epoch's iterations are done: what runs before the monitor hears of the epoch's end.
+    /// From the end of the epoch's iterations until the monitor is called for the epoch's end.
     Validation,
-    /// What runs after the monitor has heard of the end of an epoch or an iteration.
+    /// After the monitor was called for the end of an epoch or an iteration.
     Checkpoint,
-    /// It is over, or not resumed yet.
+    /// The run is over, or not resumed yet.
     Off,
 }
 
 impl Phase {
-    /// All that a row can have.
+    /// The phases that a row can have.
     pub(super) const ALL: [Phase; 4] = [Phase::Start, Phase::Training, Phase::Validation, Phase::Checkpoint];
 
     pub(super) fn name(self) -> &'static str {
@@ -42,7 +42,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// From a time on the run is in an epoch and a phase.
+/// The start of a phase in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mark {
     pub at: f64,
@@ -54,12 +54,12 @@ pub(super) struct Mark {
 #[derive(Debug, Default)]
 pub(super) struct Phases(Vec<Mark>);
 
-/// What is shorter belongs to what follows: between two events there is always some time, and an
-/// iteration that writes no checkpoint has no phase for one.
+/// The shortest phase; shorter ones are merged into the next. There is always some time between two
+/// events, and an iteration without a checkpoint must not have a phase for one.
 const SHORTEST: f64 = 0.01;
 
 impl Phases {
-    /// From `at` on the run is in this epoch and phase.
+    /// Records that an epoch and a phase start at `at`.
     pub(super) fn enter(&mut self, at: f64, epoch: u64, phase: Phase) {
         let mut mark = Mark { at, epoch, phase };
         if let Some(last) = self.0.pop_if(|last| last.phase != Phase::Off && at - last.at < SHORTEST) {
@@ -76,7 +76,7 @@ impl Phases {
         self.0[..after].last().map_or((0, Phase::Start), |mark| (mark.epoch, mark.phase))
     }
 
-    /// The pieces of a stretch of time in which nothing changes: start, end, epoch, phase.
+    /// The pieces of a time span with constant phase: start, end, epoch, phase.
     pub(super) fn pieces(&self, from: f64, to: f64) -> impl Iterator<Item = (f64, f64, u64, Phase)> + '_ {
         let first = self.0.partition_point(|mark| mark.at <= from);
         let last = self.0.partition_point(|mark| mark.at < to);
@@ -89,7 +89,7 @@ impl Phases {
         })
     }
 
-    /// All of them.
+    /// All phases.
     pub(super) fn marks(&self) -> &[Mark] {
         &self.0
     }

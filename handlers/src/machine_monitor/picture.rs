@@ -1,4 +1,4 @@
-//! The picture `machine.png`: curves over time, and under them what the run did.
+//! The picture `machine.png`: curves over time, and the phases of the run below them.
 
 use hearth_machine::About;
 use hearth_pictures::colours::{self, BACKGROUND, CURVE, FAINT, GRID, TEXT};
@@ -12,19 +12,20 @@ const WIDTH: usize = 1280;
 const LEFT: usize = 90;
 const RIGHT: usize = 30;
 const TOP: usize = 70;
-/// Of the curves of a panel, under its title.
+/// The height of the curves of a panel, below its title.
 const PANEL: usize = 96;
 const TITLE: usize = 30;
 const GAP: usize = 18;
-/// A strip of the band.
+/// The height of a strip of the band.
 const STRIP: usize = 24;
-/// The most curves that a panel names.
+/// The largest number of curves that a panel lists by name.
 const NAMED: usize = 9;
-/// The most points of a curve: in a long run each is the mean of some time, before the dim range
-/// from its minimum to its maximum.
+/// The largest number of points of a curve. In a long run each is the mean of a time span, drawn
+/// over a dim range from minimum to maximum.
 const POINTS: usize = 580;
 
-/// The end of a process, and the beginning of the one that resumes the run.
+/// The colour of a restart: the end of a process, and the beginning of the one that resumes the
+/// run.
 const RESUMED: Rgb = [255, 80, 80];
 
 /// The colours of phases.
@@ -48,14 +49,14 @@ struct Curve {
 /// Curves with one unit.
 struct Panel {
     title: &'static str,
-    /// What values are divided by.
+    /// The divisor of values.
     unit: f64,
-    /// The upper end of the axis, where it is known.
+    /// The upper end of the axis, if it is known.
     upper: Option<f64>,
     curves: Vec<Curve>,
 }
 
-/// The panels for which there are values.
+/// The panels that have values.
 fn panels(record: &Record) -> Vec<Panel> {
     let measured = |name: &str| {
         let column = record.names.iter().position(|other| other == name)?;
@@ -105,7 +106,7 @@ fn panels(record: &Record) -> Vec<Panel> {
     all.into_iter().filter(|panel| !panel.curves.is_empty()).collect()
 }
 
-/// From seconds to pixels.
+/// Converts seconds to pixels.
 struct Across {
     end: f64,
 }
@@ -115,7 +116,7 @@ impl Across {
         LEFT as f64 + (seconds / self.end).clamp(0.0, 1.0) * (WIDTH - RIGHT - LEFT) as f64
     }
 
-    /// The unit of the axis in words, and in seconds.
+    /// The name of the axis unit, and its seconds.
     fn unit(&self) -> (&'static str, f64) {
         match self.end {
             end if end < 300.0 => ("seconds", 1.0),
@@ -150,7 +151,7 @@ pub(super) fn picture(record: &Record, about: &About) -> Canvas {
     canvas
 }
 
-/// The machine in a line.
+/// A line that describes the machine.
 fn machine(about: &About) -> String {
     let mut words = vec![format!("{} cores", about.cores)];
     words.extend(about.memory.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30))));
@@ -171,7 +172,7 @@ fn time_axis(canvas: &mut Canvas, across: &Across, panels: &[usize], bottom: usi
     let mut last = 0;
     for tick in (0..).map(|i| f64::from(i) * step).take_while(|tick| *tick <= across.end / seconds * (1.0 + 1e-9)) {
         let x = across.place(tick * seconds) as usize;
-        // Through the curves, not through the words.
+        // Through the curves, not through the text.
         panels.iter().for_each(|top| canvas.fill(x, *top, 1, PANEL, GRID));
         canvas.fill(x, bottom, 1, 4, GRID);
         let words = axis::number(tick);
@@ -206,7 +207,7 @@ impl Panel {
             let left = LEFT.saturating_sub(text::width(text::SMALL, &words) + 10);
             canvas.text(left, y.saturating_sub(10), text::SMALL, FAINT, &words);
         }
-        // Ranges first: no range hides a curve.
+        // Ranges are drawn first, so that none hides a curve.
         for curve in &self.curves {
             for point in record.track.points(curve.column, POINTS).filter(|point| point.max > point.min) {
                 let [left, right] = [-0.5, 0.5].map(|half| across.place(point.at + half * point.seconds));
@@ -221,7 +222,7 @@ impl Panel {
                 let place = (across.place(point.at), down(point.mean));
                 match before {
                     Some((from, part)) if part == point.part => canvas.line(from, place, curve.colour),
-                    // The first of a process may be its only one.
+                    // The first point of a process may be its only one.
                     _ => canvas.line(place, place, curve.colour),
                 }
                 before = Some((place, point.part));
@@ -230,7 +231,7 @@ impl Panel {
         self.names(canvas, record, top - TITLE);
     }
 
-    /// The title, and the curves with their colours and highest values.
+    /// Draws the title, and the curves' names with their colours and highest values.
     fn names(&self, canvas: &mut Canvas, record: &Record, y: usize) {
         let mut x = canvas.text(LEFT, y + 2, text::BODY, TEXT, self.title) + 28;
         let highest = |curve: &Curve| record.sums.stats[curve.column].map_or(0.0, |stat| stat.max / self.unit);
@@ -249,12 +250,12 @@ impl Panel {
     }
 }
 
-/// A colour behind a curve of that colour.
+/// A dim colour for the range behind a curve.
 fn dim(colour: Rgb) -> Rgb {
     std::array::from_fn(|c| ((u16::from(colour[c]) + 3 * u16::from(BACKGROUND[c])) / 4) as u8)
 }
 
-/// A number with about three digits.
+/// Formats a number with about three digits.
 fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -263,7 +264,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// The epochs by number, where there is room for it.
+/// Draws the numbers of the epochs, if there is room.
 fn epochs(canvas: &mut Canvas, record: &Record, across: &Across, y: usize) {
     label(canvas, y, "epochs");
     let marks = record.phases.marks();
@@ -290,7 +291,8 @@ fn epochs(canvas: &mut Canvas, record: &Record, across: &Across, y: usize) {
     }
 }
 
-/// The phases. A column of pixels that has several gets the mean of their colours, by time.
+/// Draws the phases. A column of pixels with several phases gets the mean of their colours,
+/// weighted by time.
 fn phases(canvas: &mut Canvas, record: &Record, across: &Across, y: usize) {
     label(canvas, y, "phases");
     let width = WIDTH - RIGHT - LEFT;
@@ -312,7 +314,7 @@ fn label(canvas: &mut Canvas, y: usize, words: &str) {
     canvas.text(left, y + 2, text::SMALL, FAINT, words);
 }
 
-/// The colours of the phases, and how much of the time each has.
+/// Draws the colours of the phases, with the fraction of time of each.
 fn legend(canvas: &mut Canvas, record: &Record, y: usize) {
     let total = record.sums.total.seconds;
     let mut x = LEFT;
@@ -366,11 +368,11 @@ mod tests {
     #[test]
     fn a_peak_is_drawn_where_it_was() {
         let (orange, plot) = (colours::of_class(1), (WIDTH - RIGHT - LEFT) as f64);
-        // Each row has a point, or many rows share one: then the peak is in its range.
+        // Each row has a point, or many rows share one: then the range includes the peak.
         for (seconds, peak, colour) in [(101, 40, orange), (50_001, 20_000, dim(orange))] {
             let (record, about) = run(seconds, peak);
             let canvas = picture(&record, &about);
-            // The axis goes to 600 W: 500 W lie a sixth below its top.
+            // The axis ends at 600 W: 500 W is a sixth below its top.
             let top = TOP + TITLE + PANEL / 6;
             let high = columns_of(&canvas, top..top + 4, colour);
             let x = (LEFT as f64 + 0.4 * plot) as usize;
@@ -379,7 +381,7 @@ mod tests {
             let low = TOP + TITLE + PANEL - PANEL / 6;
             let all = columns_of(&canvas, low - 2..low + 3, orange).len() as f64;
             assert!(all > 0.97 * plot, "100 W elsewhere: {all}");
-            // One panel: the processors told nothing.
+            // One panel: the CPUs report nothing.
             assert_eq!(canvas.height(), TOP + TITLE + PANEL + GAP + 2 * STRIP + 124);
         }
     }

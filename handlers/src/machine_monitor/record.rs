@@ -1,4 +1,4 @@
-//! What is known of a run: [`Record`], of rows that are sampled or read back.
+//! The record of a run: [`Record`], built from rows that are sampled or read back.
 
 use super::columns::Row;
 use super::phases::{Phase, Phases};
@@ -15,12 +15,12 @@ pub(super) struct Record {
     pub track: Track,
     /// The last row.
     pub last: Option<Row>,
-    /// Where a process begins that resumes the run.
+    /// The times at which a process resumed the run.
     pub resumed: Vec<f64>,
 }
 
 impl Record {
-    /// Of rows with these measured columns, so many seconds apart.
+    /// A record of rows with these measured columns, at an interval of `every` seconds.
     pub(super) fn new(names: Vec<String>, every: f64) -> Self {
         let sums = Sums::new(&names);
         Self { names, phases: Phases::default(), sums, track: Track::new(every), last: None, resumed: Vec::new() }
@@ -31,7 +31,7 @@ impl Record {
         self.sums.row(&row);
         self.track.row(&row);
         match &self.last {
-            // Nothing is known of the time between two processes.
+            // The time between two processes is unknown.
             Some(last) if last.part == row.part => self.sums.between(last, &row, &self.phases),
             Some(_) => self.resumed.push(row.at),
             None => {}
@@ -39,8 +39,8 @@ impl Record {
         self.last = Some(row);
     }
 
-    /// Adds a row of an earlier process. When a phase changed between two rows is not known: it is
-    /// taken for the middle.
+    /// Adds a row of an earlier process. The time at which a phase changed between two rows is
+    /// unknown; the middle is assumed.
     pub(super) fn earlier(&mut self, row: Row) {
         let (epoch, phase) = (row.epoch, row.phase);
         match &self.last {
@@ -58,7 +58,7 @@ impl Record {
         self.row(row);
     }
 
-    /// The process of the last row has ended.
+    /// Marks the end of the last row's process.
     pub(super) fn end(&mut self) {
         if let Some(last) = &self.last {
             self.phases.enter(last.at, last.epoch, Phase::Off);

@@ -7,7 +7,7 @@ use super::phases::Phase;
 use super::record::Record;
 use super::sums::{Stat, Used};
 
-/// What a run used of its machine.
+/// The use of the machine by a run.
 pub(super) fn report(record: &Record, about: &About, every_seconds: f64) -> Value {
     let sums = &record.sums;
     let columns: Map<String, Value> =
@@ -45,7 +45,7 @@ pub(super) fn report(record: &Record, about: &About, every_seconds: f64) -> Valu
     })
 }
 
-/// `null` where nothing was measured.
+/// A column's statistics; `null` if nothing was measured.
 fn column(stat: Option<Stat>) -> Value {
     stat.map_or(Value::Null, |Stat { count, sum, min, max, max_at }| {
         json!({
@@ -57,7 +57,7 @@ fn column(stat: Option<Stat>) -> Value {
     })
 }
 
-/// The energy of all GPUs and of the processors.
+/// The energy of all GPUs and of the CPUs.
 fn energy(part: &Used) -> Value {
     json!({ "gpus": rounded(part.gpu_joules), "cpu_packages": rounded(part.package_joules) })
 }
@@ -74,7 +74,7 @@ fn merge(entry: &mut Value, more: Value) {
     }
 }
 
-/// Three places, which is what sensors and clocks tell.
+/// Rounds to three decimal places, the precision of sensors and clocks.
 fn rounded(value: Option<f64>) -> Value {
     value.filter(|value| value.is_finite()).map_or(Value::Null, |value| json!((value * 1e3).round() / 1e3))
 }

@@ -1,22 +1,22 @@
-//! What a run used in all, in each epoch and in each phase: [`Sums`].
+//! The use of the machine in total, in each epoch and in each phase: [`Sums`].
 
 use std::collections::BTreeMap;
 
 use super::columns::{self, PACKAGES, Row};
 use super::phases::{Phase, Phases};
 
-/// The values of a column.
+/// Statistics of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stat {
     pub count: u64,
     pub sum: f64,
     pub min: f64,
     pub max: f64,
-    /// When the maximum was measured first.
+    /// The time at which the maximum was measured first.
     pub max_at: f64,
 }
 
-/// Time and energy of a part of the run. Energy is `None` where no sensor tells it.
+/// Time and energy of a part of the run. Energy is `None` if no sensor reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub seconds: f64,
@@ -24,12 +24,12 @@ pub(super) struct Used {
     pub package_joules: Option<f64>,
 }
 
-/// Sums over rows, which are forgotten.
+/// Sums over rows, which are not kept.
 #[derive(Debug)]
 pub(super) struct Sums {
-    /// By column.
+    /// The statistics of each column.
     pub stats: Vec<Option<Stat>>,
-    /// Columns with the power of a GPU, and its joules.
+    /// The columns with the power of a GPU, and its joules.
     pub gpus: Vec<(usize, Option<f64>)>,
     packages: Option<usize>,
     pub total: Used,
@@ -39,7 +39,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Of a table with these measured columns.
+    /// Sums for a table with these measured columns.
     pub(super) fn new(names: &[String]) -> Self {
         let powers = names.iter().enumerate().filter(|(_, name)| columns::is_gpu_power(name));
         Self {
@@ -68,9 +68,9 @@ impl Sums {
         }
     }
 
-    /// Adds the time between two rows that follow one another. A GPU's power is measured at the
-    /// rows, and a straight line between them (the trapezoid rule). That of the processors is the
-    /// mean since the row before, from a counter of energy, so it holds for all of the time.
+    /// Adds the time between two consecutive rows. A GPU's power is measured at the rows and
+    /// interpolated linearly (the trapezoid rule). The power of the CPUs is the mean since the
+    /// previous row, from an energy counter, so it applies to all of the time.
     pub(super) fn between(&mut self, before: &Row, row: &Row, phases: &Phases) {
         let length = row.at - before.at;
         if !(length > 0.0) {
@@ -82,7 +82,7 @@ impl Sums {
             let mut used = Used { seconds, gpu_joules: None, package_joules: None };
             for (column, joules) in &mut self.gpus {
                 if let (Some(start), Some(end)) = (before.values[*column], row.values[*column]) {
-                    // The integral of a straight line is its middle times the length.
+                    // The integral of a straight line is its value at the middle times the length.
                     let energy = (start + (end - start) * middle) * seconds;
                     *joules = Some(joules.unwrap_or(0.0) + energy);
                     used.gpu_joules = Some(used.gpu_joules.unwrap_or(0.0) + energy);
@@ -135,7 +135,7 @@ mod tests {
         assert!((value.unwrap() - wanted).abs() < 1e-9 * wanted.abs().max(1.0), "{value:?} is not {wanted}");
     }
 
-    /// A power of `a + b t` over `t` is `a t + b t^2 / 2`, wherever rows and epochs cut it.
+    /// A power of `a + b t` integrates to `a t + b t^2 / 2`, wherever rows and epochs divide it.
     #[test]
     fn a_linear_power_is_integrated_exactly() {
         let (a, b, end) = (100.0, 7.0, 10.0);

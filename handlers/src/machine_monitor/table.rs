@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::columns::{LEAD, Row};
 use crate::text_file::{csv_line, whole_lines};
 
-/// A table that grows by whole rows. The rows of earlier processes stay.
+/// A table that grows by whole rows. Rows of earlier processes are kept.
 #[derive(Debug)]
 pub(super) struct Table {
     path: PathBuf,
@@ -19,10 +19,10 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Opens or creates the table, for values of these columns; returns the rows it has.
+    /// Opens or creates the table, for values of these columns; returns the existing rows.
     ///
     /// # Errors
-    /// Where the file cannot be read or written, or is another table.
+    /// If the file cannot be read or written, or is another table.
     pub(super) fn open(path: &Path, ours: &[String]) -> Result<(Self, Vec<Row>), String> {
         // A device (`/dev/full`) has no rows to read.
         let text = if path.metadata().is_ok_and(|found| !found.is_file()) {
@@ -33,7 +33,7 @@ impl Table {
         let header = whole_lines(&text).next().map(|line| line.split(',').map(String::from).collect::<Vec<_>>());
         let foreign = match &header {
             Some(cells) => !cells.starts_with(&LEAD.map(String::from)),
-            // The header may have been cut off.
+            // The header may be truncated.
             None => !csv_line(&LEAD.map(String::from)).starts_with(&text) && !text.starts_with(&LEAD.join(",")),
         };
         if foreign {
@@ -53,7 +53,7 @@ impl Table {
         Ok((Self { path: path.to_owned(), file, names, places }, rows))
     }
 
-    /// Values of this process in the table's columns.
+    /// The values of this process, arranged in the table's columns.
     pub(super) fn arrange(&self, ours: &[Option<f64>]) -> Vec<Option<f64>> {
         let mut values = vec![None; self.names.len()];
         for (place, value) in self.places.iter().zip(ours) {
@@ -62,14 +62,14 @@ impl Table {
         values
     }
 
-    /// Adds a row. It is one write, so that a reader never sees half a row, and a process that is
-    /// killed leaves whole ones.
+    /// Adds a row with a single write, so that a reader never sees half a row, and a killed process
+    /// leaves whole rows.
     pub(super) fn write(&mut self, row: &Row) -> Result<(), String> {
         self.file.write_all(row.line().as_bytes()).map_err(|error| fault(&self.path, &error))
     }
 }
 
-/// The file, open at its end, with a header that has all columns.
+/// Opens the file at its end, with a header that has all columns.
 fn prepare(path: &Path, text: &str, names: &[String], known: usize) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -85,7 +85,7 @@ fn prepare(path: &Path, text: &str, names: &[String], known: usize) -> io::Resul
     }
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     if whole < text.len() {
-        // A row that was cut off when the disk was full.
+        // A row that was truncated when the disk was full.
         file.set_len(whole as u64)?;
     }
     if whole == 0 {
@@ -119,7 +119,7 @@ mod tests {
         let (mut first, rows) = Table::open(&path, &names(&["a", "gpu0"])).unwrap();
         assert!(rows.is_empty());
         first.write(&row(0.0, first.arrange(&[Some(1.0), Some(2.0)]))).unwrap();
-        // The next one has no GPU 0, and something new. A row of the first was cut off.
+        // The next machine has no GPU 0, and a new column. A row of the first was truncated.
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"1,5.0,cut").unwrap();
         let (mut next, rows) = Table::open(&path, &names(&["b", "a"])).unwrap();
         assert_eq!(rows, [row(0.0, vec![Some(1.0), Some(2.0), None])]);

@@ -2,16 +2,16 @@
 
 use super::columns::Row;
 
-/// The most points of a curve, which is more than a picture has columns.
+/// The largest number of points of a curve, which exceeds the number of columns of a picture.
 const MOST: usize = 2048;
 
-/// The rows of a stretch of time.
+/// The rows of a time span.
 #[derive(Clone, Debug)]
 pub(super) struct Bin {
     pub part: u64,
     rows: f64,
     times: f64,
-    /// By column.
+    /// The cell of each column.
     cells: Vec<Cell>,
 }
 
@@ -23,21 +23,21 @@ struct Cell {
     max: f64,
 }
 
-/// A value of a curve over a stretch of time.
+/// A value of a curve over a time span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub at: f64,
-    /// How long the stretch is.
+    /// The length of the time span.
     pub seconds: f64,
     pub mean: f64,
     pub min: f64,
     pub max: f64,
-    /// A line joins it to the point before, if both are of one part.
+    /// The process; a line joins consecutive points of one process.
     pub part: u64,
 }
 
-/// All columns over time. Where there is no room for more, neighbours are joined: their minima and
-/// maxima stay.
+/// All columns over time. When there is no room for more, neighbours are merged; their minima and
+/// maxima are kept.
 #[derive(Debug)]
 pub(super) struct Track {
     width: f64,
@@ -45,7 +45,7 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// For rows that are so many seconds apart.
+    /// A track of rows at an interval of `width` seconds.
     pub(super) fn new(width: f64) -> Self {
         Self { width, bins: Vec::new() }
     }
@@ -72,11 +72,11 @@ impl Track {
         }
     }
 
-    /// The curve of a column, in no more than so many points.
+    /// The curve of a column, in at most `most` points.
     pub(super) fn points(&self, column: usize, most: usize) -> impl Iterator<Item = Point> + '_ {
         let size = self.bins.len().div_ceil(most.max(1)).max(1);
         self.bins.chunks(size).filter_map(move |bins| {
-            // One that spans two processes belongs to the later.
+            // A point that spans two processes belongs to the later one.
             let part = bins.iter().flatten().last()?.part;
             let (mut cell, mut rows, mut times) = (Cell::default(), 0.0, 0.0);
             for bin in bins.iter().flatten() {
@@ -102,7 +102,7 @@ fn join(bin: &mut Option<Bin>, other: Option<Bin>) {
     for (cell, more) in bin.cells.iter_mut().zip(other.cells) {
         *cell = cell.and(more);
     }
-    // A curve is not joined across parts; a bin that spans two belongs to the later.
+    // A curve is not joined across processes; a bin that spans two belongs to the later one.
     bin.part = other.part;
 }
 

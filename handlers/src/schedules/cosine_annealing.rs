@@ -16,7 +16,7 @@ use super::{Schedule, at_least_one, half_wave, numbers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct CosineAnnealingLr {
-    /// Steps down to the lowest rate.
+    /// Number of steps down to the lowest rate.
     #[serde(rename = "T_max")]
     pub t_max: u64,
     /// The lowest rate.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, at_least_one, half_wave, numbers};
 
-/// Cosine annealing that starts again after `T_0`, then `T_0 * T_mult`, ... steps.
+/// Cosine annealing that restarts after `T_0`, then `T_0 * T_mult`, ... steps.
 ///
 /// ```
 /// # use hearth_handlers::{CosineAnnealingWarmRestarts, Schedule};
@@ -17,10 +17,10 @@ use super::{Schedule, at_least_one, half_wave, numbers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct CosineAnnealingWarmRestarts {
-    /// Steps to the first restart.
+    /// Number of steps to the first restart.
     #[serde(rename = "T_0")]
     pub t_0: u64,
-    /// The ratio of each round's length to that of the one before.
+    /// The ratio of each round's length to that of the previous one.
     #[serde(rename = "T_mult", default = "t_mult")]
     pub t_mult: u64,
     /// The lowest rate.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, numbers};
 
-/// From `base * start_factor` in a line to `base * end_factor`.
+/// Linear from `base * start_factor` to `base * end_factor`.
 ///
 /// ```
 /// # use hearth_handlers::{LinearLr, Schedule};
@@ -21,7 +21,7 @@ pub struct LinearLr {
     /// The factor from step `total_iters` on.
     #[serde(default = "end_factor")]
     pub end_factor: f64,
-    /// Steps from one to the other.
+    /// Number of steps from one to the other.
     #[serde(default = "total_iters")]
     pub total_iters: u64,
 }

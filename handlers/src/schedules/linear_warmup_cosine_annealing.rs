@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, half_wave, numbers, way_down};
 
-/// Up in a line to `base` over `warmup_epochs`, then down as a cosine to `eta_min` at `max_epochs`.
+/// Linear warm-up to `base` over `warmup_epochs`, then a cosine down to `eta_min` at `max_epochs`.
 ///
 /// ```
 /// # use hearth_handlers::{LinearWarmupCosineAnnealingLr, Schedule};
@@ -17,7 +17,7 @@ use super::{Schedule, half_wave, numbers, way_down};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct LinearWarmupCosineAnnealingLr {
-    /// Steps of the warm-up.
+    /// Number of steps of the warm-up.
     pub warmup_epochs: u64,
     /// The number of steps.
     pub max_epochs: u64,

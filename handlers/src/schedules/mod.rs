@@ -1,5 +1,5 @@
-//! Learning-rate schedules in closed form: [`ScheduleConfig`], one file each. No state, so a
-//! resumed run cannot disagree with itself. Names, parameters and values are those of torch and
+//! Learning-rate schedules in closed form: [`ScheduleConfig`], one file each. They have no state,
+//! so a resumed run always gets the same rates. Names, parameters and values are those of torch and
 //! MONAI.
 
 mod constant;
@@ -47,13 +47,13 @@ pub type ScheduleConfig = Named<dyn Schedule>;
 
 /// The learning rate as a function of the step: an epoch or an iteration, from 0.
 pub trait Schedule: std::fmt::Debug + Send + Sync {
-    /// The learning rate of a step, counted from 0, for an optimizer whose own rate is `base_lr`.
+    /// The learning rate of a step, counted from 0, for an optimizer with the rate `base_lr`.
     fn at(&self, base_lr: f64, step: u64) -> f64;
 
     /// Checks the parameters.
     ///
     /// # Errors
-    /// For a length of 0, a rate or factor that is negative or NaN, a warm-up as long as the whole
+    /// If a length is 0, a rate or factor is negative or NaN, or a warm-up is as long as the whole
     /// schedule.
     fn check(&self) -> Result<(), Fault>;
 }
@@ -96,7 +96,7 @@ fn way_down(key: &str, up: u64, whole: u64) -> Result<(), Fault> {
     Err(Fault::at(key, format!("`{key}` is {up} of {whole}; nothing is left for the cosine")))
 }
 
-/// Rates and factors are finite and not negative.
+/// Checks that rates and factors are finite and not negative.
 fn numbers(values: &[(&str, f64)]) -> Result<(), Fault> {
     match values.iter().find(|(_, value)| !value.is_finite() || *value < 0.0) {
         Some((key, value)) => Err(Fault::at(*key, format!("`{key}` is {value}; give 0 or more"))),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, numbers};
 
-/// `base * gamma ^ (milestones reached)`.
+/// `base * gamma ^ n`, where `n` is the number of milestones reached.
 ///
 /// ```
 /// # use hearth_handlers::{MultiStepLr, Schedule};
@@ -15,7 +15,7 @@ use super::{Schedule, numbers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct MultiStepLr {
-    /// The steps at which the rate falls.
+    /// The steps at which the rate is reduced.
     #[setters(into)]
     pub milestones: Vec<u64>,
     /// The factor of the rate.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, half_wave, last, numbers};
 
-/// Up from `max_lr / div_factor` to `max_lr`, then down far below where it began. The optimizer's
-/// own rate does not matter, and its momentum stays.
+/// Up from `max_lr / div_factor` to `max_lr`, then down far below the first rate. The optimizer's
+/// own rate is ignored, and its momentum is constant.
 ///
 /// ```
 /// # use hearth_handlers::{OneCycleLr, Schedule};
@@ -26,7 +26,7 @@ pub struct OneCycleLr {
     /// The fraction of steps in which the rate rises.
     #[serde(default = "pct_start")]
     pub pct_start: f64,
-    /// How the rate changes between two rates.
+    /// The shape of the change between two rates.
     #[serde(default)]
     pub anneal_strategy: Anneal,
     /// The ratio of `max_lr` to the first rate.
@@ -35,7 +35,7 @@ pub struct OneCycleLr {
     /// The ratio of the first rate to the last.
     #[serde(default = "final_div_factor")]
     pub final_div_factor: f64,
-    /// Falls to the first rate as fast as it rose, and then to the last.
+    /// Whether to fall to the first rate as fast as it rose, and then to the last.
     #[serde(default)]
     pub three_phase: bool,
 }
@@ -52,7 +52,7 @@ fn final_div_factor() -> f64 {
     1e4
 }
 
-/// How the rate changes from one to another.
+/// The shape of the change between two rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Anneal {
@@ -77,7 +77,7 @@ impl Schedule for OneCycleLr {
         let reached = points[1..].iter().position(|(place, _)| t <= *place).unwrap_or(points.len() - 2);
         let ((from, high), (to, low)) = (points[reached], points[reached + 1]);
         let part = ((t - from) / (to - from)).min(1.0);
-        // The base rate does not matter.
+        // The base rate is ignored.
         let _ = base_lr;
         match self.anneal_strategy {
             Anneal::Cos => half_wave(high, low, part),

@@ -15,7 +15,7 @@ use super::{Schedule, at_least_one, numbers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct PolynomialLr {
-    /// Steps down to 0.
+    /// Number of steps down to 0.
     #[serde(default = "total_iters")]
     pub total_iters: u64,
     /// The exponent.

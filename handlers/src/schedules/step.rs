@@ -15,7 +15,7 @@ use super::{Schedule, at_least_one, numbers};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct StepLr {
-    /// Steps between two reductions.
+    /// Number of steps between two reductions.
     pub step_size: u64,
     /// The factor of the rate.
     #[serde(default = "gamma")]

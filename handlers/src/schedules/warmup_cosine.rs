@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Schedule, numbers, way_down};
 
-/// MONAI's `WarmupCosineSchedule`: up in a line, then down as a cosine wave.
+/// MONAI's `WarmupCosineSchedule`: a linear warm-up, then a cosine wave down.
 ///
 /// ```
 /// # use hearth_handlers::{Schedule, WarmupCosineSchedule};
@@ -17,11 +17,11 @@ use super::{Schedule, numbers, way_down};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct WarmupCosineSchedule {
-    /// Steps of the warm-up.
+    /// Number of steps of the warm-up.
     pub warmup_steps: u64,
     /// The number of steps.
     pub t_total: u64,
-    /// Periods of the cosine after the warm-up.
+    /// Number of periods of the cosine after the warm-up.
     #[serde(default = "cycles")]
     pub cycles: f64,
     /// The lowest rate after the warm-up.

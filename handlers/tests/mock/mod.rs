@@ -1,4 +1,4 @@
-//! A trainer without a network: losses and metrics are read from lists.
+//! A trainer without a network: losses and metrics come from functions.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ pub struct Trainer {
     next: u64,
     iteration: u64,
     pub learning_rate: f64,
-    /// The rate each iteration was done with.
+    /// The learning rate of each iteration.
     pub rates: Vec<f64>,
-    /// Loss of an iteration.
+    /// The loss of an iteration.
     pub loss: fn(u64) -> f64,
-    /// Metrics of an epoch.
+    /// The metrics of an epoch.
     pub metrics: fn(u64) -> Vec<(&'static str, f64)>,
     pub tensors: BTreeMap<&'static str, (Vec<usize>, Vec<f32>)>,
     pub logged: Arc<Mutex<Vec<String>>>,
     pub saved: Arc<Mutex<Vec<(String, Snapshot)>>>,
     pub looks: u64,
-    /// Statistics of the layers in an iteration.
+    /// The statistics of the layers in an iteration.
     pub layers: fn(LayerValues, u64) -> Option<Vec<LayerStatistics>>,
 }
 
@@ -120,7 +120,7 @@ impl Workflow for Trainer {
     }
 }
 
-/// Asks for a checkpoint at the end of each epoch.
+/// Requests a checkpoint at the end of each epoch.
 pub fn checkpoints(engine: &mut Engine) {
     engine
         .on(Event::EpochCompleted, |cx| {

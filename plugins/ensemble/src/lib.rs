@@ -1,5 +1,5 @@
 //! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it combines
-//! their predictions, as MONAI's `MeanEnsemble` and `VoteEnsemble` do. It computes on the device.
+//! their predictions on the device, like MONAI's `MeanEnsemble` and `VoteEnsemble`.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ options! {
         /// For `mean`: one weight for each prediction, or for each prediction and channel,
         /// prediction by prediction; they need not sum to 1.
         weights: Option<Vec<f64>> = None,
-        /// For `vote`: how many classes single-channel class maps have; without it the mean is
+        /// For `vote`: the number of classes of single-channel class maps; without it the mean is
         /// rounded.
         num_classes: Option<usize> = None,
         /// The name of the combined prediction.
@@ -35,7 +35,7 @@ impl Ensemble {
     /// The handler with these options.
     ///
     /// # Errors
-    /// When there is no prediction, the method is unknown, or an option does not fit it.
+    /// If there is no prediction, the method is unknown, or an option belongs to another method.
     pub fn new(options: Options) -> Result<Self, Fault> {
         let Options { pred_keys: inputs, method, weights, num_classes, output } = options;
         if inputs.is_empty() {

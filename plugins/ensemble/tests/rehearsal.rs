@@ -1,4 +1,4 @@
-//! The plugin, played through an iteration without a host.
+//! The plugin in a rehearsed iteration, without a host.
 
 use hearth_ensemble::{Ensemble, Options};
 use hearth_plugin::testkit::{Call, Rehearsal};

@@ -1,4 +1,5 @@
-//! What an event costs: one that nobody wants, one of a linked handler, of a plugin in Rust, of one in C.
+//! The cost of an event: without a subscriber, with a linked handler, with a plugin in Rust, with
+//! one in C.
 //!
 //! `cargo bench -p hearth-plugin-host -p build-once --bench events`
 
@@ -51,7 +52,7 @@ static const hearth_plugin plugin = {sizeof(hearth_plugin), 0, create, 0, handle
 const hearth_plugin *hearth_plugin_main(const hearth_call *call) { (void)call; return &plugin; }
 "#;
 
-/// A plugin that the machine's C compiler builds.
+/// A plugin built by the machine's C compiler.
 fn in_c() -> Box<dyn Handler> {
     let folder = tempfile::tempdir().expect("a folder").keep();
     std::fs::write(folder.join("hearth_plugin.h"), HEADER).expect("the header");

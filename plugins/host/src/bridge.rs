@@ -1,4 +1,4 @@
-//! The host's side of a call: the engine's `Host` as a plugin sees it.
+//! The host's side of a call: the engine's `Host` for a plugin.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,8 +10,8 @@ use hearth_engine::{Attachment, CheckpointRequest, Host, HostError};
 use hearth_plugin::__private as view;
 use hearth_plugin::abi::{AbiCombine, AbiHost, AbiLayer, AbiMetric, AbiTensor};
 
-/// Passes calls on. A panic of the host must not unwind through the plugin: it waits here until the
-/// plugin has returned.
+/// Forwards calls to the host. A panic of the host must not unwind through the plugin: it is kept
+/// until the plugin has returned.
 pub struct Bridge<'h> {
     host: &'h mut dyn Host,
     panic: RefCell<Option<Box<dyn Any + Send>>>,
@@ -22,21 +22,21 @@ impl<'h> Bridge<'h> {
         Self { host, panic: RefCell::new(None) }
     }
 
-    /// Resumes a panic of the host, if there was one. Call it when the plugin has returned.
+    /// Resumes a panic of the host, if there was one. Called when the plugin has returned.
     pub fn finish(self) {
         if let Some(payload) = self.panic.into_inner() {
             panic::resume_unwind(payload);
         }
     }
 
-    /// Calls the host for something that cannot fail.
+    /// Calls the host for a request that cannot fail.
     fn tell(&mut self, call: impl FnOnce(&mut dyn Host)) {
         if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| call(self.host))) {
             *self.panic.get_mut() = Some(payload);
         }
     }
 
-    /// Calls the host for something that can fail.
+    /// Calls the host for a request that can fail.
     fn ask<'a, T>(&'a mut self, call: impl FnOnce(&'a mut dyn Host) -> Result<T, HostError>) -> RResult<T, RString> {
         let Self { host, panic } = self;
         match panic::catch_unwind(AssertUnwindSafe(|| call(&mut **host))) {
@@ -99,7 +99,7 @@ impl AbiHost for Bridge<'_> {
     }
 
     fn put_tensor(&mut self, name: RStr<'_>, tensor: AbiTensor<'_>) -> RResult<(), RString> {
-        // The plugin owns these elements: they are lent to the host, which copies them.
+        // The plugin owns these elements: the host borrows and copies them.
         self.ask(|host| host.put_tensor(name.as_str(), view::receive_tensor(&tensor)?))
     }
 

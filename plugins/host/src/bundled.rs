@@ -1,9 +1,9 @@
-//! The bundled plugins as they are linked into every program that has a host. A file of the same name
-//! takes precedence: [`Search::standard`](crate::Search::standard) looks here last.
+//! The bundled plugins, linked into every program with a host. A file of the same name takes
+//! precedence: [`Search::standard`](crate::Search::standard) searches here last.
 
 use hearth_plugin::abi::Linked;
 
-/// All of them, by name.
+/// All bundled plugins, by name.
 pub static BUNDLED: [&Linked; 5] = [
     &hearth_checkpoint::PLUGIN,
     &hearth_ensemble::PLUGIN,

@@ -1,4 +1,5 @@
-//! What `hearth plugin new` writes for a plugin that is not in Rust: its source, the header, a Makefile.
+//! The files that `hearth plugin new` writes for a plugin that is not in Rust: source, header,
+//! Makefile.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +7,22 @@ use crate::c::{HEADER, PYTHON, PYTHON_SHIM};
 use crate::scaffold::{ScaffoldError, library_file, write};
 use crate::template::Template;
 
-/// The file of the header.
+/// The name of the header.
 const HEADER_FILE: &str = "hearth_plugin.h";
-/// The same for Python.
+/// The name of the Python module.
 const PYTHON_FILE: &str = "hearth_plugin.py";
 
-/// What differs from language to language. `{{crate}}` stands for the plugin's name in file names.
+/// The differences between languages. `{{crate}}` is replaced by the plugin's name in file names.
 struct Language {
-    /// What the Makefile compiles.
+    /// The source that the Makefile compiles.
     source: &'static str,
-    /// The default of its compiler, and how it is called.
+    /// The default compiler, and its command.
     compiler: &'static str,
     command: &'static str,
     libraries: &'static str,
-    /// Files and their texts.
+    /// The files and their texts.
     files: &'static [(&'static str, &'static str)],
-    /// What is put into a folder of plugins.
+    /// The files to put into a folder of plugins.
     installed: &'static str,
     more: &'static str,
 }
@@ -66,7 +67,7 @@ fn language(template: Template) -> Option<&'static Language> {
     }
 }
 
-/// The files of a project, by name; `None` of a template in Rust.
+/// The files of a project, by name; `None` for a template in Rust.
 pub fn files(template: Template, name: &str) -> Option<Vec<(String, String)>> {
     let language = language(template)?;
     let fill = |text: &str| {
@@ -92,7 +93,7 @@ pub fn files(template: Template, name: &str) -> Option<Vec<(String, String)>> {
     Some(files)
 }
 
-/// Replaces the header, and the module of Python, in a folder that has them. `None` if it has none.
+/// Replaces the header, and the Python module, in a folder that has them. `None` if it has none.
 pub fn update(dir: &Path) -> Option<Result<Vec<PathBuf>, ScaffoldError>> {
     let known = [(HEADER_FILE, HEADER), (PYTHON_FILE, PYTHON)];
     let found = known.into_iter().filter(|(file, _)| dir.join(file).is_file());

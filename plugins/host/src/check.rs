@@ -15,10 +15,10 @@ use crate::file::Identity;
 use crate::load::{Plugin, load, load_linked};
 use crate::report::{Info, Report};
 
-/// The prefix of the child's line that holds its report. A library may print other lines.
+/// The prefix of the child's line with its report. A library may print other lines.
 const MARK: &str = "hearth-plugin-report: ";
 
-/// How long a library may take to load.
+/// The time limit for loading a library.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Loads a plugin in this process, adds its handler to an engine, and reports the result.
@@ -42,12 +42,12 @@ fn check(path: &Path, loaded: Result<Plugin, PluginError>) -> Report {
     }
 }
 
-/// Why an engine does not take the plugin's handler. One that needs options, or refuses its defaults,
-/// is not asked.
+/// The reason why an engine refuses the plugin's handler. A plugin that needs options, or refuses
+/// its defaults, is not checked.
 fn refusal(plugin: &Plugin) -> Option<String> {
     let handler = plugin.handler(toml::Table::new()).ok()?;
     let mut engine = Engine::new("trainer");
-    // Events of its own are registered by the workflow that fires them, which is not here.
+    // Its own events are registered by the workflow that fires them, which is missing here.
     for when in handler.subscriptions() {
         for (event, _) in when.alternatives().iter().filter(|(event, _)| event.is_custom()) {
             engine.register_event(&event.to_string(), Some(Counter::Iteration)).ok()?;
@@ -55,11 +55,11 @@ fn refusal(plugin: &Plugin) -> Option<String> {
     }
     let error = engine.add_boxed(handler).err()?;
     let name = &plugin.identity().name;
-    Some(format!("plugin `{name}` can be loaded, but no engine takes its handler: {error}"))
+    Some(format!("plugin `{name}` can be loaded, but no engine accepts its handler: {error}"))
 }
 
 /// [`check_here`] for the child that [`check_in_child`] starts: prints the report as the line that
-/// the parent looks for.
+/// the parent expects.
 pub fn check_for_parent(path: &Path) {
     let report = check_here(path);
     match serde_json::to_string(&report) {
@@ -68,7 +68,7 @@ pub fn check_for_parent(path: &Path) {
     }
 }
 
-/// Runs a command that calls [`check_for_parent`] for this plugin, usually this very program with a
+/// Runs a command that calls [`check_for_parent`] for this plugin, usually this program with a
 /// hidden argument, and returns its report, or a report of its crash or hang.
 pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
     let failed = |problem: String| Report { path: path.to_owned(), ok: false, info: None, problem: Some(problem) };
@@ -85,7 +85,7 @@ pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
             Ok(Some(status)) => break Ok(status),
             Ok(None) if start.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
             Ok(None) => {
-                // The process is ours; it may have ended just now, which is no error.
+                // The child belongs to this process; it may have just ended, which is not an error.
                 let _ = child.kill().and_then(|()| child.wait());
                 break Err(format!("loading it did not end within {} s", PATIENCE.as_secs()));
             }
@@ -111,13 +111,13 @@ pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
 fn collect(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // Output read before an error is still worth showing.
+        // Output read before an error is still useful.
         let _ = stream.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// How a process ended, in words.
+/// Describes how a process ended.
 pub(crate) fn ending(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
@@ -138,7 +138,7 @@ pub(crate) fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// The last lines that a crashed process wrote.
+/// The last lines that a crashed process printed.
 fn last_words(errors: &str) -> String {
     let lines = errors.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>();
     lines[lines.len().saturating_sub(3)..].iter().map(|line| format!("\n  | {line}")).collect()

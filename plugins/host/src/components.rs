@@ -1,4 +1,4 @@
-//! Components of plugins as a recipe uses them: see `hearth_registry::component`.
+//! Components of plugins in recipes: see `hearth_registry::component`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 use crate::load::{Plugin, option_info};
 use crate::search::Search;
 
-/// What a plugin says of one of its components.
+/// A plugin's description of one of its components.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentInfo {
     /// `transform`, `metric` or `reader`.
     pub kind: String,
-    /// Its name, without the plugin's.
+    /// The name, without the plugin's.
     pub name: String,
-    /// What it does, in one line.
+    /// The purpose, in one line.
     pub help: String,
-    /// The options it takes.
+    /// The options.
     pub options: Vec<OptionInfo>,
 }
 
@@ -64,13 +64,14 @@ impl Component for Loaded {
     }
 }
 
-/// The array with values of its own.
+/// The array with owned values.
 pub(crate) fn owned(array: HostArray<'_>) -> HostArray<'static> {
     let HostArray { shape, values, affine } = array;
     HostArray { shape, values: Cow::Owned(values.into_owned()), affine }
 }
 
-/// Makes recipes find the components of plugins: in `given` first, then where [`Search::standard`] looks.
+/// Makes components of plugins available to recipes: from `given` first, then from
+/// [`Search::standard`].
 pub fn provide_components(given: &[PathBuf]) {
     let given = given.to_vec();
     component::provide(Arc::new(move |kind: ComponentKind, name: &str, options: &Node| {
@@ -82,7 +83,7 @@ pub fn provide_components(given: &[PathBuf]) {
     }));
 }
 
-/// The component that a name means, or what is there instead.
+/// Checks that a plugin has a component of this kind and name; the error lists the existing ones.
 pub(crate) fn find(plugin: &Plugin, kind: ComponentKind, name: &str) -> Result<(), Fault> {
     let (list, of) = (plugin.components(), &plugin.identity().name);
     let mine = || list.iter().filter(|info| info.kind == kind.word());

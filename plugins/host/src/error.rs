@@ -1,4 +1,4 @@
-//! Why a plugin cannot be used: [`PluginError`].
+//! Errors of finding and loading plugins: [`PluginError`].
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,28 +7,28 @@ use hearth_registry::Fault;
 
 use crate::file::Identity;
 
-/// Why a plugin was not found, not loaded, or built no handler.
+/// The reason why a plugin was not found, was not loaded, or built no handler.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
-    /// No plugin of this name in any of the searched places.
+    /// There is no plugin of this name in any of the searched places.
     #[error("no plugin `{name}`{meant}; looked in:{looked}")]
     NotFound {
         /// The requested name.
         name: String,
-        /// A did-you-mean, or nothing.
+        /// A suggestion, or empty.
         meant: String,
         /// Each place and the plugins in it, a line each.
         looked: String,
     },
-    /// What `--plugin` gives is neither a file or folder nor the name of a plugin that is known.
+    /// The value of `--plugin` is neither a file or folder nor the name of a known plugin.
     #[error("--plugin {word}: there is no such file or folder, and no plugin of this name{meant}; known are {known}")]
     NotGiven {
-        /// What was given.
+        /// The value.
         word: String,
-        /// A did-you-mean, or nothing.
+        /// A suggestion, or empty.
         meant: String,
-        /// The names of all plugins that are found.
+        /// The names of all plugins that were found.
         known: String,
     },
     /// There is no such file.
@@ -44,30 +44,30 @@ pub enum PluginError {
     NotALibrary {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A library without a plugin's identity.
+    /// The library has no plugin identity.
     #[error("{path} is a library, but not a Hearth plugin: it was built without `export_plugin!` or `HEARTH_PLUGIN`")]
     NotAPlugin {
         /// The file.
         path: PathBuf,
     },
-    /// A plugin that was built for another Hearth.
+    /// The plugin was built for another Hearth.
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
-    /// Others may replace the library.
-    #[error("{path} is not loaded: everybody on this machine may change {place}\n  mend it: chmod o-w {place}")]
+    /// Other users can replace the library.
+    #[error("{path} is not loaded: everyone on this machine can change {place}\n  fix it: chmod o-w {place}")]
     Writable {
         /// The library.
         path: PathBuf,
-        /// The file or folder that is open to others.
+        /// The file or folder that others can write.
         place: PathBuf,
     },
     /// The operating system could not load the library.
     #[error("plugin `{name}` ({path}) cannot be loaded: {why}")]
     Open {
-        /// Which plugin.
+        /// The plugin's name.
         name: String,
         /// The file.
         path: PathBuf,
@@ -77,34 +77,34 @@ pub enum PluginError {
     /// An option is invalid, or the plugin refuses it.
     #[error("plugin `{name}`: {fault}")]
     Options {
-        /// Which plugin.
+        /// The plugin's name.
         name: String,
-        /// Which option, what is wrong with it, and a suggestion.
+        /// The option, the problem, and a suggestion.
         fault: Box<Fault>,
     },
     /// A call of the plugin failed.
     #[error("plugin `{name}`: {why}")]
     Plugin {
-        /// Which plugin.
+        /// The plugin's name.
         name: String,
         /// Its message.
         why: String,
     },
 }
 
-/// A plugin that was built for another Hearth. Its text is four lines, and ends in the command that
-/// rebuilds it.
+/// The error of a plugin that was built for another Hearth. Its text has four lines, and ends with
+/// the command that rebuilds the plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The file.
     pub path: PathBuf,
-    /// Which plugin.
+    /// The plugin's identity.
     pub identity: Identity,
-    /// What differs.
+    /// The difference.
     pub why: String,
-    /// What it was built with.
+    /// The tools it was built with.
     pub built: String,
-    /// What this host accepts.
+    /// The versions that this host accepts.
     pub accepted: String,
     /// The command that rebuilds it.
     pub command: String,

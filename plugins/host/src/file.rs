@@ -1,5 +1,5 @@
-//! Inspects a plugin's file before any of its code runs: is it an intact library, and what is its
-//! identity?
+//! Inspects a plugin's file before any of its code runs: whether it is an intact library, and what
+//! its identity is.
 
 use std::fmt;
 use std::fs::File;
@@ -18,19 +18,19 @@ use crate::needs::Need;
 /// The largest library that is inspected, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Bytes of the identity record.
+/// The size of the identity record in bytes.
 const RECORD: usize = size_of::<identity::Identity>();
 
-/// The identity of a plugin, and what it was built with.
+/// The identity of a plugin, and the tools it was built with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Name of the plugin.
+    /// The plugin's name.
     pub name: String,
-    /// Its version.
+    /// The plugin's version.
     pub version: String,
-    /// What it does, in one line.
+    /// The purpose, in one line.
     pub description: String,
-    /// Its crate; its symbols end in this name.
+    /// The crate's name, with which its symbols end.
     pub module: String,
     /// Version of the SDK it was built with.
     pub sdk: String,
@@ -42,9 +42,9 @@ pub struct Identity {
     pub rustc: String,
     /// The target it was built for.
     pub target: String,
-    /// Whether a panic in it can be caught.
+    /// Whether panics in it can be caught.
     pub unwinds: bool,
-    /// What its author says that it does; `None` where nothing is said.
+    /// The capabilities that its author declares; `None` if none are declared.
     #[serde(default)]
     pub needs: Option<Vec<Need>>,
     /// Whether it has components that recipes name.
@@ -63,7 +63,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// What a record in memory says.
+    /// The identity of a record in memory.
     pub(crate) fn of(record: &identity::Identity) -> Self {
         let text = |bytes: &[u8]| {
             let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -88,7 +88,7 @@ impl Identity {
 
     /// Reads a record, already known to begin with the magic bytes.
     fn parse(record: &[u8; RECORD]) -> Option<Self> {
-        // The record is frozen: these offsets hold in every version.
+        // The record's layout is frozen: these offsets hold in every version.
         let number = |at: usize| u32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
         let text = |at: usize, length: usize| {
             let bytes = &record[at..at + length];
@@ -111,7 +111,7 @@ impl Identity {
             name: text(40, 64)?,
             version: text(104, 32)?,
             description: text(136, 192)?,
-            // The mark also stands where code compares with it, and what lies behind it there is no record.
+            // The magic bytes also occur in code that compares with them, where no record follows.
             module: text(328, 96)
                 .filter(|module| !module.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER))?,
             sdk: text(424, 32)?,
@@ -120,7 +120,7 @@ impl Identity {
         })
     }
 
-    /// What it was built with, in words.
+    /// Describes the tools it was built with.
     pub fn built_with(&self) -> String {
         let Self { sdk, abi_hash, rustc, target, header, .. } = self;
         match header {
@@ -129,7 +129,7 @@ impl Identity {
         }
     }
 
-    /// Why this host cannot load a plugin of this version of `hearth_plugin.h`.
+    /// The reason why this host cannot load a plugin of this version of `hearth_plugin.h`.
     fn header_obstacle(version: u32) -> Option<String> {
         if version > table::ABI {
             Some(format!("it is newer than this program, which has version {} of hearth_plugin.h", table::ABI))
@@ -140,7 +140,7 @@ impl Identity {
         }
     }
 
-    /// Why this host cannot load it, if it cannot.
+    /// The reason why this host cannot load it, if there is one.
     pub fn obstacle(&self) -> Option<String> {
         if let Some(version) = self.header {
             return Self::header_obstacle(version);
@@ -192,23 +192,23 @@ impl Identity {
     }
 }
 
-/// The binary interfaces that this host loads: its own, and the older ones that are part of it.
+/// The binary interfaces that this host loads: its own, and older ones that are a subset.
 fn accepted_abis() -> impl Iterator<Item = u64> {
     (OLDEST_ABI..=ABI_VERSION).rev().map(abi_hash)
 }
 
-/// The part of a version within which abi_stable considers types the same: `0.1` of `0.1.7`, `2` of
+/// The part of a version within which abi_stable treats types as equal: `0.1` of `0.1.7`, `2` of
 /// `2.3.4`.
 fn line(version: &str) -> &str {
     let parts = if version.starts_with("0.") { 2 } else { 1 };
     version.match_indices('.').nth(parts - 1).map_or(version, |(end, _)| &version[..end])
 }
 
-/// Reads the identity from a plugin's file. Nothing of the plugin runs.
+/// Reads the identity from a plugin's file, without running its code.
 ///
 /// # Errors
-/// When there is no such file, it is not an intact library for this system, or it is not a plugin.
-/// A plugin built for another Hearth still has an identity: see [`Identity::obstacle`].
+/// If there is no such file, it is not an intact library for this system, or it is not a plugin. A
+/// plugin built for another Hearth still has an identity: see [`Identity::obstacle`].
 pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     let file_error = |source| PluginError::File { path: path.to_owned(), source };
     let not_a_library = |why: String| PluginError::NotALibrary { path: path.to_owned(), why };
@@ -223,8 +223,8 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)).map_err(file_error)?;
     check_library(&bytes).map_err(not_a_library)?;
 
-    // The record is aligned in memory, and segments keep their place within a page: it is aligned
-    // in the file.
+    // The record is aligned in memory, and segments keep their offset within a page, so it is
+    // aligned in the file too.
     let mut found = bytes
         .chunks_exact(MAGIC.len())
         .enumerate()
@@ -232,8 +232,8 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
         .filter_map(|(index, _)| bytes.get(index * MAGIC.len()..)?.first_chunk::<RECORD>())
         .filter_map(Identity::parse)
         .collect::<Vec<_>>();
-    // A plugin that is built on another one also carries that one's record; its own record has the
-    // file's name.
+    // A plugin that links another plugin's crate also contains that one's record; its own record
+    // has the file's name.
     if found.len() > 1 {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let own = stem.strip_prefix(std::env::consts::DLL_PREFIX).unwrap_or(stem);
@@ -262,16 +262,15 @@ fn check_library(bytes: &[u8]) -> Result<(), String> {
     Err(if bytes.is_empty() { "it is empty".to_owned() } else { format!("it starts with the bytes {head}") })
 }
 
-/// Processors, and their numbers in ELF files.
+/// CPU architectures, and their numbers in ELF files.
 const MACHINES: [(&str, u16); 4] = [("x86_64", 62), ("aarch64", 183), ("riscv64", 243), ("powerpc64", 21)];
 
-/// The number of this processor.
+/// The number of this CPU architecture.
 fn machine_here() -> Option<u16> {
     MACHINES.iter().find(|(name, _)| *name == std::env::consts::ARCH).map(|(_, number)| *number)
 }
 
-/// Checks that every loaded segment and the table of sections of a 64-bit ELF file lie within the
-/// file.
+/// Checks that every loaded segment and the section table of a 64-bit ELF file lie within the file.
 fn check_elf(bytes: &[u8]) -> Result<(), String> {
     let cut = || format!("it is truncated at {} bytes", bytes.len());
     if bytes.get(4) != Some(&2) || bytes.get(5) != Some(&1) {
@@ -288,7 +287,7 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
         let built = MACHINES.iter().find(|(_, known)| *known == machine).map_or("another processor", |(name, _)| *name);
         return Err(format!("it was built for {built}, and this is {}: build it here", std::env::consts::ARCH));
     }
-    // The table of sections comes last: if it is intact, the file is not truncated.
+    // The section table comes last: if it is intact, the file is not truncated.
     let sections = (|| word(0x28)?.checked_add(u64::from(half(0x3a)?) * u64::from(half(0x3c)?)))().ok_or_else(cut)?;
     if sections > bytes.len() as u64 {
         return Err(cut());

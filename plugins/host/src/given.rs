@@ -1,4 +1,4 @@
-//! What `--plugin` gives: a library, a folder of libraries, or the name of a plugin that is known.
+//! The value of `--plugin`: a library, a folder of libraries, or the name of a known plugin.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use hearth_registry::nearest;
 use crate::error::PluginError;
 use crate::search::Search;
 
-/// One `--plugin`.
+/// The value of one `--plugin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given<'a> {
     /// A file or folder.
     Path(&'a Path),
-    /// The name of a plugin: bundled, installed, or in another place that is searched.
+    /// The name of a plugin: bundled, installed, or in another searched place.
     Name(&'a str),
 }
 
 impl<'a> Given<'a> {
-    /// A file or folder that exists is that; any other word is a name, if it is UTF-8.
+    /// An existing file or folder is a path; any other UTF-8 text is a name.
     pub fn of(word: &'a Path) -> Self {
         match word.to_str() {
             Some(name) if !word.exists() => Given::Name(name),
@@ -25,7 +25,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The paths of several.
+    /// The paths among several values.
     pub fn paths(given: &[PathBuf]) -> impl Iterator<Item = &Path> {
         given.iter().filter_map(|word| match Given::of(word) {
             Given::Path(path) => Some(path),
@@ -33,10 +33,10 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// Checks that each is there.
+    /// Checks that each file, folder or plugin exists.
     ///
     /// # Errors
-    /// A word that is neither a file, nor a folder, nor the name of a plugin that is known.
+    /// If a value is neither a file, nor a folder, nor the name of a known plugin.
     pub fn check(given: &[PathBuf]) -> Result<(), PluginError> {
         if given.iter().all(|word| word.exists()) {
             return Ok(());

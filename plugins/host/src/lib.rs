@@ -1,5 +1,5 @@
 //! Finds, checks and loads plugins, and turns each into a [`Handler`](hearth_engine::Handler) that
-//! the engine cannot tell from one that is linked in.
+//! is equivalent to a linked one for the engine.
 //!
 //! ```no_run
 //! use hearth_plugin_host::{Search, SdkSource, Template, scaffold};
@@ -17,29 +17,29 @@
 //!
 //! # Loading, in stages
 //!
-//! 0. The file is read, not run: is it an intact library ([`inspect`]), does it hold an identity,
-//!    was it built for this host? A mismatch is an error of four lines that ends in the command
-//!    that rebuilds the plugin.
+//! 0. The file is read, not run. It must be an intact library ([`inspect`]) with an identity, built
+//!    for this host. A mismatch is an error of four lines that ends with the command that rebuilds
+//!    the plugin.
 //! 1. The library is opened, and a C symbol holds the version of its loader.
 //! 2. A second symbol holds the identity again, from the loaded code.
-//! 3. `abi_stable` compares the layout of every type that crosses. A plugin in C has a table of functions
-//!    with its size in front instead: `hearth_plugin.h`, [`HEADER`].
+//! 3. `abi_stable` compares the layout of every type that crosses the boundary. A plugin in C has
+//!    instead a table of functions that starts with its size: `hearth_plugin.h`, [`HEADER`].
 //!
-//! Nothing is ever unloaded. The five bundled plugins are also linked into the host: where no file
-//! has the name of one, that copy is used, by the same functions and without the stages. A file that
-//! cannot be loaded is an error, and no linked copy silently takes its place.
+//! Nothing is ever unloaded. The five bundled plugins are also linked into the host: if no file has
+//! the name of one, the linked copy is used, by the same functions and without the stages. A file
+//! that cannot be loaded is an error; no linked copy silently replaces it.
 //!
-//! # In a process of its own
+//! # Isolated plugins
 //!
-//! [`load_isolated`] loads a plugin in another process (Linux): what ends that process is an error of the
-//! handler, which is not called again.
+//! [`load_isolated`] loads a plugin in another process (Linux): if that process ends, that is an
+//! error of the handler, which is not called again.
 //!
-//! # What an event costs
+//! # The cost of an event
 //!
-//! Filters that are plain numbers are evaluated on this side, so an event without a subscriber
-//! costs nothing. A call sends the numbers of the state; it sends the named parts (metrics, times,
-//! curves) only when they changed since the last call. Tensors cross only on request, as views of
-//! host memory.
+//! The host evaluates filters that are plain numbers, so an event without a subscriber costs
+//! nothing. A call sends the numbers of the state; it sends the named parts (metrics, times,
+//! curves) only if they changed since the last call. Tensors are passed only on request, as views
+//! of host memory.
 
 mod bridge;
 mod bundled;

@@ -1,4 +1,4 @@
-//! Loads a plugin in stages. Each stage has its own readable error.
+//! Loads a plugin in stages. Each stage has its own error.
 
 use std::error::Error as _;
 use std::fmt;
@@ -30,7 +30,7 @@ use crate::report::Info;
 use crate::safety::check_owned;
 use crate::search::Found;
 
-/// A loaded plugin. The library stays loaded for the life of the process.
+/// A loaded plugin. The library stays loaded until the process ends.
 #[derive(Clone)]
 pub struct Plugin {
     path: Option<PathBuf>,
@@ -63,12 +63,12 @@ impl fmt::Debug for Plugin {
 ///
 /// A file that is damaged, not a plugin, or built for another Hearth is refused before any of its
 /// code runs. Then the library is opened, its loader version and identity are read through its
-/// symbols, and `abi_stable` compares the layout of every type that crosses. The library is never
-/// unloaded. A library whose initialisers crash also ends this process:
+/// symbols, and `abi_stable` compares the layout of every type that crosses the boundary. The
+/// library is never unloaded. If the library's initialisers crash, this process ends too:
 /// [`check_in_child`](crate::check_in_child) loads it in a child process.
 ///
 /// # Errors
-/// Each stage has its own, see [`PluginError`].
+/// Each stage has its own error: see [`PluginError`].
 pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     let identity = inspect(path)?;
     check_owned(path)?;
@@ -76,12 +76,10 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         return Err(identity.mismatch(path, why));
     }
     let open_error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
-    // The operating system would search for a bare file name instead of taking it from the working
-    // folder.
+    // The operating system would search for a bare file name instead of using the working folder.
     let full = path.canonicalize().map_err(|source| PluginError::File { path: path.to_owned(), source })?;
-    // SAFETY: opening a library runs its initialisers. The user chose this file, and it says of
-    // itself that it is a plugin for this host. It is never closed, so nothing that it hands out
-    // can dangle.
+    // SAFETY: opening a library runs its initialisers. The user chose this file, and its identity
+    // is that of a plugin for this host. It is never closed, so nothing from it can dangle.
     let library: &'static Library =
         unsafe { open(&full) }.map(|library| Box::leak(Box::new(library)) as _).map_err(|e| open_error(reason(&e)))?;
 
@@ -90,8 +88,8 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         return Plugin::new(Some(path.to_owned()), identity, Root::C(root));
     }
     let symbol = |prefix: &str| format!("{prefix}{}", identity.module);
-    // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the
-    // file, which was checked above, is made by the same macro.
+    // SAFETY: `export_plugin!` makes the symbols of these names with these types; the same macro
+    // made the identity in the file, which was checked above.
     let (loader, record) = unsafe {
         let loader = library.get::<*const u32>(symbol(LOADER_SYMBOL)).map_err(|e| open_error(reason(&e)))?;
         let loader = **loader;
@@ -105,7 +103,7 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         return Err(open_error("the identity in its memory is not the one in its file".to_owned()));
     }
     // SAFETY: the symbol is a static `LibHeader`; abi_stable reads such a symbol as a reference to
-    // its header, whose first bytes it checks before it trusts the rest.
+    // its header, whose first bytes it checks before it uses the rest.
     let header = unsafe { library.get::<AbiHeaderRef>(symbol(ROOT_SYMBOL)).map(|header| *header) };
     let root = header
         .map_err(|e| open_error(reason(&e)))?
@@ -119,24 +117,24 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     Ok(plugin)
 }
 
-/// A plugin that is linked into this program: of the same SDK, so nothing is left to compare.
+/// Loads a plugin that is linked into this program. It has the same SDK, so no check is needed.
 ///
 /// # Errors
-/// When it cannot list its options.
+/// If it cannot list its options.
 pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
     let identity = Identity::of(linked.identity);
     tracing::debug!("plugin {identity} is the one that is linked into the program");
     Plugin::new(None, identity, Root::Rust((linked.root)()))
 }
 
-/// A plugin that is loaded in a process of its own, one for each of its handlers: a crash, an exit or a hang
-/// of it disables the handler, and the run goes on. `limit` is the time for an event, without that of what
-/// the handler asks of the host. The program has said how by [`isolate_with`](crate::isolate_with).
+/// Loads a plugin in separate processes, one for each of its handlers: a crash, an exit or a hang
+/// disables the handler, and the run continues. `limit` is the time for an event, without the time
+/// of requests to the host. The program must have called [`isolate_with`](crate::isolate_with).
 ///
 /// Its components are not isolated.
 ///
 /// # Errors
-/// As [`load`], and where no process can be started; on systems other than Linux always.
+/// As [`load`], and if no process can be started; always on systems other than Linux.
 pub fn load_isolated(found: &Found, limit: Duration) -> Result<Plugin, PluginError> {
     if let Found::File(path) = found {
         check_owned(path)?;
@@ -145,49 +143,49 @@ pub fn load_isolated(found: &Found, limit: Duration) -> Result<Plugin, PluginErr
     Ok(Plugin { path, identity, options, components, root: Root::Apart(apart) })
 }
 
-/// What the system says: libloading's own words are "dlopen failed".
+/// The system's error text; libloading's own is only "dlopen failed".
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The functions of a plugin of this version of the interface, every layout of which is compared.
+/// The functions of a plugin of this version of the interface, after comparing all layouts.
 fn root_of(header: &LibHeader) -> Result<PluginRoot_Ref, String> {
     header.init_root_module::<PluginRoot_Ref>().map_err(|error| error.to_string())
 }
 
-/// The functions of a plugin of an older version, which has fewer methods and fewer functions. abi_stable
-/// accepts what has more than is expected; so it is asked whether this host has all that the plugin
-/// expects, instead of the reverse. What the plugin lacks is `None` where this host looks for it.
+/// The functions of a plugin of an older version, which has fewer methods and functions. abi_stable
+/// accepts interfaces with more than is expected, so the check is reversed: this host must have
+/// everything that the plugin expects. Missing functions of the plugin are `None` for this host.
 fn root_of_older(header: &LibHeader) -> Result<PluginRoot_Ref, String> {
     let expected = header.layout().ok_or("it has no description of its interface")?;
     let here = <PluginRoot_Ref as StableAbi>::LAYOUT;
     check_layout_compatibility(expected, here).map_err(|error| error.to_string())?;
-    // SAFETY: the check above has compared every layout that the plugin uses with that of this host. They
-    // differ in the number of methods and functions alone, of which this host has more; an access to one
-    // of the root module that the plugin lacks looks at the number that the plugin says it has.
+    // SAFETY: the check above has compared every layout that the plugin uses with that of this
+    // host. They differ only in the number of methods and functions, of which this host has more;
+    // an access to a missing function of the root module checks the number that the plugin states.
     let root = unsafe { header.init_root_module_with_unchecked_layout::<PluginRoot_Ref>() };
     root.map_err(|error| error.to_string())
 }
 
-/// abi_stable explains a layout at great length: that goes to the debug log.
+/// abi_stable's explanation of a layout is very long, so it goes to the debug log.
 fn layout_error(identity: &Identity, path: &Path, error: &str) -> PluginError {
     tracing::debug!("{error}");
     identity.mismatch(path, "the layout of its interface differs from this host's".to_owned())
 }
 
-/// Opens a library with all its symbols resolved now, so that a missing one is an error and not a
-/// crash later.
+/// Opens a library and resolves all its symbols immediately, so that a missing one is an error and
+/// not a crash later.
 #[cfg(unix)]
 unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's responsibility.
     unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Library::from)
 }
 
 /// Opens a library.
 #[cfg(not(unix))]
 unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's responsibility.
     unsafe { Library::new(path) }
 }
 
@@ -207,17 +205,17 @@ impl Plugin {
         Ok(Self { path, options, components, root, identity })
     }
 
-    /// Its identity.
+    /// The plugin's identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Its file; `None` of a plugin that is linked into the program.
+    /// The plugin's file; `None` for a plugin that is linked into the program.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The options it takes.
+    /// The plugin's options.
     pub fn options(&self) -> &[OptionInfo] {
         &self.options
     }
@@ -227,10 +225,11 @@ impl Plugin {
         &self.components
     }
 
-    /// Makes a component from the recipe's table of options.
+    /// Builds a component from the recipe's table of options.
     ///
     /// # Errors
-    /// When there is none of this kind and name, or an option is unknown, missing, of another type or refused.
+    /// If there is none of this kind and name, or an option is unknown, missing, of another type or
+    /// refused.
     pub fn component(
         &self,
         kind: ComponentKind,
@@ -247,7 +246,7 @@ impl Plugin {
             }
             Root::Rust(root) => root.make(),
             Root::Apart(_) => {
-                let why = format!("components of `{}` are not made of a plugin that is isolated", self.identity.name);
+                let why = format!("components of `{}` cannot be used, because the plugin is isolated", self.identity.name);
                 return Err(Fault::at("name", why));
             }
         };
@@ -259,12 +258,12 @@ impl Plugin {
         Ok(Arc::new(components::Loaded { raw, version }))
     }
 
-    /// Makes a handler from the recipe's table of options. What the plugin did not declare to do, its
-    /// handler may not ask the host for: see [`Need`](crate::Need).
+    /// Builds a handler from the recipe's table of options. The handler can only make requests of
+    /// the host that the plugin declares: see [`Need`](crate::Need).
     ///
     /// # Errors
-    /// When an option is unknown, missing or of another type, or the plugin refuses it:
-    /// [`PluginError::Options`] has its key. A panic is one without a key.
+    /// If an option is unknown, missing or of another type, or the plugin refuses it:
+    /// [`PluginError::Options`] has its key. A panic is such an error without a key.
     pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
         Ok(permitted(self.any_handler(options)?, &self.identity))
     }
@@ -291,7 +290,7 @@ fn rust_options(root: PluginRoot_Ref) -> Result<Vec<OptionInfo>, RString> {
     Ok(options.into_iter().map(option_info).collect())
 }
 
-/// An option that crossed.
+/// An option received from the plugin.
 pub(crate) fn option_info(option: AbiOption) -> OptionInfo {
     OptionInfo {
         name: option.name.into_string(),
@@ -302,7 +301,7 @@ pub(crate) fn option_info(option: AbiOption) -> OptionInfo {
     }
 }
 
-/// The components of a plugin in Rust; none of one that is older than they are.
+/// The components of a plugin in Rust; empty for an older interface without components.
 fn rust_components(root: PluginRoot_Ref) -> Result<Vec<ComponentInfo>, RString> {
     let Some(components) = root.components() else { return Ok(Vec::new()) };
     let listed = components().into_result()?;

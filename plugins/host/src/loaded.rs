@@ -1,4 +1,4 @@
-//! A plugin's handler as the engine sees it: a `Handler`.
+//! A plugin's handler for the engine: a `Handler`.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,14 +24,14 @@ pub struct Loaded {
     name: String,
     whens: Vec<When>,
     raw: AbiHandlerBox,
-    /// The named parts of the state as last sent.
+    /// The named parts of the state that were sent last.
     sent: Option<State>,
     pending: Pending,
 }
 
 impl Loaded {
-    /// Takes over a handler, and asks it for what does not change. Fails with the message of a
-    /// panic.
+    /// Takes ownership of a handler, and queries its constant properties. Fails with the message of
+    /// a panic.
     pub fn new(raw: AbiHandlerBox) -> Result<Self, String> {
         let name = raw.name().into_result().map_err(RString::into_string)?.into_string();
         let pending = Pending::default();
@@ -103,8 +103,8 @@ fn receive_when(when: AbiWhen, pending: &Pending) -> Option<When> {
 
 fn receive_alternative(alternative: AbiAlternative, pending: &Pending) -> When {
     let event = Event::from_id(alternative.event);
-    // A name registered once appears in all messages. A plugin that knows only the number sends a
-    // placeholder name.
+    // A name that was registered once appears in all messages. A plugin that knows only the number
+    // sends a placeholder name.
     let name = alternative.custom_name.as_str();
     if event.is_custom() && !name.starts_with("event_0x") && !name.is_empty() {
         Event::custom(name);

@@ -1,14 +1,14 @@
-//! What a plugin says that it does beyond listening: the capability list in its identity.
+//! The capabilities that a plugin declares in its identity.
 
 use hearth_plugin::identity;
 use serde::{Deserialize, Serialize};
 
-/// One of a plugin's capabilities. It is what the author declares: a library has the rights of the
-/// program, and nothing enforces the list.
+/// A capability of a plugin, as declared by its author. A library has the rights of the program;
+/// the list is not enforced for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// Talks to other machines.
+    /// Communicates with other machines.
     Network,
     /// Reads or writes files.
     Files,
@@ -26,7 +26,7 @@ impl Need {
         (Need::ChangesRun, identity::CHANGES_RUN),
     ];
 
-    /// In words.
+    /// The capability in words.
     pub fn words(self) -> &'static str {
         match self {
             Need::Network => "talks to other machines",
@@ -36,14 +36,14 @@ impl Need {
         }
     }
 
-    /// What an identity's flags declare; `None` where the plugin says nothing.
+    /// The capabilities that an identity's flags declare; `None` if the plugin declares nothing.
     pub(crate) fn of(flags: u32) -> Option<Vec<Need>> {
         (flags & identity::DECLARED != 0)
             .then(|| Need::ALL.into_iter().filter(|(_, bit)| flags & bit != 0).map(|(need, _)| need).collect())
     }
 }
 
-/// A list in words.
+/// Describes a list of capabilities.
 pub fn describe(needs: Option<&[Need]>) -> String {
     match needs {
         None => "its author does not say".to_owned(),

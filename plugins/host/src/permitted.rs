@@ -1,4 +1,4 @@
-//! What a plugin did not declare to do, its handler may not ask the host for.
+//! Refuses requests of a handler that its plugin did not declare.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use hearth_engine::{
 use crate::file::Identity;
 use crate::needs::Need;
 
-/// The handler, held to what the plugin declares. One whose author says nothing may ask for everything, as
-/// one that declares all of it.
+/// Restricts the handler to the plugin's declared capabilities. Without a declaration, or with all
+/// capabilities, it may make every request.
 pub fn permitted(handler: Box<dyn Handler>, identity: &Identity) -> Box<dyn Handler> {
     let Some(needs) = &identity.needs else { return handler };
     let missing = [Need::ChangesRun, Need::Files].map(|need| !needs.contains(&need));
@@ -28,10 +28,10 @@ struct Permitted {
     refuses: Refuses,
 }
 
-/// What was not declared.
+/// The capabilities that were not declared.
 struct Refuses {
     plugin: String,
-    /// Of the words that declare it.
+    /// The prefix of the words that declare them.
     prefix: &'static str,
     run: bool,
     files: bool,
@@ -66,7 +66,7 @@ impl Handler for Permitted {
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let mut host = Gate { host: &mut *cx.host, refuses: &self.refuses, refused: None };
         let result = self.handler.handle(event, &mut Context { event: cx.event, state: cx.state, host: &mut host });
-        // Its own error first: a request that was refused may be its reason.
+        // The handler's own error comes first, because a refused request may be its cause.
         result?;
         host.refused.map_or(Ok(()), |error| Err(error.into()))
     }
@@ -88,11 +88,11 @@ impl Handler for Permitted {
     }
 }
 
-/// The host as such a handler sees it.
+/// The host for such a handler.
 struct Gate<'a> {
     host: &'a mut dyn Host,
     refuses: &'a Refuses,
-    /// The first request without a result that was refused.
+    /// The first refused request that has no result.
     refused: Option<HostError>,
 }
 
@@ -105,7 +105,7 @@ impl Gate<'_> {
         if self.refuses.files { Err(self.refuses.error(request, Need::Files)) } else { Ok(()) }
     }
 
-    /// For a request that returns nothing.
+    /// Checks a request without a result.
     fn may_change(&mut self, request: &str) -> bool {
         let answer = self.changes(request);
         let may = answer.is_ok();

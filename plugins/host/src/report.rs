@@ -1,4 +1,4 @@
-//! What `hearth plugin list|info|check` print: [`List`], [`Info`], [`Report`].
+//! The output of `hearth plugin list|info|check`: [`List`], [`Info`], [`Report`].
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ use crate::search::Place;
 pub struct Entry {
     /// The place.
     pub place: Place,
-    /// The file; `None` of a plugin that is linked into the program.
+    /// The file; `None` for a plugin that is linked into the program.
     pub path: Option<PathBuf>,
     /// Its identity.
     pub identity: Option<Identity>,
-    /// Why it cannot be loaded.
+    /// The reason why it cannot be loaded.
     pub problem: Option<String>,
     /// The plugin of the same name that is found before it.
     pub hidden_by: Option<PathBuf>,
 }
 
 impl Entry {
-    /// The plugin's name, where it has one.
+    /// The plugin's name, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.identity.as_ref().map(|identity| identity.name.as_str())
     }
@@ -40,18 +40,18 @@ impl Entry {
 pub struct List {
     /// The searched places, in order.
     pub places: Vec<Place>,
-    /// What was found, in search order.
+    /// The libraries that were found, in search order.
     pub entries: Vec<Entry>,
 }
 
 impl List {
-    /// The names of all plugins, each once, in order.
+    /// The names of all plugins, sorted, without duplicates.
     pub fn names(&self) -> Vec<String> {
         let names: std::collections::BTreeSet<&str> = self.entries.iter().filter_map(Entry::name).collect();
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// A place and the names of the plugins in it, in one line.
+    /// A line with a place and the names of the plugins in it.
     pub fn describe(&self, place: &Place) -> String {
         let mut names = self
             .entries
@@ -65,7 +65,7 @@ impl List {
             .collect::<Vec<_>>()
             .join(", ");
         if names.is_empty() {
-            names = if place.path.exists() { "no plugin".to_owned() } else { "not there".to_owned() };
+            names = if place.path.exists() { "no plugin".to_owned() } else { "missing".to_owned() };
         }
         format!("{:<19} {}: {names}", place.origin, place.path.display())
     }
@@ -100,32 +100,32 @@ impl fmt::Display for List {
 /// What a loaded plugin reports about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Info {
-    /// The file; `None` of a plugin that is linked into the program.
+    /// The file; `None` for a plugin that is linked into the program.
     pub path: Option<PathBuf>,
     /// Its identity.
     pub identity: Identity,
-    /// The options it takes.
+    /// The options.
     pub options: Vec<OptionInfo>,
-    /// What it does with its default options; `None` if an option is required.
+    /// Its properties with default options; `None` if an option is required.
     pub defaults: Option<Defaults>,
     /// The components that it adds to recipes.
     #[serde(default)]
     pub components: Vec<ComponentInfo>,
 }
 
-/// What a handler with default options does.
+/// The properties of a handler with default options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Defaults {
-    /// The events it listens to, with their filters.
+    /// The events it subscribes to, with their filters.
     pub events: Vec<String>,
-    /// On which ranks of a distributed run it acts.
+    /// The ranks of a distributed run on which it acts.
     pub ranks: Ranks,
-    /// What its errors do to the run.
+    /// The policy for its errors.
     pub on_error: OnError,
 }
 
 impl Info {
-    /// Asks a plugin. It builds a handler once, with default options.
+    /// Queries a plugin. Builds a handler once, with default options.
     pub fn of(plugin: &Plugin) -> Self {
         let defaults = plugin.handler(toml::Table::new()).ok().map(|handler| Defaults {
             events: handler
@@ -175,7 +175,7 @@ impl fmt::Display for Info {
         }
         writeln!(f, "  built by  {}", self.identity.built_with())?;
         match &self.defaults {
-            // A plugin of components listens to nothing.
+            // A plugin of components has no subscriptions.
             Some(Defaults { events, .. }) if events.is_empty() && !self.components.is_empty() => {}
             Some(Defaults { events, ranks, on_error }) => {
                 writeln!(f, "  listens   {}", events.join(", "))?;
@@ -206,16 +206,16 @@ impl fmt::Display for Info {
     }
 }
 
-/// How loading a plugin went, possibly in another process.
+/// The result of loading a plugin, possibly in another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The file; the name of a plugin that is linked into the program.
+    /// The file, or the name of a plugin that is linked into the program.
     pub path: PathBuf,
-    /// Whether it can be used here.
+    /// Whether it can be used on this machine.
     pub ok: bool,
     /// What it reports about itself, if it could be loaded.
     pub info: Option<Info>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Option<String>,
 }
 

@@ -1,14 +1,14 @@
-//! Who may change a plugin's file: a library that others can replace is not loaded.
+//! Checks the permissions of a plugin's file: a library that others can replace is not loaded.
 
 use std::path::Path;
 
 use crate::error::PluginError;
 
-/// Fails where anyone on this machine may change the file or its folder. A folder with the sticky bit
+/// Fails if anyone on this machine can change the file or its folder. A folder with the sticky bit
 /// (`/tmp`) is safe: others cannot replace a file in it.
 ///
 /// # Errors
-/// When others may write, with the command that mends it.
+/// If others can write; the error has the command that fixes it.
 #[cfg(unix)]
 pub fn check_owned(path: &Path) -> Result<(), PluginError> {
     use std::os::unix::fs::MetadataExt;
@@ -26,7 +26,7 @@ pub fn check_owned(path: &Path) -> Result<(), PluginError> {
     Ok(())
 }
 
-/// Other systems have no such bits.
+/// Other systems have no such permission bits.
 #[cfg(not(unix))]
 pub fn check_owned(_: &Path) -> Result<(), PluginError> {
     Ok(())

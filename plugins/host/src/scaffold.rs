@@ -1,4 +1,4 @@
-//! `hearth plugin new`: the crate of a plugin that builds, with a test that passes.
+//! `hearth plugin new`: writes the crate of a plugin, with a test.
 
 use std::fs;
 use std::io;
@@ -8,19 +8,19 @@ use crate::c_project;
 use crate::sdk_sources::{SOURCES, lock_file, manifest};
 use crate::template::{Template, Texts};
 
-/// Where the new crate takes the SDK from.
+/// The source of the SDK for the new crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SdkSource {
-    /// The sources that are part of this host, written into the crate's folder `sdk`.
+    /// The sources embedded in this host, written to the folder `sdk` of the crate.
     #[default]
     Vendored,
-    /// The registry, in this version.
+    /// The registry, with this version.
     Version(String),
     /// A folder: `plugins/sdk` of Hearth's sources.
     Path(PathBuf),
 }
 
-/// Why no crate was written.
+/// The reason why no crate was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaffoldError {
@@ -29,7 +29,7 @@ pub enum ScaffoldError {
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// The folder is not empty.
@@ -46,13 +46,13 @@ pub enum ScaffoldError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The crate takes the SDK from elsewhere.
+    /// The crate uses another SDK than its folder's.
     #[error("{}: the crate does not take `hearth-plugin` from its folder {SDK_FOLDER}; change that first", path.display())]
     NoSdk {
         /// Its manifest.
         path: PathBuf,
     },
-    /// The manifests that this host was built with cannot be read.
+    /// The embedded manifests of the SDK cannot be read.
     #[error("the sources of the SDK in this program are damaged; give a folder of them with --sdk")]
     Sources,
 }
@@ -110,11 +110,12 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// Writes the crate of a plugin called `name` into the folder `dir`, which is created; of a template that
-/// is not in Rust a project with a Makefile. Returns the files in order, without those of the SDK.
+/// Writes the crate of a plugin called `name` to the folder `dir`, which is created; for a template
+/// that is not in Rust, a project with a Makefile. Returns the files in order, without those of the
+/// SDK.
 ///
 /// # Errors
-/// When the name is not valid for a crate, the folder is not empty, or a file cannot be written.
+/// If the name is not valid for a crate, the folder is not empty, or a file cannot be written.
 pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> Result<Vec<PathBuf>, ScaffoldError> {
     let bad_name = |why| Err(ScaffoldError::Name { name: name.to_owned(), why });
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('-') || name.contains("--") {
@@ -173,12 +174,12 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
     Ok(written)
 }
 
-/// Replaces the SDK in the folder of a crate that [`scaffold`] wrote by that of this host: what a plugin
-/// needs that was built for another Hearth. Of a project in another language the header. Returns what was
-/// replaced.
+/// Replaces the SDK in the folder of a crate that [`scaffold`] wrote with that of this host, for a
+/// plugin that was built for another Hearth; in a project of another language, replaces the header.
+/// Returns the replaced files.
 ///
 /// # Errors
-/// When the crate does not take the SDK from its folder `sdk`, or a file cannot be written.
+/// If the crate does not use the SDK in its folder `sdk`, or a file cannot be written.
 pub fn update_sdk(dir: &Path) -> Result<Vec<PathBuf>, ScaffoldError> {
     let manifest = dir.join("Cargo.toml");
     if let (false, Some(updated)) = (manifest.exists(), c_project::update(dir)) {
@@ -197,7 +198,7 @@ pub fn update_sdk(dir: &Path) -> Result<Vec<PathBuf>, ScaffoldError> {
     Ok(vec![folder])
 }
 
-/// Where a crate has the SDK.
+/// The folder of the SDK in a crate.
 const SDK_FOLDER: &str = "sdk/plugins/sdk";
 
 /// The files of the SDK, for the folder `sdk`.
@@ -230,7 +231,7 @@ pub fn library_file(name: &str) -> String {
     format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
 }
 
-/// `early-stop` as the name of a type: `EarlyStop`.
+/// The name of a type for a plugin name: `EarlyStop` for `early-stop`.
 fn type_name(name: &str) -> String {
     let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     name.split('-').filter(|word| !word.is_empty()).map(capital).collect()

@@ -1,5 +1,5 @@
-//! The sources of the SDK as they are part of every host: what a new plugin is built against, on a
-//! machine that has Cargo and nothing of Hearth but the program.
+//! The sources of the SDK, embedded in every host, so that a new plugin can be built on a machine
+//! with only Cargo and the program.
 
 use std::collections::BTreeSet;
 
@@ -69,8 +69,8 @@ const CRATES: [&str; 3] = ["engine/core", "engine/registry", "plugins/sdk"];
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 const LOCK: &str = include_str!("../../../Cargo.lock");
 
-/// The manifest that makes the crates a workspace: what they inherit, and nothing else. `None` where the
-/// manifests of this repository cannot be read, which a test would notice.
+/// The manifest of a workspace of these crates, with only the settings that they inherit. `None` if
+/// the manifests of this repository cannot be read; a test checks this.
 pub fn manifest() -> Option<String> {
     let from: Table = WORKSPACE.parse().ok()?;
     let from = from.get("workspace")?.as_table()?;
@@ -78,7 +78,7 @@ pub fn manifest() -> Option<String> {
     for (_, text) in SOURCES.iter().filter(|(path, _)| path.ends_with("/Cargo.toml")) {
         let manifest: Table = text.parse().ok()?;
         wanted.extend(manifest.get("dependencies")?.as_table()?.keys().cloned());
-        // Cargo reads them, too, although it does not build them here.
+        // Cargo reads them too, although it does not build them.
         wanted.extend(
             manifest.get("dev-dependencies").and_then(Value::as_table).into_iter().flat_map(Table::keys).cloned(),
         );
@@ -95,7 +95,8 @@ pub fn manifest() -> Option<String> {
     toml::to_string(&Table::from_iter([("workspace".to_owned(), Value::Table(workspace))])).ok()
 }
 
-/// The lock file of a plugin: the versions that this host was built with, of what the SDK needs.
+/// The lock file of a plugin: the versions that this host was built with, for the SDK's
+/// dependencies.
 pub fn lock_file() -> Option<String> {
     let mut lock: Table = LOCK.parse().ok()?;
     let packages = lock.get("package")?.as_array()?.clone();
@@ -105,8 +106,8 @@ pub fn lock_file() -> Option<String> {
     while let Some(name) = open.pop() {
         for package in packages.iter().filter(|package| name_of(package).as_ref() == Some(&name)) {
             let uses = package.get("dependencies").and_then(Value::as_array).into_iter().flatten();
-            // A version follows the name where there are several; all of them stay, and Cargo drops what
-            // nobody uses.
+            // The name is followed by a version if there are several; all of them are kept, and
+            // Cargo removes unused ones.
             for used in uses.filter_map(Value::as_str).filter_map(|used| used.split(' ').next()) {
                 if wanted.insert(used.to_owned()) {
                     open.push(used.to_owned());

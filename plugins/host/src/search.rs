@@ -18,7 +18,7 @@ use crate::load::{Plugin, load, load_linked};
 use crate::report::{Entry, List};
 use crate::safety::check_owned;
 
-/// Where a search place comes from.
+/// The origin of a search place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -32,7 +32,7 @@ pub enum Origin {
     User,
     /// The folder of the program, and `lib/hearth/plugins` of its installation.
     Beside,
-    /// Linked into the program: used where no file has the name.
+    /// Linked into the program: used if no file has the name.
     BuiltIn,
 }
 
@@ -52,13 +52,13 @@ impl fmt::Display for Origin {
 /// A library, a folder of libraries, or the program itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// Where it comes from.
+    /// The origin.
     pub origin: Origin,
-    /// The file or folder; of [`Origin::BuiltIn`] the program.
+    /// The file or folder; the program for [`Origin::BuiltIn`].
     pub path: PathBuf,
 }
 
-/// A plugin that was found, and not loaded yet.
+/// A plugin that was found, but not loaded yet.
 #[derive(Clone)]
 pub enum Found {
     /// A library.
@@ -77,7 +77,7 @@ impl fmt::Debug for Found {
 }
 
 impl Found {
-    /// Its file, unless it is linked into the program.
+    /// The file, unless the plugin is linked into the program.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Found::File(path) => Some(path),
@@ -85,7 +85,7 @@ impl Found {
         }
     }
 
-    /// Loads it.
+    /// Loads the plugin.
     ///
     /// # Errors
     /// As [`load`].
@@ -112,16 +112,16 @@ pub struct Search {
 }
 
 impl Search {
-    /// No places; add some with [`Search::with`].
+    /// A search path without places; add some with [`Search::with`].
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The standard order: the given paths (`--plugin`, [`Given::paths`]), `HEARTH_PLUGIN_PATH`, the recipe's paths,
-    /// the user's data folder, the program's folder and installation, and last what is linked into
-    /// the program.
+    /// The standard order: the given paths (`--plugin`, [`Given::paths`]), `HEARTH_PLUGIN_PATH`,
+    /// the recipe's paths, the user's data folder, the program's folder and installation, and last
+    /// the plugins that are linked into the program.
     ///
-    /// Warns, once in a process, of what `HEARTH_PLUGIN_PATH` names in vain.
+    /// Warns, once per process, about invalid entries of `HEARTH_PLUGIN_PATH`.
     pub fn standard(given: &[PathBuf], recipe: &[PathBuf]) -> Self {
         let variable = env::var_os("HEARTH_PLUGIN_PATH");
         let program = env::current_exe().ok();
@@ -132,19 +132,19 @@ impl Search {
         search
     }
 
-    /// What `HEARTH_PLUGIN_PATH` names in vain: a line for each place that is not there, or has no
-    /// plugin.
+    /// The invalid entries of `HEARTH_PLUGIN_PATH`: a line for each place that is missing, or has
+    /// no plugin.
     pub fn idle(&self) -> Vec<String> {
         let named = self.places.iter().filter(|place| place.origin == Origin::Environment);
         named
             .filter_map(|place| {
                 let files = libraries(place);
                 let why = if !place.path.exists() {
-                    "it is not there".to_owned()
+                    "it does not exist".to_owned()
                 } else if files.is_empty() {
                     format!("it holds no file called {}*{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX)
                 } else {
-                    // Of several files, one that is a plugin is enough.
+                    // Of several files, one that is a plugin is sufficient.
                     let mut refused = None;
                     for file in files {
                         refused = Some(inspect(&file).err()?);
@@ -196,10 +196,10 @@ impl Search {
         &self.places
     }
 
-    /// Finds the first plugin of this name. None of its code runs.
+    /// Finds the first plugin of this name, without running its code.
     ///
     /// # Errors
-    /// When there is none: the message lists the searched places and what is there. A library with
+    /// If there is none: the message lists the searched places and their plugins. A library with
     /// the plugin's file name that cannot be read is an error too: no later one silently replaces
     /// it.
     pub fn find(&self, name: &str) -> Result<Found, PluginError> {
@@ -217,8 +217,8 @@ impl Search {
                 match inspect(&file) {
                     Ok(identity) if identity.name == name => return Ok(Found::File(file)),
                     Ok(_) => {}
-                    // The folder of a program may hold any libraries; in other places every error
-                    // counts.
+                    // The folder of a program may contain any libraries; in other places every
+                    // error counts.
                     Err(PluginError::NotAPlugin { .. }) if place.origin != Origin::Given => {}
                     Err(error) if place.origin == Origin::Given || named(&file, name) => return Err(error),
                     Err(_) => {}
@@ -240,8 +240,8 @@ impl Search {
         self.find(name)?.load()
     }
 
-    /// Lists every library in every place: its identity or why it cannot be loaded, and what hides
-    /// it. None of their code runs.
+    /// Lists every library in every place: its identity or the reason why it cannot be loaded, and
+    /// the plugin that hides it. None of their code runs.
     pub fn list(&self) -> List {
         let mut entries: Vec<Entry> = Vec::new();
         for place in &self.places {
@@ -260,7 +260,7 @@ impl Search {
             }
             for path in libraries(place) {
                 let inspected = inspect(&path);
-                // The folder of a program may hold any libraries.
+                // The folder of a program may contain any libraries.
                 if place.origin == Origin::Beside && matches!(inspected, Err(PluginError::NotAPlugin { .. })) {
                     continue;
                 }
@@ -310,8 +310,8 @@ fn libraries(place: &Place) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a file has the name of a library on this system. Names that end in a hash are cargo's:
-/// procedural macros.
+/// Whether a file has the name of a library on this system. Names that end in a hash belong to
+/// cargo's procedural macros.
 fn is_library_name(name: &str) -> bool {
     let Some(stem) = name.strip_prefix(env::consts::DLL_PREFIX).and_then(|n| n.strip_suffix(env::consts::DLL_SUFFIX))
     else {
@@ -327,7 +327,7 @@ pub fn user_folder() -> Option<PathBuf> {
     user_data("plugins")
 }
 
-/// A folder of the user's own data for `hearth`, such as `plugins` or `models`.
+/// A folder of the user's data for `hearth`, such as `plugins` or `models`.
 pub fn user_data(name: &str) -> Option<PathBuf> {
     user_data_from(name, |variable| env::var_os(variable))
 }

@@ -1,16 +1,16 @@
-//! What `hearth plugin new --template` starts from: [`Template`].
+//! The templates of `hearth plugin new --template`: [`Template`].
 
 use std::fmt;
 
-/// A plugin that is useful as it is, and short enough to be changed.
+/// A plugin that is useful as it is, and short enough to be modified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Template {
-    /// Shows a line at the end of an epoch.
+    /// Prints a line at the end of an epoch.
     #[default]
     Handler,
     /// Writes a run's numbers for Prometheus.
     MetricExporter,
-    /// Ends a run that gets no better.
+    /// Ends a run whose metric does not improve.
     EarlyStop,
     /// Posts a message at the end of a run.
     Webhook,
@@ -49,7 +49,7 @@ macro_rules! texts {
 }
 
 impl Template {
-    /// All of them.
+    /// All templates.
     pub const ALL: [Template; 10] = [
         Template::Handler,
         Template::MetricExporter,
@@ -63,12 +63,12 @@ impl Template {
         Template::Python,
     ];
 
-    /// Whether it is a crate in Rust, and otherwise a project with a Makefile.
+    /// Whether it is a crate in Rust; otherwise it is a project with a Makefile.
     pub fn is_rust(self) -> bool {
         !matches!(self, Template::C | Template::Cpp | Template::Python)
     }
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Template::Handler => "handler",
@@ -84,21 +84,21 @@ impl Template {
         }
     }
 
-    /// What a plugin that is made of it does, in one line.
+    /// The purpose of a plugin made from it, in one line.
     pub fn description(self) -> &'static str {
         match self {
-            Template::C => "shows a line at the end of an epoch, in C",
-            Template::Cpp => "shows a line at the end of an epoch, in C++",
-            Template::Python => "shows a line at the end of an epoch, in Python",
+            Template::C => "prints a line at the end of an epoch, in C",
+            Template::Cpp => "prints a line at the end of an epoch, in C++",
+            Template::Python => "prints a line at the end of an epoch, in Python",
             _ => self.texts().description,
         }
     }
 
     pub(crate) fn texts(self) -> Texts {
         match self {
-            // The others are no crates: `c_project`.
+            // The others are not crates: see `c_project`.
             Template::Handler | Template::C | Template::Cpp | Template::Python => {
-                texts!("handler", "shows a line at the end of an epoch", "")
+                texts!("handler", "prints a line at the end of an epoch", "")
             }
             Template::MetricExporter => texts!(
                 "metric_exporter",
@@ -107,18 +107,18 @@ impl Template {
             ),
             Template::EarlyStop => texts!(
                 "early_stop",
-                "ends a run that gets no better",
+                "ends a run whose metric does not improve",
                 "\nIt comes after `validation` in the recipe, and its count is part of checkpoints.\n"
             ),
             Template::Webhook => texts!(
                 "webhook",
                 "posts a message when a run is done or has failed",
-                "\nIt posts with `curl`; the address is an option, and keeps out of the list of processes.\n"
+                "\nIt posts with `curl`; the address is an option, and the list of processes does not show it.\n"
             ),
             Template::Visualiser => texts!(
                 "visualiser",
                 "draws image, label and prediction side by side",
-                "\nPGM files open in most viewers; `convert NAME.pgm NAME.png` makes others of them.\n"
+                "\nPGM files open in most viewers; `convert NAME.pgm NAME.png` converts them.\n"
             ),
             Template::Component => texts!(
                 "component",

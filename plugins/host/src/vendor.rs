@@ -1,5 +1,5 @@
-//! `hearth plugin new --vendored`: the sources of every crate that a plugin is built from, in its own
-//! folder, so that it builds without a network.
+//! `hearth plugin new --vendored`: writes the sources of all crates that a plugin is built from to
+//! its folder, so that it builds without a network.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 use hearth_plugin::identity::TARGET;
 use toml::{Table, Value};
 
-/// Why the sources are not there.
+/// The reason why the sources are missing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VendorError {
@@ -22,29 +22,30 @@ pub enum VendorError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Cargo could not do it, usually for want of a network.
+    /// Cargo failed, usually because there is no network.
     #[error("`cargo {what}` fails: {said}")]
     Cargo {
-        /// What it was asked for.
+        /// The command's arguments.
         what: String,
-        /// Its last words.
+        /// The end of its output.
         said: String,
     },
 }
 
-/// What tells Cargo to use the folder `vendor`.
+/// The configuration that makes Cargo use the folder `vendor`.
 const CONFIG: &str = "[source.crates-io]\nreplace-with = \"vendored-sources\"\n\n\
                       [source.vendored-sources]\ndirectory = \"vendor\"\n";
 
-/// Puts the sources into the folder `vendor` of a crate that [`scaffold`](crate::scaffold()) wrote:
-/// copies of those in `from`, or, where that is not given, what Cargo has or fetches. Of crates that
-/// only other systems need, the manifest alone is kept. What an earlier call wrote is replaced.
+/// Writes the sources to the folder `vendor` of a crate that [`scaffold`](crate::scaffold()) wrote:
+/// copies of those in `from`, or, without it, the sources that Cargo has or downloads. For crates
+/// that only other systems need, only the manifest is kept. The results of an earlier call are
+/// replaced.
 ///
 /// # Errors
-/// When a file cannot be written, or Cargo cannot find a crate.
+/// If a file cannot be written, or Cargo cannot find a crate.
 pub fn vendor(dir: &Path, from: Option<&Path>) -> Result<(), VendorError> {
     let (folder, config) = (dir.join("vendor"), dir.join(".cargo/config.toml"));
-    // Those of an earlier call would hide what Cargo has.
+    // The results of an earlier call would hide Cargo's own sources.
     if fs::read_to_string(&config).is_ok_and(|text| text == CONFIG) {
         fs::remove_file(&config).map_err(at(&config))?;
     }
@@ -85,7 +86,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), VendorError> {
     Ok(())
 }
 
-/// Runs the Cargo that runs this program, or the one on the path; returns its output.
+/// Runs the Cargo that runs this program, or the one on the search path; returns its output.
 fn cargo(dir: &Path, arguments: &[&str]) -> Result<String, VendorError> {
     let error = |said: String| VendorError::Cargo { what: arguments.join(" "), said };
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

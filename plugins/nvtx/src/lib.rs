@@ -9,9 +9,9 @@
 //!       Forward, Loss, Backward, Model    (an evaluator: Forward, Model)
 //! ```
 //!
-//! The ranges are nested and balanced also when a run is terminated, interrupted or fails: an open
+//! The ranges are nested and balanced even if a run is terminated, interrupted or fails: an open
 //! range is closed with the range around it, and a run that resumes in mid-epoch opens the ranges
-//! it needs again. They belong to the thread that runs the engine.
+//! that it needs again. They belong to the thread that runs the engine.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,8 @@ pub use ranges::{Profiler, Range, Ranges, Sink};
 options! {
     /// Options of the plugin.
     pub struct Options {
-        /// Which ranges: Engine, Epoch, Batch, Iteration, and Phase for those within an iteration.
+        /// The ranges to mark: Engine, Epoch, Batch, Iteration, and Phase for those within an
+        /// iteration.
         ranges: Vec<String> = ["Engine", "Epoch", "Batch", "Iteration", "Phase"].map(String::from).to_vec(),
     }
 }
@@ -34,13 +35,13 @@ options! {
 pub struct Nvtx<S: Sink = Profiler> {
     kinds: Vec<Kind>,
     ranges: Ranges<S>,
-    /// Whether there is a loss after the prediction. Known when the first iteration is complete.
+    /// Whether there is a loss after the prediction; known when the first iteration is complete.
     trains: Option<bool>,
     /// Whether a loss was seen in the current iteration.
     loss_seen: bool,
 }
 
-/// What can be switched off.
+/// The kinds of ranges that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Engine,
@@ -62,17 +63,17 @@ impl Nvtx {
     /// The handler with these options.
     ///
     /// # Errors
-    /// When a range is unknown.
+    /// If a range is unknown.
     pub fn new(options: Options) -> Result<Self, HandlerError> {
         Nvtx::with_sink(options, Profiler)
     }
 }
 
 impl<S: Sink> Nvtx<S> {
-    /// The handler with another receiver of ranges.
+    /// The handler with a custom receiver of ranges.
     ///
     /// # Errors
-    /// When a range is unknown.
+    /// If a range is unknown.
     pub fn with_sink(options: Options, sink: S) -> Result<Self, HandlerError> {
         let kind = |name: &String| {
             let known = KINDS.iter().find(|(known, _)| known == name).map(|(_, kind)| *kind);
@@ -89,8 +90,8 @@ impl<S: Sink> Nvtx<S> {
         self.kinds.contains(&kind)
     }
 
-    /// Opens a range, and those around it that are not open: a run that resumes in mid-epoch does
-    /// not start them again.
+    /// Opens a range, and the missing ones around it: a run that resumes in mid-epoch does not
+    /// start them again.
     fn enter(&mut self, kind: Kind, range: Range) {
         let around = [(Kind::Engine, Range::Engine), (Kind::Epoch, Range::Epoch)];
         for (outer_kind, outer) in around.into_iter().filter(|(_, outer)| outer.level() < range.level()) {

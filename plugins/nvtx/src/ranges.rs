@@ -15,7 +15,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// Its nesting depth: ranges of one level follow each other.
+    /// The nesting depth: ranges of one level follow each other.
     pub const fn level(self) -> u8 {
         match self {
             Range::Engine => 0,
@@ -25,7 +25,7 @@ impl Range {
         }
     }
 
-    /// What the profiler shows.
+    /// The name in the profiler.
     pub const fn name(self) -> &'static str {
         match self {
             Range::Engine => "Engine",
@@ -48,7 +48,7 @@ pub trait Sink {
     fn pop(&mut self);
 }
 
-/// NVTX: the profiler that the program runs under, if any.
+/// Sends ranges to NVTX: to the profiler that the program runs under, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Profiler;
 
@@ -62,7 +62,7 @@ impl Sink for Profiler {
     }
 }
 
-/// The ranges that are open, outermost first.
+/// The open ranges, outermost first.
 #[derive(Debug)]
 pub struct Ranges<S: Sink> {
     open: Vec<Range>,
@@ -70,24 +70,24 @@ pub struct Ranges<S: Sink> {
 }
 
 impl<S: Sink> Ranges<S> {
-    /// Without open ranges.
+    /// Creates a list without open ranges.
     pub fn new(sink: S) -> Self {
         Self { open: Vec::new(), sink }
     }
 
-    /// Whether this one is open.
+    /// Whether this range is open.
     pub fn is_open(&self, range: Range) -> bool {
         self.open.contains(&range)
     }
 
-    /// Opens a range in place of those of its own level and of all deeper ones.
+    /// Opens a range in place of those of its level and of all deeper ones.
     pub fn open(&mut self, range: Range) {
         self.close(range.level());
         self.sink.push(range.name());
         self.open.push(range);
     }
 
-    /// Closes the ranges of this level and deeper, inside out.
+    /// Closes the ranges of this level and deeper ones, innermost first.
     pub fn close(&mut self, level: u8) {
         while self.open.last().is_some_and(|range| range.level() >= level) {
             self.open.pop();

@@ -1,4 +1,4 @@
-//! The ranges of runs, however they end, without a profiler. The host's tests use a profiler.
+//! The ranges of runs with any end, without a profiler. The host's tests use a profiler.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use hearth_nvtx::{Nvtx, Options, Sink};
 use hearth_plugin::testkit::Rehearsal;
 use hearth_plugin::{Event, PluginOptions};
 
-/// Writes the ranges as brackets, and panics when there is one too many.
+/// Writes the ranges as brackets, and panics at an unmatched one.
 #[derive(Clone, Debug, Default)]
 struct Brackets(Arc<Mutex<(String, u32)>>);
 
@@ -56,7 +56,7 @@ fn an_evaluator_has_no_loss() {
     let events = [Event::IterationStarted, Event::ForwardCompleted, Event::ModelCompleted, Event::IterationCompleted];
     events.iter().for_each(|event| assert!(play.fire(*event).expect("no error")));
     assert_eq!(brackets.text(), "It(Fo()Mo())");
-    // An engine with another name learns it from its first iteration.
+    // With another engine name, the handler learns it from its first iteration.
     let (mut play, brackets) = rehearsal("ranges = ['Iteration', 'Phase']");
     play.state.engine = "segmenter".into();
     play.iteration().expect("no error");

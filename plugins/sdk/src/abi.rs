@@ -1,8 +1,8 @@
-//! The types that cross between a plugin and its host, for authors of a **host**. A plugin's author
-//! needs none of them.
+//! The types that cross between a plugin and its host, for authors of a **host**. Authors of
+//! plugins do not need them.
 //!
-//! Every type here is `repr(C)` and layout-checked by `abi_stable`, so that a plugin and its host
-//! may be built by different compilers. A change of any of them changes
+//! Every type here is `repr(C)`, and `abi_stable` checks its layout, so a plugin and its host may
+//! be built by different compilers. A change of any type changes
 //! [`ABI_HASH`](crate::identity::ABI_HASH) or must raise
 //! [`ABI_VERSION`](crate::identity::ABI_VERSION).
 
@@ -33,7 +33,7 @@ pub struct AbiNumber<'a> {
     pub value: f64,
 }
 
-/// A metric and the epoch it was last set in.
+/// A metric and the epoch in which it was last set.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiObserved<'a> {
@@ -58,8 +58,8 @@ pub struct AbiScalar<'a> {
     pub iteration: u64,
 }
 
-/// What every event carries: the numbers of the state. `text` and `scalars` are set if they changed
-/// since the last call.
+/// The state in every event: its numbers. `text` and `scalars` are set if they changed since the
+/// last call.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiState<'a> {
@@ -85,7 +85,7 @@ pub struct AbiState<'a> {
     pub scalars: ROption<RSlice<'a, AbiScalar<'a>>>,
 }
 
-/// The parts of the state that have names.
+/// The named parts of the state.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiText<'a> {
@@ -97,8 +97,7 @@ pub struct AbiText<'a> {
     pub times: RSlice<'a, AbiNumber<'a>>,
 }
 
-/// A tensor in host memory: borrowed where the host lends it, owned where it was read from a
-/// device.
+/// A tensor in host memory: borrowed if the host lends it, owned if it was read from a device.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiTensor<'a> {
@@ -108,7 +107,7 @@ pub struct AbiTensor<'a> {
     pub bytes: RCowSlice<'a, u8>,
 }
 
-/// How to combine several predictions.
+/// The method of combining several predictions.
 #[repr(u8)]
 #[derive(Clone, StableAbi)]
 pub enum AbiCombine<'a> {
@@ -129,7 +128,7 @@ pub struct AbiLayer {
     pub non_finite: u64,
 }
 
-/// What is wrong with an option: the dotted key, the message, a suggestion.
+/// A fault of an option: the dotted key, the message, a suggestion.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiFault {
@@ -138,13 +137,13 @@ pub struct AbiFault {
     pub suggestion: ROption<RString>,
 }
 
-/// One event with its filter. Filters that are numbers are evaluated by the host; a function stays
-/// in the plugin.
+/// One event with its filter. The host evaluates filters that are numbers; a function stays in the
+/// plugin.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiAlternative {
     pub event: u32,
-    /// The name of an event of the plugin's own, else empty.
+    /// The name of an event of the plugin's own; otherwise empty.
     pub custom_name: RString,
     pub every: ROption<u64>,
     pub once: ROption<RVec<u64>>,
@@ -178,8 +177,7 @@ pub trait AbiAccept: Send + Sync {
     fn accept(&self, state: &AbiState<'_>, counter: u64) -> RResult<bool, RString>;
 }
 
-/// The host, as a plugin sees it: the methods of the engine's `Host`. New methods are added at the
-/// end.
+/// The host for a plugin: the methods of the engine's `Host`. New methods are added at the end.
 #[sabi_trait]
 pub trait AbiHost {
     fn terminate(&mut self, why: RStr<'_>);
@@ -205,7 +203,7 @@ pub trait AbiHost {
     /// `of` is the number of the engine's `LayerValues`.
     #[sabi(last_prefix_field)]
     fn layer_statistics(&mut self, of: u8) -> RResult<RVec<AbiLayer>, RString>;
-    // From version 3 on. A host of version 2 has none of these: it answers as the bodies here do.
+    // Since version 3. A host of version 2 lacks these methods; the bodies here are its answers.
     fn remember(&mut self, key: RStr<'_>, _value: RSlice<'_, u8>) -> RResult<(), RString> {
         RResult::RErr(format!("remember {key}: this host is too old").into())
     }
@@ -226,11 +224,11 @@ pub trait AbiHost {
 pub struct AbiArray<'a> {
     pub shape: RVec<usize>,
     pub values: RCowSlice<'a, f32>,
-    /// Row by row.
+    /// The rows, one after another.
     pub affine: [f64; 16],
 }
 
-/// What a plugin says of a component.
+/// A plugin's description of a component.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiComponentInfo {
@@ -251,8 +249,8 @@ pub trait AbiComponent: Send + Sync {
 /// A plugin's component, passed to the host.
 pub type AbiComponentBox = AbiComponent_TO<'static, RBox<()>>;
 
-/// A handler, as the host sees it: the methods of the engine's `Handler`. A panic in any of them is
-/// an `RErr`.
+/// A handler for the host: the methods of the engine's `Handler`. A panic in any of them is an
+/// `RErr`.
 #[sabi_trait]
 pub trait AbiHandler: Send {
     fn name(&self) -> RResult<RString, RString>;
@@ -280,21 +278,22 @@ pub type AbiHandlerBox = AbiHandler_TO<'static, RBox<()>>;
 pub struct PluginRoot {
     /// Lists the options.
     pub options: extern "C" fn() -> RResult<RVec<AbiOption>, RString>,
-    /// Makes a handler from options in TOML text.
+    /// Creates a handler from options in TOML text.
     #[sabi(last_prefix_field)]
     pub create: extern "C" fn(RStr<'_>) -> RResult<AbiHandlerBox, AbiFault>,
-    /// Lists the components. From version 3 on, as the next.
+    /// Lists the components. Since version 3, like the next one.
     pub components: extern "C" fn() -> RResult<RVec<AbiComponentInfo>, RString>,
-    /// Makes a component, by its name, from options in TOML text.
+    /// Creates a component, by its name, from options in TOML text.
     pub make: extern "C" fn(RStr<'_>, RStr<'_>) -> RResult<AbiComponentBox, AbiFault>,
 }
 
-/// A plugin that a program links, as [`export_plugin!`](crate::export_plugin!) leaves it in its crate.
+/// A plugin that is linked into a program; [`export_plugin!`](crate::export_plugin!) defines it in
+/// its crate.
 #[derive(Clone, Copy)]
 pub struct Linked {
-    /// The identity that its library has, too.
+    /// The identity, which is also in its library.
     pub identity: &'static Identity,
-    /// Its functions.
+    /// The plugin's functions.
     pub root: fn() -> PluginRoot_Ref,
 }
 

@@ -50,36 +50,38 @@ pub use hearth_registry::component::{ComponentKind, HostArray as Array, IDENTITY
 
 use crate::options::OptionInfo;
 
-/// A step of `transforms` or `post`.
+/// A transform: a step of `transforms` or `post`.
 pub trait Transform: Send + Sync {
-    /// An image `[C, X, Y, Z]` to one on the same grid; the number of channels may change. The same image
-    /// gives the same result: caches keep it.
+    /// Maps an image `[C, X, Y, Z]` to one on the same grid; the number of channels may change. The
+    /// same image must yield the same result, because caches keep it.
     ///
     /// # Errors
-    /// What is wrong with the image; the program adds case, file and step.
+    /// The problem of the image; the program adds case, file and step.
     fn apply(&self, image: Array<'_>) -> Result<Array<'static>, HandlerError>;
 }
 
 /// A metric.
 pub trait Metric: Send + Sync {
-    /// A row of numbers for an item, of the same length for all: one per class, or one. NaN where there is
-    /// nothing to measure. `pred` and `label` are `[C, X, Y, Z]`; their affine has the voxel size.
+    /// Returns a row of numbers for an item, of the same length for all items: one per class, or
+    /// one. NaN if there is nothing to measure. `pred` and `label` are `[C, X, Y, Z]`; their affine
+    /// has the voxel size.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The problem of the input.
     fn measure(&self, pred: Array<'_>, label: Array<'_>) -> Result<Vec<f32>, HandlerError>;
 }
 
 /// A reader.
 pub trait Reader: Send + Sync {
-    /// The image in a file, `[C, X, Y, Z]`. Check the file's lengths before memory is allocated for them.
+    /// Reads the image `[C, X, Y, Z]` of a file. Check the file's lengths before memory is
+    /// allocated for them.
     ///
     /// # Errors
-    /// Where the file is missing, damaged or of another kind.
+    /// If the file is missing, damaged or of another kind.
     fn read(&self, path: &Path) -> Result<Array<'static>, HandlerError>;
 }
 
-/// A component that was made from its options.
+/// A component that was built from its options.
 pub enum Made {
     /// A transform.
     Transform(Box<dyn Transform>),
@@ -89,16 +91,16 @@ pub enum Made {
     Reader(Box<dyn Reader>),
 }
 
-/// What a plugin says of one of its components.
+/// A plugin's description of one of its components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentInfo {
-    /// What it is.
+    /// The kind.
     pub kind: ComponentKind,
-    /// Its name, without the plugin's.
+    /// The name, without the plugin's.
     pub name: String,
-    /// What it does, in one line.
+    /// The purpose, in one line.
     pub help: String,
-    /// The options it takes.
+    /// The options.
     pub options: Vec<OptionInfo>,
 }
 
@@ -120,7 +122,7 @@ pub fn reader<T: Reader + 'static>(made: T) -> Made {
     Made::Reader(Box::new(made))
 }
 
-/// The kinds by the words of [`export_components!`](crate::export_components!).
+/// The kinds, under the words of [`export_components!`](crate::export_components!).
 #[doc(hidden)]
 #[allow(non_upper_case_globals, reason = "the words of a macro name them")]
 pub mod kinds {
@@ -132,7 +134,7 @@ pub mod kinds {
 }
 
 impl Made {
-    /// What the host calls.
+    /// The function that the host calls.
     pub(crate) fn run(&self, inputs: &[Array<'_>], text: &str) -> Result<Vec<Array<'static>>, HandlerError> {
         let lacking = || HandlerError::new("the host passed too few arrays");
         Ok(match (self, inputs) {
@@ -147,7 +149,7 @@ impl Made {
     }
 }
 
-/// The handler of a plugin that has components only.
+/// The handler of a plugin that has only components.
 #[doc(hidden)]
 pub struct Idle(pub &'static str);
 
@@ -165,10 +167,11 @@ impl Handler for Idle {
     }
 }
 
-/// Makes this crate a plugin of components. Takes its name, what it needs (as
-/// [`export_plugin!`](crate::export_plugin!)), and for each component what it does in one line, its kind
-/// (`transform`, `metric`, `reader`), its name, the type of its options, and a function that makes it of
-/// them: `Ok` of a [`Transform`], [`Metric`] or [`Reader`], or a [`Fault`](crate::Fault).
+/// Makes this crate a plugin of components. Takes the plugin's name, its capabilities (as
+/// [`export_plugin!`](crate::export_plugin!)), and for each component: its purpose in one line, its
+/// kind (`transform`, `metric`, `reader`), its name, the type of its options, and a function that
+/// builds it from them, which returns `Ok` with a [`Transform`], [`Metric`] or [`Reader`], or a
+/// [`Fault`](crate::Fault).
 #[macro_export]
 macro_rules! export_components {
     ($name:expr, needs: [$($need:ident),* $(,)?], {

@@ -1,4 +1,4 @@
-//! Options that are described by their type: [`Described`].
+//! Options that their type describes: [`Described`].
 
 use hearth_registry::schemars::{JsonSchema, schema_for};
 use hearth_registry::{Fault, Parameter};
@@ -42,8 +42,8 @@ mod tests {
     #[serde(crate = "serde", default, deny_unknown_fields)]
     #[schemars(crate = "hearth_registry::schemars")]
     struct Elsewhere {
-        /// Every so many
-        /// epochs.
+        /// Epochs between
+        /// two lines.
         every: u64,
     }
 
@@ -57,7 +57,7 @@ mod tests {
     fn options_of_a_type_that_describes_itself() {
         let list = Described::<Elsewhere>::list();
         let [OptionInfo { name, kind, default, required, help }] = &list[..] else { panic!("{list:?}") };
-        assert_eq!((name.as_str(), kind.as_str(), help.as_str()), ("every", "whole number", "Every so many epochs."));
+        assert_eq!((name.as_str(), kind.as_str(), help.as_str()), ("every", "whole number", "Epochs between two lines."));
         assert_eq!((default.as_deref(), *required), (Some("3"), false));
         assert_eq!(Described::<Elsewhere>::from_toml("").expect("a default").0.every, 3);
         let fault = Described::<Elsewhere>::from_toml("evry = 1").expect_err("unknown");

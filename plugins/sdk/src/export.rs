@@ -1,4 +1,4 @@
-//! Turns a handler into a plugin: [`export_plugin!`](crate::export_plugin!) and what it generates.
+//! Turns a handler into a plugin: [`export_plugin!`](crate::export_plugin!) and the code it uses.
 
 use std::any::Any;
 
@@ -20,17 +20,18 @@ use crate::identity::Identity;
 use crate::options::{OptionInfo, PluginOptions};
 use crate::view;
 
-/// Makes this crate a plugin. Takes its name, the type of its options, and the function that builds
-/// the handler from them.
+/// Makes this crate a plugin. Takes the plugin's name, the type of its options, and the function
+/// that builds the handler from them.
 ///
-/// `needs: [NETWORK, FILES, PROGRAMS, CHANGES_RUN]` at its end says what the plugin does beyond listening,
-/// `needs: []` that it does nothing else. `hearth plugin info` shows it, and `install` asks for it.
+/// `needs: [NETWORK, FILES, PROGRAMS, CHANGES_RUN]` at the end declares the plugin's capabilities
+/// beyond reading the run's numbers and logging; `needs: []` declares none. `hearth plugin info`
+/// prints them, and `install` asks the user to confirm them.
 ///
 /// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the
-/// option. The version and the description come from `Cargo.toml`. Call it once, at the root of a
-/// crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can be linked into one
-/// program as well: the symbols end in the crate's name, and each crate has a `PLUGIN`, which a host
-/// uses without a file ([`Linked`](crate::abi::Linked)).
+/// option. The version and the description come from `Cargo.toml`. Call the macro once, at the root
+/// of a crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can also be linked
+/// into one program: the symbols end in the crate's name, and each crate has a `PLUGIN`, which a
+/// host can use without a file ([`Linked`](crate::abi::Linked)).
 ///
 /// ```
 /// # use hearth_plugin::{Context, Event, Handler, HandlerError, NoOptions, When};
@@ -109,26 +110,27 @@ macro_rules! __export {
     };
 }
 
-/// What `export_plugin!` implements.
+/// The trait that `export_plugin!` implements.
 pub trait Plugin: 'static {
     /// Lists the options.
     fn options() -> Vec<OptionInfo>;
-    /// Makes a handler from options in TOML text.
+    /// Creates a handler from options in TOML text.
     fn create(options: &str) -> Result<Box<dyn Handler>, Fault>;
     /// Lists the components.
     fn components() -> Vec<ComponentInfo> {
         Vec::new()
     }
-    /// Makes a component, by its name, from options in TOML text.
+    /// Creates a component, by its name, from options in TOML text.
     fn make(name: &str, options: &str) -> Result<Made, Fault> {
         let _ = options;
         Err(Fault::new(format!("there is no component {name}")))
     }
 }
 
-/// What the function given to `export_plugin!` may return. The marker distinguishes the two cases.
+/// The return type of the function given to `export_plugin!`. The marker distinguishes the two
+/// cases.
 pub trait IntoHandler<Marker> {
-    /// The handler, or why there is none.
+    /// The handler, or the reason why there is none.
     fn into_handler(self) -> Result<Box<dyn Handler>, Fault>;
 }
 
@@ -157,7 +159,7 @@ fn fault_of<E: Into<HandlerError> + 'static>(error: E) -> Fault {
     keyed.or_else(plain).unwrap_or_else(|| Fault::new("no reason was given"))
 }
 
-/// Reads the options and makes the handler.
+/// Reads the options and creates the handler.
 pub fn build<O: PluginOptions, R: IntoHandler<M>, M>(
     options: &str,
     new: impl FnOnce(O) -> R,
@@ -165,10 +167,10 @@ pub fn build<O: PluginOptions, R: IntoHandler<M>, M>(
     new(O::from_toml(options)?).into_handler()
 }
 
-/// The root module of a plugin, for `abi_stable` to check.
+/// The root module of a plugin, which `abi_stable` checks.
 pub const fn header<P: Plugin>() -> LibHeader {
-    // SAFETY: `root::<P>` returns a `PluginRoot_Ref` made by `root_module`, whose type is the one
-    // named here.
+    // SAFETY: `root::<P>` returns a `PluginRoot_Ref` made by `root_module`; that is the type given
+    // here.
     unsafe { LibHeader::from_constructor::<PluginRoot_Ref>(root::<P>, CheckTypeLayout::Yes) }
 }
 

@@ -1,4 +1,4 @@
-//! Panics stay in the plugin: they are caught here and become text.
+//! Catches panics in the plugin, and converts them to text.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -7,14 +7,14 @@ use std::sync::Once;
 thread_local! {
     /// The nesting depth of guarded calls on this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Where the last panic in a guarded call was.
+    /// The location of the last panic in a guarded call.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Calls `f`; returns a panic in it as its message and location.
 ///
-/// The handler's state may be half-changed after a panic. It is not called again unless its own
-/// `on_error` says `Log`.
+/// After a panic the handler's state may be inconsistent. It is not called again unless its own
+/// `on_error` returns `Log`.
 pub fn guard<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     // A library has its own copy of the standard library, and so its own panic hook.

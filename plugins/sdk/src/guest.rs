@@ -1,4 +1,4 @@
-//! The plugin's side: the handler as passed to the host, and the host as the handler sees it.
+//! The plugin's side: the handler that is passed to the host, and the host for the handler.
 
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub fn send_handler(handler: Box<dyn Handler>) -> AbiHandlerBox {
     AbiHandler_TO::from_value(Guest { handler: ManuallyDrop::new(handler), state: State::default() }, TD_Opaque)
 }
 
-/// A handler whose panics are caught, with its own copy of the state.
+/// A handler that catches panics, with its own copy of the state.
 struct Guest {
     handler: ManuallyDrop<Box<dyn Handler>>,
     state: State,
@@ -102,7 +102,7 @@ fn send_alternative((event, filter): &(Event, Filter)) -> AbiAlternative {
     }
 }
 
-/// A filter function whose panics are caught.
+/// A filter function that catches panics.
 struct GuestFilter(Accept);
 
 impl AbiAccept for GuestFilter {
@@ -119,7 +119,7 @@ impl AbiAccept for GuestFilter {
 /// The host on the other side.
 struct RemoteHost<'a, 'b> {
     host: AbiHost_TO<'a, RMut<'b, ()>>,
-    /// Owns the elements of a tensor that the host made for this plugin.
+    /// The elements of a tensor that the host created for this plugin.
     tensor: RVec<u8>,
 }
 

@@ -12,16 +12,16 @@ use crate::abi::{
 /// The first bytes of a record.
 pub const MAGIC: [u8; 16] = *b"hearth-plugin-id";
 
-/// The version of the loader: which symbols there are and what they hold. Stage 1 of loading.
+/// The version of the loader: the set of symbols and their content. Stage 1 of loading.
 pub const LOADER_VERSION: u32 = 1;
 
 /// Raised when the meaning of something in [`abi`](crate::abi) changes but its layout does not, and
-/// when the host gains a method. 2: the batch's numbers and texts, names, statistics of layers,
+/// when the host gets a new method. 2: the batch's numbers and texts, names, statistics of layers,
 /// faults of options with their keys. 3: values under keys, attachments.
 pub const ABI_VERSION: u64 = 3;
 
-/// The oldest version that hosts still load. Methods are only added behind the others, so a plugin of an
-/// older version finds what it knows; the layout check compares that part.
+/// The oldest version that hosts still load. Methods are only added at the end, so a plugin of an
+/// older version finds the ones it knows; the layout check compares that part.
 pub const OLDEST_ABI: u64 = 2;
 
 /// The symbol that holds [`LOADER_VERSION`], without the crate's name.
@@ -38,21 +38,21 @@ pub const RUSTC: &str = env!("HEARTH_PLUGIN_RUSTC");
 /// The target of this build.
 pub const TARGET: &str = env!("HEARTH_PLUGIN_TARGET");
 
-/// Set when a panic unwinds. A plugin whose panics end the process is refused.
+/// Set if panics unwind. A plugin whose panics end the process is refused.
 pub const UNWINDS: u32 = 1;
 
-/// Set when the author has said what the plugin does: what is not named below is not done.
+/// Set if the author has declared the capabilities: those not listed are not used.
 pub const DECLARED: u32 = 2;
-/// It talks to other machines.
+/// Communicates with other machines.
 pub const NETWORK: u32 = 4;
-/// It reads or writes files.
+/// Reads or writes files.
 pub const FILES: u32 = 8;
-/// It starts other programs.
+/// Starts other programs.
 pub const PROGRAMS: u32 = 16;
-/// It changes the run: its end, its learning rate, its tensors.
+/// Changes the run: its end, its learning rate, its tensors.
 pub const CHANGES_RUN: u32 = 32;
 
-/// It has components that recipes name: transforms, metrics, readers.
+/// Has components that recipes name: transforms, metrics, readers.
 pub const COMPONENTS: u32 = 64;
 
 /// The record: bytes and numbers only, no pointers. Its layout is frozen; additions go into a new
@@ -62,38 +62,39 @@ pub const COMPONENTS: u32 = 64;
 pub struct Identity {
     /// [`MAGIC`].
     pub magic: [u8; 16],
-    /// Bytes of this record.
+    /// The size of this record in bytes.
     pub size: u32,
     /// [`LOADER_VERSION`] of the SDK.
     pub loader: u32,
     /// [`ABI_HASH`] of the SDK.
     pub abi_hash: u64,
-    /// [`UNWINDS`], [`DECLARED`] and what is declared.
+    /// [`UNWINDS`], [`DECLARED`] and the declared capabilities.
     pub flags: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// Name of the plugin; like every text here, truncated to its length and padded with zeros.
+    /// The plugin's name. Like every text here, it is truncated to its length and padded with
+    /// zeros.
     pub name: [u8; 64],
-    /// Version of the plugin.
+    /// The plugin's version.
     pub version: [u8; 32],
-    /// What it does, in one line.
+    /// The purpose, in one line.
     pub description: [u8; 192],
     /// The crate's name, with which its symbols end.
     pub module: [u8; 96],
-    /// Version of the SDK.
+    /// The version of the SDK.
     pub sdk: [u8; 32],
-    /// Compiler.
+    /// The compiler.
     pub rustc: [u8; 64],
-    /// Target.
+    /// The target.
     pub target: [u8; 64],
-    /// 0.
+    /// Always 0.
     pub padding: [u8; 8],
 }
 
 const _: () = assert!(size_of::<Identity>() == 592, "the record is frozen");
 
 impl Identity {
-    /// The identity of a plugin that is built with this SDK; `needs` is what it declares.
+    /// The identity of a plugin that is built with this SDK; `needs` are the declared capabilities.
     pub const fn new(name: &str, version: &str, description: &str, module: &str, unwinds: bool, needs: u32) -> Self {
         assert!(module.len() < 96, "the crate's name is too long for a plugin");
         Self {
@@ -115,7 +116,7 @@ impl Identity {
     }
 }
 
-/// Text in `N` bytes, with at least one zero behind it.
+/// Text in `N` bytes, with at least one zero at the end.
 const fn text<const N: usize>(text: &str) -> [u8; N] {
     let bytes = text.as_bytes();
     let mut out = [0; N];
@@ -127,16 +128,16 @@ const fn text<const N: usize>(text: &str) -> [u8; N] {
     out
 }
 
-/// A hash of the layout of every type that crosses.
+/// A hash of the layout of every type that crosses the boundary.
 pub const ABI_HASH: u64 = abi_hash(ABI_VERSION);
 
-/// The same as an SDK of another version computes it, as long as no layout has changed since.
+/// The hash of an SDK of another version, provided that no layout has changed since.
 pub const fn abi_hash(version: u64) -> u64 {
     let shape = [
         version,
         size_of::<usize>() as u64,
         cfg!(target_endian = "big") as u64,
-        // The layout of abi_stable's own types goes with its version.
+        // The layout of abi_stable's own types depends on its version.
         0x000b_0003,
         layout(size_of::<AbiState<'_>>(), align_of::<AbiState<'_>>()),
         offset_of!(AbiState<'_>, epoch_length) as u64,
@@ -180,7 +181,7 @@ pub const fn abi_hash(version: u64) -> u64 {
     hash
 }
 
-// What came with version 3 is not part of the hash, which older versions compute the same.
+// The types of version 3 are not part of the hash, so that older versions compute the same one.
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiArray<'_>>() == 200, "an array keeps its layout");
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiComponentInfo>() == 104, "a component's description");
 

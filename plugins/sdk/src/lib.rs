@@ -44,26 +44,26 @@
 //! # }
 //! ```
 //!
-//! `Cargo.toml` names `hearth-plugin` and says `crate-type = ["cdylib", "rlib"]`;
-//! `cargo build --release` makes the library, and `hearth plugin check PATH` tries it.
-//! `hearth plugin new NAME` writes all of it. Burn is not built.
+//! `Cargo.toml` depends on `hearth-plugin` and has `crate-type = ["cdylib", "rlib"]`; `cargo build
+//! --release` builds the library, and `hearth plugin check PATH` tries it. `hearth plugin new NAME`
+//! writes all of it. Burn is not built.
 //!
 //! A plugin may also add transforms, metrics and readers to recipes: [component].
 //!
-//! # How a plugin is used
+//! # Use of a plugin
 //!
 //! A host reads the plugin's [identity] from the file, before any of its code runs, and refuses one
 //! that was built for another Hearth, with an error of four lines. Then it loads the library, and
-//! never unloads it. To the engine a plugin's handler is the same as one that is linked in: it is
-//! called for the events it subscribes to, in the order of registration. The host evaluates filters
-//! that are plain numbers, so an iteration without a subscriber costs nothing. A filter function is
+//! never unloads it. For the engine a plugin's handler is the same as a linked one: it is called
+//! for the events it subscribes to, in the order of registration. The host evaluates filters that
+//! are plain numbers, so an iteration without a subscriber costs nothing. A filter function is
 //! called in the plugin.
 //!
-//! A **panic** is caught here, and becomes an error of that handler; [`Handler::on_error`] decides
-//! what the error does. An invalid option is a [`Fault`] that names its key. The constructor may
-//! return a `Fault` too (`Fault::at("epochs", "`epochs` is 0; give 1 or more")`); the error then
-//! shows the line of the recipe. **Tensors** are views of host memory, valid until the next call of
-//! the host: `cx.host.tensor("image")?`. [`Event::custom`] works in plugins too.
+//! The SDK catches a **panic** and converts it to an error of that handler; [`Handler::on_error`]
+//! defines the effect of the error. An invalid option is a [`Fault`] that names its key. The
+//! constructor may return a `Fault` too (`Fault::at("epochs", "`epochs` is 0; give 1 or more")`);
+//! the error then shows the line of the recipe. **Tensors** are views of host memory, valid until
+//! the next call of the host: `cx.host.tensor("image")?`. [`Event::custom`] works in plugins too.
 //!
 //! # Limits
 //!

@@ -13,9 +13,9 @@ use toml::{Table, Value};
 pub struct OptionInfo {
     /// The key in the recipe's table.
     pub name: String,
-    /// Its type for people: `integer`, `list of text`.
+    /// The type in words: `integer`, `list of text`.
     pub kind: String,
-    /// Its default value, as it would be written in a recipe.
+    /// The default value, as written in a recipe.
     pub default: Option<String>,
     /// Whether it is required.
     pub required: bool,
@@ -23,7 +23,7 @@ pub struct OptionInfo {
     pub help: String,
 }
 
-/// One line: `every = 1   integer   Every so many epochs.`
+/// Formats one line: `every = 1   integer   Epochs between two lines.`
 impl fmt::Display for OptionInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given = match (&self.default, self.required) {
@@ -41,16 +41,16 @@ pub trait PluginOptions: Sized {
     /// Every option, in the order of the fields.
     fn list() -> Vec<OptionInfo>;
 
-    /// The options from a table.
+    /// Reads the options from a table.
     ///
     /// # Errors
-    /// A key that is unknown, missing or of another type: the fault says which.
+    /// If a key is unknown, missing or of another type: the fault names it.
     fn from_table(table: Table) -> Result<Self, Fault>;
 
-    /// The options from TOML text, as in a recipe: `Options::from_toml("every = 2")`.
+    /// Reads the options from TOML text, as in a recipe: `Options::from_toml("every = 2")`.
     ///
     /// # Errors
-    /// When the text is not TOML, and as [`from_table`](Self::from_table).
+    /// If the text is not TOML, and as [`from_table`](Self::from_table).
     fn from_toml(text: &str) -> Result<Self, Fault> {
         let table = text.parse::<Table>().map_err(|e| Fault::new(format!("the options are not TOML: {e}")))?;
         Self::from_table(table)
@@ -135,19 +135,19 @@ macro_rules! __option_default {
 }
 
 options! {
-    /// For a plugin without options.
+    /// Options of a plugin without options.
     pub struct NoOptions {}
 }
 
 /// One entry of [`PluginOptions::list`].
 pub fn describe<T: Serialize>(name: &str, ty: &str, default: Option<T>, help: &[&str]) -> OptionInfo {
-    // TOML cannot express `None`: omitting the key means it.
+    // TOML cannot express `None`: the key is omitted instead.
     let shown = default.as_ref().and_then(|value| Value::try_from(value).ok()).map(|value| value.to_string());
     let help = help.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
     OptionInfo { name: name.to_owned(), kind: kind_of(ty), required: default.is_none(), default: shown, help }
 }
 
-/// The name of a Rust type for people who write recipes.
+/// The name of a Rust type for authors of recipes.
 fn kind_of(ty: &str) -> String {
     let ty = ty.replace(char::is_whitespace, "");
     let inner =
@@ -174,7 +174,7 @@ pub(crate) fn node(value: Value) -> Node {
     Node::from_toml(value, &Origin::Unknown)
 }
 
-/// A table that options are taken from, once its keys are known to be valid.
+/// A table from which options are read, after its keys were checked.
 pub struct Given {
     table: Table,
 }
@@ -204,7 +204,7 @@ impl Given {
     }
 }
 
-/// The valid options as the end of a message.
+/// The list of valid options, as the end of a message.
 fn valid(list: &[OptionInfo]) -> String {
     if list.is_empty() {
         return "; this plugin has no options".to_owned();
@@ -219,8 +219,8 @@ mod tests {
 
     options! {
         struct Sample {
-            /// Every so many
-            /// epochs.
+            /// Epochs between
+            /// two lines.
             every: u64 = 1,
             /// What to measure.
             metrics: Vec<String>,
@@ -244,7 +244,7 @@ mod tests {
                 ("how", "text", false)
             ]
         );
-        assert_eq!(list[0].help, "Every so many epochs.");
+        assert_eq!(list[0].help, "Epochs between two lines.");
         let defaults = list.iter().map(|o| o.default.as_deref()).collect::<Vec<_>>();
         assert_eq!(defaults, [Some("1"), None, None, Some("\"mean\"")]);
     }

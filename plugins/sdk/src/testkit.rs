@@ -1,5 +1,5 @@
 //! Tests a handler without a host: a [`FakeHost`] that records calls, and a [`Rehearsal`] that
-//! plays the events of a run to a handler, through its filters.
+//! sends the events of a run to a handler, through its filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use hearth_engine::{
     HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, Ranks, State, When,
 };
 
-/// What a handler asked of a [`FakeHost`].
+/// A request of a handler to a [`FakeHost`].
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "each is the method of `Host` of the same name, with what it was given")]
 pub enum Call {
@@ -56,27 +56,27 @@ pub enum Call {
 pub struct FakeHost {
     /// The calls, in order.
     pub calls: Vec<Call>,
-    /// What `tensor` returns; `put_tensor` adds to it.
+    /// The results of `tensor`; `put_tensor` adds to them.
     pub tensors: BTreeMap<String, HostTensor<'static>>,
-    /// What `output` returns.
+    /// The results of `output`.
     pub outputs: BTreeMap<String, f64>,
-    /// What `run` returns, by engine.
+    /// The results of `run`, by engine.
     pub engines: BTreeMap<String, Metrics>,
-    /// What `cases` returns.
+    /// The result of `cases`.
     pub cases: Vec<String>,
-    /// What `numbers` returns: a list for each case.
+    /// The results of `numbers`: a list for each case.
     pub numbers: BTreeMap<String, Vec<Vec<f64>>>,
-    /// What `texts` returns: one for each case.
+    /// The results of `texts`: one text for each case.
     pub texts: BTreeMap<String, Vec<String>>,
-    /// What `layer_statistics` returns for weights; an error if this is empty.
+    /// The result of `layer_statistics` for weights; an error if empty.
     pub weights: Vec<LayerStatistics>,
-    /// What it returns for gradients.
+    /// The result of `layer_statistics` for gradients.
     pub gradients: Vec<LayerStatistics>,
-    /// What `learning_rate` returns; `set_learning_rate` changes it, and fails if there is none.
+    /// The result of `learning_rate`; `set_learning_rate` changes it, and fails without one.
     pub learning_rate: Option<f64>,
-    /// What `remember` keeps and `recall` returns.
+    /// The values that `remember` keeps and `recall` returns.
     pub kept: BTreeMap<String, Vec<u8>>,
-    /// Methods that fail, by name: `save_checkpoint`.
+    /// Names of methods that fail: `save_checkpoint`.
     pub refused: BTreeSet<String>,
 }
 
@@ -249,24 +249,24 @@ impl Host for FakeHost {
     }
 }
 
-/// How a rehearsed run ended.
+/// The end of a rehearsed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All epochs were played.
+    /// All epochs were run.
     Completed,
-    /// The handler asked for the end.
+    /// The handler requested the end.
     Terminated,
-    /// The handler asked for a pause.
+    /// The handler requested a pause.
     Interrupted,
 }
 
-/// Plays events to one handler, through its filters, and carries out its requests.
+/// Sends events to one handler, through its filters, and carries out its requests.
 pub struct Rehearsal<H> {
     /// The handler.
     pub handler: H,
-    /// The state that the handler sees; set what a test needs.
+    /// The state that the handler sees; tests can change it.
     pub state: State,
-    /// The host that it calls.
+    /// The host that the handler calls.
     pub host: FakeHost,
     /// The metrics of each epoch, in order: recorded before the handler's `EpochCompleted`.
     pub metrics: Vec<Metrics>,
@@ -276,8 +276,8 @@ impl<H: Handler> Rehearsal<H> {
     /// A rehearsal of a trainer that has not started.
     ///
     /// # Panics
-    /// When the engine would refuse the handler: a filter contradicts itself, or counts an event
-    /// that has no counter.
+    /// If the engine would refuse the handler: a filter contradicts itself, or counts an event that
+    /// has no counter.
     pub fn new(handler: H) -> Self {
         for when in handler.subscriptions() {
             if let Err(error) = when.check() {
@@ -291,7 +291,7 @@ impl<H: Handler> Rehearsal<H> {
     }
 
     /// Fires one event. Returns whether the handler was called: it is called once if one of its
-    /// subscriptions lets the event pass and it acts on this rank.
+    /// subscriptions accepts the event and it acts on this rank.
     pub fn fire(&mut self, event: Event) -> Result<bool, HandlerError> {
         let counter = match event.counter() {
             Some(Counter::Iteration) => self.state.iteration,
@@ -319,9 +319,9 @@ impl<H: Handler> Rehearsal<H> {
         result.map(|()| true)
     }
 
-    /// Plays a trainer's run up to a number of epochs, in the order of a real one, continuing from
-    /// `state.epoch`. Requests to end or to pause take effect where they do in the engine: after
-    /// the current event, or within an iteration after the iteration.
+    /// Rehearses a trainer's run up to a number of epochs, in the order of a real one, continuing
+    /// from `state.epoch`. Requests to end or to pause take effect as in the engine: after the
+    /// current event, or, within an iteration, after the iteration.
     pub fn epochs(&mut self, epochs: u64, epoch_length: u64) -> Result<Ended, HandlerError> {
         self.state.max_epochs = epochs;
         self.state.epoch_length = Some(epoch_length);
@@ -367,7 +367,7 @@ impl<H: Handler> Rehearsal<H> {
         Ok(ended.unwrap_or(Ended::Completed))
     }
 
-    /// Plays one iteration of a trainer, from fetching the batch to its end.
+    /// Rehearses one iteration of a trainer, from fetching the batch to its end.
     pub fn iteration(&mut self) -> Result<(), HandlerError> {
         self.fire(Event::GetBatchStarted)?;
         self.fire(Event::GetBatchCompleted)?;

@@ -1,4 +1,4 @@
-//! Converts the engine's types to those that cross, and back.
+//! Converts the engine's types to those that cross the boundary, and back.
 
 use abi_stable::std_types::{RCowSlice, ROption, RSlice, RStr, RString, RVec};
 use hearth_engine::{
@@ -13,8 +13,8 @@ use crate::abi::{
     AbiText,
 };
 
-/// The parts of a state that have names, collected so that they can be lent: those that changed
-/// since the last call.
+/// The named parts of a state that changed since the last call, collected so that they can be
+/// borrowed.
 #[derive(Default)]
 pub struct Named<'a> {
     text: Option<Text<'a>>,
@@ -29,7 +29,7 @@ struct Text<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Collects what changed; everything at the first call. A NaN metric differs from itself, and
+    /// Collects what changed; everything at the first call. A NaN metric differs from itself, so it
     /// is sent again.
     pub fn changed(state: &'a State, sent: Option<&State>) -> Self {
         let numbers = |map: &'a Metrics| {
@@ -61,7 +61,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// Records in `sent` what this sends.
+    /// Records in `sent` the parts that this sends.
     pub fn note(&self, sent: &mut State) {
         if let Some(Text { state, .. }) = &self.text {
             sent.metrics.clone_from(&state.metrics);
@@ -77,7 +77,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// The state as it crosses.
+    /// The state to send.
     pub fn lend(&self, state: &State) -> AbiState<'_> {
         let text = self.text.as_ref().map(|Text { state, metrics, observed, times }| AbiText {
             engine: state.engine.as_str().into(),
@@ -150,7 +150,7 @@ pub fn update_state(state: &mut State, view: &AbiState<'_>) {
     }
 }
 
-/// A tensor as it crosses; its elements are not copied.
+/// A tensor to send; its elements are not copied.
 pub fn lend_tensor(tensor: HostTensor<'_>) -> AbiTensor<'_> {
     let bytes = match tensor.bytes {
         std::borrow::Cow::Borrowed(bytes) => RCowSlice::Borrowed(RSlice::from_slice(bytes)),
@@ -159,13 +159,13 @@ pub fn lend_tensor(tensor: HostTensor<'_>) -> AbiTensor<'_> {
     AbiTensor { dtype: tensor.dtype as u8, shape: tensor.shape.into(), bytes }
 }
 
-/// A tensor as it crosses, borrowed.
+/// A tensor to send, borrowed.
 pub fn borrow_tensor<'a>(tensor: &'a HostTensor<'_>) -> AbiTensor<'a> {
     let bytes = RCowSlice::Borrowed(RSlice::from_slice(&tensor.bytes));
     AbiTensor { dtype: tensor.dtype as u8, shape: tensor.shape.clone().into(), bytes }
 }
 
-/// A tensor that crossed, which the other side owns.
+/// A received tensor, which the other side owns.
 pub fn receive_tensor<'a>(tensor: &'a AbiTensor<'_>) -> Result<HostTensor<'a>, HostError> {
     let shape = tensor.shape.to_vec();
     let bytes = match &tensor.bytes {
@@ -176,7 +176,7 @@ pub fn receive_tensor<'a>(tensor: &'a AbiTensor<'_>) -> Result<HostTensor<'a>, H
     Ok(HostTensor { dtype, shape, bytes: bytes.into() })
 }
 
-/// The element type of this number, and whether the bytes fill the shape.
+/// The element type of this number, after checking that the bytes fill the shape.
 pub fn check_tensor(dtype: u8, shape: &[usize], bytes: usize) -> Result<DType, HostError> {
     let dtype = [DType::F32, DType::F64, DType::I64, DType::U8]
         .into_iter()
@@ -189,19 +189,19 @@ pub fn check_tensor(dtype: u8, shape: &[usize], bytes: usize) -> Result<DType, H
     Ok(dtype)
 }
 
-/// An array as it crosses, borrowed.
+/// An array to send, borrowed.
 pub fn lend_array<'a>(array: &'a HostArray<'_>) -> AbiArray<'a> {
     let values = RCowSlice::Borrowed(RSlice::from_slice(&array.values));
     AbiArray { shape: array.shape.clone().into(), values, affine: flat(&array.affine) }
 }
 
-/// An array as it crosses, with values of its own.
+/// An array to send, with its own values.
 pub fn send_array(array: HostArray<'static>) -> AbiArray<'static> {
     let HostArray { shape, values, affine } = array;
     AbiArray { shape: shape.into(), values: RCowSlice::Owned(values.into_owned().into()), affine: flat(&affine) }
 }
 
-/// An array that crossed.
+/// A received array.
 pub fn receive_array<'a>(array: &'a AbiArray<'_>) -> Result<HostArray<'a>, String> {
     let values = match &array.values {
         RCowSlice::Borrowed(values) => values.as_slice(),
@@ -219,22 +219,22 @@ fn flat(affine: &[[f64; 4]; 4]) -> [f64; 16] {
     all
 }
 
-/// Which kind of component this number means.
+/// The kind of component of this number.
 pub fn component_kind(number: u8) -> Option<ComponentKind> {
     ComponentKind::ALL.into_iter().find(|kind| *kind as u8 == number)
 }
 
-/// Metrics as they cross.
+/// Metrics to send.
 pub fn send_metrics(metrics: Metrics) -> RVec<AbiMetric> {
     metrics.into_iter().map(|(name, value)| AbiMetric { name: name.into(), value }).collect()
 }
 
-/// Metrics that crossed.
+/// Received metrics.
 pub fn receive_metrics(metrics: RVec<AbiMetric>) -> Metrics {
     metrics.into_iter().map(|metric| (metric.name.into_string(), metric.value)).collect()
 }
 
-/// How to combine, as it crosses.
+/// A combination method to send.
 pub fn lend_combine(how: &Combine) -> AbiCombine<'_> {
     match how {
         Combine::Mean { weights } => AbiCombine::Mean { weights: weights.as_deref().map(RSlice::from_slice).into() },
@@ -242,7 +242,7 @@ pub fn lend_combine(how: &Combine) -> AbiCombine<'_> {
     }
 }
 
-/// How to combine, as it crossed.
+/// A received combination method.
 pub fn receive_combine(how: &AbiCombine<'_>) -> Combine {
     match how {
         AbiCombine::Mean { weights } => Combine::Mean { weights: weights.map(|list| list.as_slice().to_vec()).into() },
@@ -250,7 +250,7 @@ pub fn receive_combine(how: &AbiCombine<'_>) -> Combine {
     }
 }
 
-/// The statistics of layers as they cross.
+/// Statistics of layers to send.
 pub fn send_layers(layers: Vec<LayerStatistics>) -> RVec<AbiLayer> {
     let send = |LayerStatistics { name, count, mean, std, min, max, non_finite }: LayerStatistics| AbiLayer {
         name: name.into(),
@@ -264,7 +264,7 @@ pub fn send_layers(layers: Vec<LayerStatistics>) -> RVec<AbiLayer> {
     layers.into_iter().map(send).collect()
 }
 
-/// The statistics of layers that crossed.
+/// Received statistics of layers.
 pub fn receive_layers(layers: RVec<AbiLayer>) -> Vec<LayerStatistics> {
     let receive = |AbiLayer { name, count, mean, std, min, max, non_finite }: AbiLayer| LayerStatistics {
         name: name.into_string(),
@@ -278,25 +278,25 @@ pub fn receive_layers(layers: RVec<AbiLayer>) -> Vec<LayerStatistics> {
     layers.into_iter().map(receive).collect()
 }
 
-/// A fault of an option as it crosses; the other side knows its position in the file.
+/// A fault of an option to send; the other side knows its position in the file.
 pub fn send_fault(fault: Fault) -> AbiFault {
     let Fault { path, message, suggestion, .. } = fault;
     AbiFault { path: path.into(), message: message.into(), suggestion: suggestion.map(RString::from).into() }
 }
 
-/// A fault that crossed.
+/// A received fault.
 pub fn receive_fault(fault: AbiFault) -> Fault {
     let suggestion: Option<RString> = fault.suggestion.into();
     Fault::at(fault.path, fault.message).meaning(suggestion)
 }
 
-/// Which values of layers this number means.
+/// The values of layers of this number.
 pub fn layer_values(number: u8) -> Result<LayerValues, HostError> {
     let known = [LayerValues::Weights, LayerValues::Gradients].into_iter().find(|known| *known as u8 == number);
     known.ok_or_else(|| HostError::new(format!("values of layers of kind {number} are not known here")))
 }
 
-/// Which kind of names this number means.
+/// The kind of names of this number.
 pub fn name_kind(number: u8) -> Option<NamesOf> {
     let kinds = [NamesOf::Outputs, NamesOf::Tensors, NamesOf::Numbers, NamesOf::Texts, NamesOf::Engines];
     kinds.into_iter().find(|known| *known as u8 == number)
@@ -308,7 +308,7 @@ pub fn level(number: u8) -> Level {
     known.into_iter().find(|known| *known as u8 == number).unwrap_or(Level::Warn)
 }
 
-/// Text that crosses.
+/// A text to send.
 pub fn words(text: impl std::fmt::Display) -> RString {
     text.to_string().into()
 }

@@ -17,13 +17,13 @@ use hearth_plugin::{Context, Event, Handler, HandlerError, Level, OnError, Ranks
 options! {
     /// Options of the plugin.
     pub struct Options {
-        /// A line every so many iterations; 0 for none.
+        /// Iterations between two lines; 0 for none.
         every_iterations: u64 = 1,
-        /// A line every so many epochs; 0 for none.
+        /// Epochs between two lines; 0 for none.
         every_epochs: u64 = 1,
-        /// The output of an iteration that is reported.
+        /// The output of an iteration to report.
         output: String = "loss".into(),
-        /// Its name in the line.
+        /// The label of the output in the line.
         tag: String = "Loss".into(),
     }
 }
@@ -32,7 +32,7 @@ options! {
 #[derive(Clone, Debug)]
 pub struct Stats {
     options: Options,
-    /// The engine has no such output: an evaluator has no loss.
+    /// Whether the engine lacks this output: an evaluator has no loss.
     no_output: bool,
 }
 
@@ -105,7 +105,7 @@ impl Handler for Stats {
             Event::EpochCompleted => self.epoch(cx),
             Event::ExceptionRaised => {
                 let what = cx.state.exception.as_deref().unwrap_or("unknown");
-                // The program prints its error itself.
+                // The program itself prints its error.
                 cx.host.log(Level::Debug, &format!("Exception: {what}"));
                 Ok(())
             }
@@ -113,7 +113,7 @@ impl Handler for Stats {
         }
     }
 
-    /// A line that cannot be written does not end a run, and is not tried again.
+    /// A line that cannot be written must not end a run, and is not tried again.
     fn on_error(&self) -> OnError {
         OnError::Disable
     }

@@ -1,5 +1,5 @@
-//! The lines are those of MONAI's `StatsHandler` for the same numbers, except for a space at their
-//! end and the best value, which has four decimals here too.
+//! The lines equal those of MONAI's `StatsHandler` for the same numbers, except for a space at
+//! their end and the best value, which has four decimals here too.
 
 use hearth_plugin::testkit::{Call, Rehearsal};
 use hearth_plugin::{Event, Level, Metrics, PluginOptions};

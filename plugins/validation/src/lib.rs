@@ -11,7 +11,7 @@ pub type Options = Described<ValidationOptions>;
 /// The handler with these options.
 ///
 /// # Errors
-/// When `interval` is 0.
+/// If `interval` is 0.
 pub fn handler(options: Options) -> Result<Validation, Fault> {
     Validation::new(options.0)
 }

@@ -1,4 +1,4 @@
-//! The plugin, played through runs without a host.
+//! The plugin in rehearsed runs, without a host.
 
 use hearth_handlers::Validation;
 use hearth_plugin::testkit::{Call, Rehearsal};

@@ -1,11 +1,11 @@
-//! A damaged or hostile file must only cause an error in a reader.
+//! Tests that damaged or hostile files only cause errors in readers.
 //!
-//! One function per kind of file reads any bytes as such a file. The result, or the error, does not
-//! matter here. A panic ends the program, and so does allocating more than [`LIMIT`]: no reader may
-//! allocate memory for what a file only claims to hold.
+//! One function per kind of file reads arbitrary bytes as such a file. The result, or the error, is
+//! ignored. A panic ends the program, and so does allocating more than [`LIMIT`]: no reader may
+//! allocate memory for content that a file only claims to have.
 //!
-//! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` searches for such bytes. Those
-//! found, and valid files, are kept in `corpus/`, and every `cargo test` tries them again.
+//! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` searches for such bytes. Found
+//! inputs, and valid files, are kept in `corpus/`, and every `cargo test` tries them again.
 
 #![forbid(unsafe_code)]
 
@@ -34,10 +34,10 @@ pub const LIMIT: usize = 1 << 30;
 #[global_allocator]
 static ALLOCATOR: cap::Cap<PeakAlloc> = cap::Cap::new(PeakAlloc, LIMIT);
 
-/// Counts what is allocated.
+/// Counts allocations.
 static PEAK: PeakAlloc = PeakAlloc;
 
-/// The most bytes that were allocated at a time while a function ran, beside those before it.
+/// The peak of the additional memory allocated while a function ran, in bytes.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     PEAK.reset_peak_usage();
     let before = PEAK.current_usage();
@@ -46,7 +46,7 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
 }
 
 /// Reads bytes for libFuzzer. Its own hook ends the program at every panic, even one that a reader
-/// catches and turns into an error. Here only an uncaught panic does.
+/// catches and turns into an error. This one only does so for an uncaught panic.
 pub fn fuzz(read: fn(&[u8]), bytes: &[u8]) {
     static HOOK: Once = Once::new();
     static LAST: Mutex<String> = Mutex::new(String::new());
@@ -108,7 +108,7 @@ pub fn metaimage(bytes: &[u8]) {
     with_file("x.mha", bytes, |path| drop(hearth_data::read_image(path)));
 }
 
-/// Arrays of Blosc2: an image, and its labels behind [`NEXT_FILE`].
+/// Arrays of Blosc2: an image, and its labels after [`NEXT_FILE`].
 pub fn b2nd(bytes: &[u8]) {
     let files: Vec<(&str, &[u8])> = ["case.b2nd", "case_seg.b2nd"].into_iter().zip(split(bytes)).collect();
     with_files(&files, |folder| {
@@ -134,18 +134,16 @@ pub fn dataset_json(bytes: &[u8]) {
 /// The separator between the files of a DICOM folder.
 pub const NEXT_FILE: &[u8] = b"==NEXT FILE==";
 
-/// A DICOM folder of one to four files: the bytes are those of all files one after the other, with
-/// [`NEXT_FILE`] between them (a fourth file has all that is left). Every series is read, every
-/// RTSTRUCT and SEG on its own grid and on that of every series, and every file as stored and as a
-/// whole slide.
-/// Acceptable faults of a series are accepted, so that reading does not end there.
+/// A DICOM folder of one to four files, concatenated with [`NEXT_FILE`] between them (a fourth file
+/// has all that is left). Every series is read, every RTSTRUCT and SEG on its own grid and on that
+/// of every series, and every file as stored and as a whole slide. Acceptable faults of a series
+/// are accepted, so that reading continues.
 pub fn dicom(bytes: &[u8]) {
     let names = ["0.dcm", "1.dcm", "2.dcm", "3.dcm"];
     let files: Vec<(&str, &[u8])> = names.into_iter().zip(split(bytes)).collect();
     let mut options = hearth_dicom::ReadOptions::default();
     options.accept = vec![FindingKind::MissingSlices, FindingKind::DuplicateSlices, FindingKind::MissingPosition];
-    // The limits are small, so that a run is short. Whether they hold does not depend on their
-    // size.
+    // The limits are small, so that a run is short; enforcing them does not depend on their size.
     options.limits.file_bytes = 16 << 20;
     options.limits.frame_samples = 1 << 20;
     options.limits.frames = 1 << 10;
@@ -195,7 +193,7 @@ fn split(mut bytes: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// TIFF and BigTIFF, pyramids (SVS and others) among them: some pages, a region of each level,
+/// TIFF and BigTIFF, including pyramids (SVS and others): some pages, a region of each level,
 /// associated images, and the result of `TiffReader`.
 pub fn tiff(bytes: &[u8]) {
     // Small limits, as for DICOM.

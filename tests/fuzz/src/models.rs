@@ -1,4 +1,4 @@
-//! What models, their runs and their requests come in.
+//! Files of models and runs, and requests.
 
 use hearth_bundle::{Config, Resolver};
 use hearth_nnunet::{DatasetJson, Plans, planner, postprocess};
@@ -7,7 +7,7 @@ use hearth_slides::{Annotations, Pick};
 
 use super::{split, with_file, with_files};
 
-/// A model as one file. Nothing is written outside of the folder.
+/// A model in one file. Nothing is written outside the folder.
 pub fn package(bytes: &[u8]) {
     with_files(&[("x.hearth", bytes)], |folder| {
         let path = folder.join("x.hearth");
@@ -22,7 +22,7 @@ pub fn package(bytes: &[u8]) {
     });
 }
 
-/// The config of a bundle, JSON where the first byte says so, else YAML: every item is resolved.
+/// The config of a bundle, JSON if the first byte shows it, else YAML: every item is resolved.
 pub fn bundle(bytes: &[u8]) {
     let name = if bytes.first() == Some(&b'{') { "x.json" } else { "x.yaml" };
     let text = String::from_utf8_lossy(bytes);
@@ -38,7 +38,7 @@ pub fn bundle(bytes: &[u8]) {
     });
 }
 
-/// An expression of a config, beside items that it may refer to.
+/// An expression of a config, next to items that it may refer to.
 pub fn expression(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let config = serde_json::json!({
@@ -54,7 +54,8 @@ pub fn expression(bytes: &[u8]) {
     });
 }
 
-/// Plans, a data set, its fingerprint and postprocessing of nnU-Net: the bytes as each of them.
+/// Plans, a data set, its fingerprint and postprocessing of nnU-Net: the bytes are read as each of
+/// them.
 pub fn plans(bytes: &[u8]) {
     with_file("x.json", bytes, |path| {
         if let Ok(plans) = Plans::read(path) {
@@ -71,7 +72,7 @@ pub fn plans(bytes: &[u8]) {
     });
 }
 
-/// Probabilities as nnU-Net saves them.
+/// Probabilities in nnU-Net's format.
 pub fn probabilities(bytes: &[u8]) {
     with_file("x.npz", bytes, |path| {
         if let Ok(volume) = hearth_nnunet::probabilities::read(path) {
@@ -92,8 +93,8 @@ pub fn annotations(bytes: &[u8]) {
     }
 }
 
-/// The folder of a run: `metrics.csv`, `log.jsonl`, `summary.json` and `warnings.jsonl`, one after the
-/// other with [`NEXT_FILE`](super::NEXT_FILE) between; its page is made.
+/// The folder of a run: `metrics.csv`, `log.jsonl`, `summary.json` and `warnings.jsonl`,
+/// concatenated with [`NEXT_FILE`](super::NEXT_FILE) between; its page is made.
 pub fn run(bytes: &[u8]) {
     let names = ["metrics.csv", "log.jsonl", "summary.json", "warnings.jsonl"];
     let mut files: Vec<(&str, &[u8])> = names.into_iter().zip(split(bytes)).collect();

@@ -1,10 +1,10 @@
-//! Inputs that are damaged at random, the same ones each time: [`Mutator`].
+//! Randomly damaged inputs, the same in each run: [`Mutator`].
 
-/// Numbers at the edges of types, and such as make sizes absurd.
+/// Numbers at the limits of types, and numbers that make sizes absurd.
 const EDGES: [u64; 12] =
     [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX];
 
-/// The same in words.
+/// The same as text.
 const WORDS: [&str; 14] = [
     "0",
     "-1",
@@ -22,10 +22,10 @@ const WORDS: [&str; 14] = [
     "true",
 ];
 
-/// The longest input that is made.
+/// The longest generated input.
 const LONGEST: usize = 1 << 16;
 
-/// Damages files of a corpus. Draws depend on the seed alone.
+/// Damages files of a corpus. Draws depend only on the seed.
 pub struct Mutator {
     state: u64,
 }
@@ -98,7 +98,7 @@ impl Mutator {
                 let word = WORDS[self.below(WORDS.len())];
                 bytes.splice(first..past, word.bytes());
             }
-            // A line of a text, again or no more.
+            // Duplicates or removes a line of a text.
             8 => {
                 let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
                 let past = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(length, |offset| at + offset + 1);

@@ -1,4 +1,4 @@
-//! Kinds of files that are not images of scanners, or no images at all.
+//! Files that are not images of scanners, or not images.
 
 use hearth_data::download::{ArchiveLimits, unpack};
 use hearth_data::layouts::{self, Wants};
@@ -24,7 +24,7 @@ pub fn recipe(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes).into_owned();
     if let Ok(document) = Document::parse("x.toml", text) {
         let read = hearth_recipe::recipe::Recipe::read(&document);
-        // What was read can be written, and is read again.
+        // A recipe that was read can be written, and read again.
         if let Some(again) = read.ok().and_then(|recipe| recipe.to_toml().ok()) {
             let again = Document::parse("again.toml", again).expect("TOML that was written");
             hearth_recipe::recipe::Recipe::read(&again).expect("a recipe that was written");
@@ -32,14 +32,14 @@ pub fn recipe(bytes: &[u8]) {
     }
 }
 
-/// Lists of cases: JSON where the first byte says so, else a table.
+/// Lists of cases: JSON if the first byte shows it, else a table.
 pub fn lists(bytes: &[u8]) {
     let json = bytes.first().is_some_and(|first| b"{[".contains(first));
     let name = if json { "x.json" } else { "x.csv" };
     with_file(name, bytes, |path| drop(layouts::read(path, &Wants::default())));
 }
 
-/// A download: tar, tar.gz or zip. Nothing is written outside of the folder.
+/// A download: tar, tar.gz or zip. Nothing is written outside the folder.
 pub fn archive(bytes: &[u8]) {
     with_files(&[("x.zip", bytes)], |folder| {
         let into = folder.join("deep").join("into");
@@ -84,7 +84,7 @@ pub fn pickle(bytes: &[u8]) {
     });
 }
 
-/// The identity of a plugin's library. Nothing of it runs.
+/// The identity of a plugin's library. None of its code runs.
 pub fn plugin(bytes: &[u8]) {
     with_file("libhearth_stats.so", bytes, |path| drop(hearth_plugin_host::inspect(path)));
 }

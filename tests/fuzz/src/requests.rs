@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use hearth_serve::{Answer, Card, Kind, Model, Options, Refusal, Request, Server};
 
-/// Bytes of a request, and of all temporary files.
+/// The limit in bytes for a request, and for all temporary files.
 const LARGEST: u64 = 1 << 20;
 
-/// A model that knows no image, so that all that comes is refused.
+/// A model that accepts no image, so that every request is refused.
 struct Refuses(Card);
 
 impl Model for Refuses {
@@ -26,7 +26,7 @@ impl Model for Refuses {
     }
 }
 
-/// The one server of this process; it ends with it.
+/// The server of this process, which ends with it.
 fn server() -> SocketAddr {
     static SERVER: OnceLock<SocketAddr> = OnceLock::new();
     *SERVER.get_or_init(|| {
@@ -54,12 +54,12 @@ fn server() -> SocketAddr {
     })
 }
 
-/// A request: in the first line method and address, in the second the type of its content, then the
-/// content. It is answered, whatever it is: a panic would close the connection without an answer.
+/// A request: method and address in the first line, the type of its content in the second, then the
+/// content. It must be answered: a panic would close the connection without an answer.
 pub fn request(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == b'\n');
     let (line, kind, body) = (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    // What would end the head early is another request than the one that was meant.
+    // Bytes that end the head early would make another request.
     let plain = |text: &[u8]| -> String {
         text.iter().filter(|byte| byte.is_ascii_graphic() || **byte == b' ').map(|byte| char::from(*byte)).collect()
     };
@@ -78,7 +78,7 @@ pub fn request(bytes: &[u8]) {
         body.len()
     );
     let mut stream = TcpStream::connect(address).unwrap_or_else(|error| {
-        // A signal to the test ends the server alone, and a refused connection is no finding.
+        // A signal to the test only ends the server; a refused connection is not a finding.
         eprintln!("the server has ended: {error}");
         std::process::exit(1);
     });
@@ -88,7 +88,7 @@ pub fn request(bytes: &[u8]) {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 "), "no answer to {line}");
-    // One on a thread of its own is an answer that says so.
+    // A panic in the request's thread yields an answer that reports it.
     let said = String::from_utf8_lossy(&answer);
     assert!(!said.contains("panicked"), "{line}: {said}");
 }

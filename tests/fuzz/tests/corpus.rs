@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Where a corpus file is truncated.
+/// The number of points at which a corpus file is truncated.
 const CUTS: usize = 16;
 
 fn replay(target: &str, read: fn(&[u8])) {

@@ -9,7 +9,7 @@ pub(crate) fn cut(value: u64, kind: Type) -> u64 {
     if kind.bytes == 8 { value } else { value & ((1 << (8 * kind.bytes)) - 1) }
 }
 
-/// An integer with its sign, or without one.
+/// The value of an integer, signed or unsigned.
 pub(crate) fn integer(value: u64, kind: Type) -> i128 {
     let bits = 64 - 8 * kind.bytes as u32;
     match kind.class {
@@ -27,7 +27,8 @@ pub(crate) fn float(value: u64, kind: Type) -> f64 {
     }
 }
 
-/// The nearest value of a type: of sums, products and quotients of two f32 it is what f32 gives.
+/// The nearest value of a type. For sums, products and quotients of two f32 it equals the result in
+/// f32.
 pub(crate) fn rounded(value: f64, kind: Type) -> u64 {
     match (kind.class, kind.bytes) {
         (Class::Brain, _) => u64::from(bf16::from_f64(value).to_bits()),
@@ -37,7 +38,7 @@ pub(crate) fn rounded(value: f64, kind: Type) -> u64 {
     }
 }
 
-/// The value of a type that an instruction asks for.
+/// The value of a type after the finish that an instruction requests.
 pub(crate) fn finished(value: f64, kind: Type, finish: Finish) -> u64 {
     let value = match finish.saturated {
         true if value.is_nan() => 0.0,
@@ -57,7 +58,8 @@ pub(crate) fn finished(value: f64, kind: Type, finish: Finish) -> u64 {
     }
 }
 
-/// Four of the eight bytes of two registers, by four digits of which the fourth bit asks for the byte's sign alone.
+/// Selects four of the eight bytes of two registers by four digits; the fourth bit of a digit
+/// requests only the byte's sign.
 pub(crate) fn permuted(a: u64, b: u64, digits: u64) -> u64 {
     let bytes = (a & 0xffff_ffff | b << 32).to_le_bytes();
     let chosen = |place: u32| {
@@ -87,7 +89,8 @@ pub(crate) fn compare(how: Compare, or_unordered: bool, a: u64, b: u64, kind: Ty
     }
 }
 
-/// A number of another type; integers are cut, floats are rounded as the name says, and kept in the range.
+/// Converts a number to another type; integers are truncated, floats are rounded as the name states
+/// and clamped to the range.
 pub(crate) fn convert(value: u64, from: Type, to: Type, finish: Finish, name: &str) -> u64 {
     if !from.is_float() {
         let value = integer(value, from);
@@ -95,7 +98,7 @@ pub(crate) fn convert(value: u64, from: Type, to: Type, finish: Finish, name: &s
     }
     let value = float(value, from);
     let part = |part: &str| name.split('.').any(|p| p == part);
-    // To a whole number, also where it stays a float.
+    // To a whole number, even if the type is a float.
     let whole = match () {
         () if part("rni") => value.round_ties_even(),
         () if part("rmi") => value.floor(),

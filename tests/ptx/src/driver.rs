@@ -1,5 +1,5 @@
-//! The driver's functions that CubeCL calls, under their names, for one card whose memory is the host's. Work is done
-//! when it is asked for, so there is nothing to wait for.
+//! The driver's functions that CubeCL calls, under their names, for one GPU whose memory is the
+//! host's. Work is done when it is requested, so there is nothing to wait for.
 
 #![allow(non_snake_case, reason = "the driver's names")]
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments, reason = "as the driver's documentation says")]
@@ -22,12 +22,12 @@ const NO_MEMORY: Status = 2;
 const NO_KERNEL: Status = 218;
 const FAILED: Status = 719;
 
-/// Bytes of the card's memory.
+/// The size of the GPU's memory in bytes.
 const MEMORY: usize = 8 << 30;
-/// What blocks of memory are multiples of.
+/// The alignment of blocks of memory.
 const ALIGNED: usize = 512;
 
-/// Numbers of `CUdevice_attribute`, and what an H100 answers. Other attributes are 1.
+/// Numbers of `CUdevice_attribute`, and an H100's values. Other attributes are 1.
 const ATTRIBUTES: [(c_int, c_int); 14] = [
     (1, 1024), // units of a workgroup
     (2, 1024), // along each axis
@@ -58,20 +58,20 @@ fn card() -> MutexGuard<'static, Card> {
     CARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes to a place that the caller gave.
+/// Writes to an address given by the caller.
 ///
 /// # Safety
-/// `to` is null or may be written.
+/// `to` is null or can be written.
 unsafe fn give<T>(to: *mut T, value: T) -> Status {
     if to.is_null() {
         return INVALID;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { to.write(value) };
     DONE
 }
 
-/// Functions that have nothing to do here.
+/// Functions that do nothing in this driver.
 macro_rules! nothing {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -87,12 +87,12 @@ nothing! {
     cuStreamSynchronize cuStreamWaitEvent cuMemHostUnregister cuCtxGetStreamPriorityRange
 }
 
-/// Functions that make something, which is nothing here, through their first argument.
+/// Functions that create an object; here they only set a handle through their first argument.
 macro_rules! handles {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(handle: *mut *mut c_void) -> Status {
-            // SAFETY: the caller's.
+            // SAFETY: the caller's responsibility.
             unsafe { give(handle, null_mut::<c_void>().wrapping_add(1)) }
         }
     )*};
@@ -102,19 +102,19 @@ handles! { cuDevicePrimaryCtxRetain cuEventCreate cuStreamCreate cuStreamCreateW
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(version, 13000) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(count, 1) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, _ordinal: c_int) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(device, 0) }
 }
 
@@ -134,32 +134,32 @@ unsafe fn text(to: *mut c_char, length: c_int, text: &CStr) -> Status {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, _device: c_int) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { text(name, length, c"interpreter of PTX") }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetPCIBusId(id: *mut c_char, length: c_int, _device: c_int) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { text(id, length, c"0000:00:00.0") }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) -> Status {
     let found = ATTRIBUTES.iter().find(|(of, _)| *of == attribute);
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(value, found.map_or(1, |(_, value)| *value)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(bytes, MEMORY) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(free, MEMORY.saturating_sub(card().used)).max(give(total, MEMORY)) }
 }
 
@@ -177,19 +177,19 @@ pub unsafe extern "C" fn cuMemAlloc_v2(to: *mut *mut u8, bytes: usize) -> Status
     }
     card.used += layout.size();
     card.blocks.insert(block.addr(), layout);
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(to, block) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocAsync(to: *mut *mut u8, bytes: usize, _stream: *mut c_void) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { cuMemAlloc_v2(to, bytes) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocHost_v2(to: *mut *mut u8, bytes: usize) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { cuMemAlloc_v2(to, bytes) }
 }
 
@@ -205,22 +205,22 @@ pub unsafe extern "C" fn cuMemFree_v2(block: *mut u8) -> Status {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeAsync(block: *mut u8, _stream: *mut c_void) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { cuMemFree_v2(block) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(block: *mut u8) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { cuMemFree_v2(block) }
 }
 
-/// Copies from and to the card, which are the same memory.
+/// Copies from and to the GPU, which have the same memory.
 macro_rules! copies {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(to: *mut u8, from: *const u8, bytes: usize, _stream: *mut c_void) -> Status {
-            // SAFETY: the caller's.
+            // SAFETY: the caller's responsibility.
             unsafe { from.copy_to(to, bytes) };
             DONE
         }
@@ -234,7 +234,7 @@ copies! { cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 }
 pub struct End {
     x: usize,
     y: usize,
-    /// 1 for the host's memory, 2 for the card's.
+    /// 1 for host memory, 2 for GPU memory.
     kind: c_uint,
     host: *mut u8,
     device: *mut u8,
@@ -260,13 +260,13 @@ pub struct Rows {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Rows, _stream: *mut c_void) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     let copy = unsafe { &*copy };
     if [&copy.from, &copy.to].iter().any(|end| !matches!(end.kind, 1 | 2)) {
         return INVALID;
     }
     for row in 0..copy.rows {
-        // SAFETY: the caller's: rows of both ends.
+        // SAFETY: the caller's responsibility, for the rows of both ends.
         unsafe { copy.from.row(row).copy_to(copy.to.row(row), copy.bytes) };
     }
     DONE
@@ -274,17 +274,17 @@ pub unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Rows, _stream: *mut c_v
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(_status: Status, name: *mut *const c_char) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(name, c"interpreter of PTX".as_ptr()) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(_status: Status, text: *mut *const c_char) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(text, c"what the interpreter of PTX wrote to the standard error".as_ptr()) }
 }
 
-/// Loads a kernel, and writes it to the folder that `HEARTH_PTX_KERNELS` names.
+/// Loads a kernel, and writes it to the folder in `HEARTH_PTX_KERNELS`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_char) -> Status {
     // SAFETY: PTX ends with 0.
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *cons
     }
     let mut card = card();
     card.kernels.push(kernel);
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(module, null_mut::<c_void>().wrapping_byte_add(card.kernels.len())) }
 }
 
@@ -314,11 +314,11 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     module: *mut c_void,
     _name: *const c_char,
 ) -> Status {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's responsibility.
     unsafe { give(to, module) }
 }
 
-/// Runs a kernel, and writes the count of its instructions where `HEARTH_PTX_LAUNCHES` is set.
+/// Runs a kernel, and prints the number of its instructions if `HEARTH_PTX_LAUNCHES` is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: *mut c_void,

@@ -1,4 +1,4 @@
-//! What a kernel is made of.
+//! The elements of a kernel.
 
 /// A type of values: `u32`, `bf16`, `pred`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(crate) struct Type {
     pub bytes: usize,
 }
 
-/// How the bits of a value are read.
+/// The interpretation of the bits of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Bits,
@@ -39,7 +39,7 @@ impl Type {
     }
 }
 
-/// A value that differs from unit to unit or from workgroup to workgroup.
+/// A value that differs between units or between workgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Unit(usize),
@@ -49,7 +49,7 @@ pub(crate) enum Special {
     Lane,
 }
 
-/// What an address begins at.
+/// The base of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     Register(usize),
@@ -63,11 +63,11 @@ pub(crate) enum Operand {
     Value(u64),
     Special(Special),
     Address(Base, i64),
-    /// Several registers, of a vector.
+    /// Several registers that form a vector.
     Several(Vec<Operand>),
 }
 
-/// The memory that an instruction reads or writes.
+/// The memory that an instruction accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Any,
@@ -82,12 +82,12 @@ pub(crate) enum Compare {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Neither of the values is not a number, or one of them is.
+    /// Neither value is NaN, or one of them is.
     Numbers,
     NoNumber,
 }
 
-/// What is done with a value in memory at once: units of an interpreter do not meet there.
+/// An atomic operation on a value in memory. The units of an interpreter do not run concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Atomic {
     Add,
@@ -96,7 +96,7 @@ pub(crate) enum Atomic {
     Exchange,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
     Add,
@@ -127,7 +127,7 @@ pub(crate) enum Does {
     HyperbolicTangent,
     CopySign,
     Choose,
-    /// `or_unordered`: true, too, where a value is not a number.
+    /// `or_unordered`: also true if a value is NaN.
     Compare(Compare, bool),
     Convert,
     Move,
@@ -136,23 +136,23 @@ pub(crate) enum Does {
     Address,
     Load,
     Store,
-    /// One of the operations above, of what lies at an address and a value.
+    /// One of the operations above, on the value at an address and another value.
     Atomic(Atomic),
     Branch(usize),
     Wait,
     End,
-    /// By the whole plane.
+    /// Executed by the whole plane.
     MatrixLoad,
     MatrixMultiply,
     MatrixStore,
 }
 
-/// What becomes of a float before it is written.
+/// The treatment of a float before it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Finish {
-    /// Kept between 0 and 1.
+    /// Whether it is clamped to 0 to 1.
     pub saturated: bool,
-    /// Rounded to the value below in place of the nearest one, or to the value above.
+    /// Whether it is rounded down, or up, instead of to the nearest value.
     pub down: bool,
     pub up: bool,
 }
@@ -163,9 +163,9 @@ pub(crate) struct Instruction {
     /// A predicate, and whether it must be false.
     pub guard: Option<(usize, bool)>,
     pub kind: Type,
-    /// What a conversion reads.
+    /// The source type of a conversion.
     pub from: Type,
-    /// Two values of half precision in one.
+    /// Whether two half-precision values are packed in one.
     pub packed: bool,
     pub finish: Finish,
     pub count: usize,
@@ -175,7 +175,7 @@ pub(crate) struct Instruction {
 }
 
 impl Instruction {
-    /// Its name with all parts: `ld.global.v4.b32`.
+    /// The name with all parts: `ld.global.v4.b32`.
     pub fn name(&self) -> &str {
         self.text.split_whitespace().next().unwrap_or_default()
     }

@@ -1,31 +1,31 @@
-//! All workgroups of a launch, one after the other.
+//! Runs the workgroups of a launch, one after the other.
 
 use crate::machine::{Group, State, Unit};
 use crate::matrices::{PLANE, together};
 use crate::parse::Kernel;
 
-/// A kernel with all that it is started with.
+/// A kernel with its launch arguments.
 pub struct Launch<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// Workgroups along each axis.
+    /// The number of workgroups along each axis.
     pub groups: [u32; 3],
-    /// Units of a workgroup along each axis.
+    /// The number of units of a workgroup along each axis.
     pub units: [u32; 3],
-    /// Bytes of shared memory.
+    /// The size of shared memory in bytes.
     pub shared: usize,
     /// The parameters, each at its offset.
     pub parameters: &'a [u8],
 }
 
 impl Launch<'_> {
-    /// Runs it, and counts the instructions of all units.
+    /// Runs the launch; returns the number of instructions of all units.
     ///
-    /// Shared memory is full of ones at first, so that what reads it before anything was written is no number.
+    /// Shared memory initially has all bits set, so that reading uninitialized values yields NaN.
     ///
     /// # Errors
-    /// What a card would refuse: addresses beyond shared memory or not aligned, units of a plane that do not
-    /// come to a product of matrices together; and what is not known here.
+    /// If a GPU would refuse it: addresses outside shared memory or unaligned, units of a plane
+    /// that do not reach a matrix product together; or if something is unknown.
     pub fn run(&self) -> Result<u64, String> {
         let [x, y, z] = self.groups;
         let units: u32 = self.units.iter().product();
@@ -63,7 +63,7 @@ fn workgroup(units: &mut [Unit], group: &mut Group<'_>) -> Result<(), String> {
         if units.iter().all(|unit| unit.state == State::Ended) {
             return Ok(());
         }
-        // A card does not wait for units that have ended, either.
+        // A GPU does not wait for units that have ended, either.
         for unit in units.iter_mut().filter(|unit| unit.state == State::Waits) {
             unit.state = State::Runs;
         }

@@ -1,9 +1,9 @@
-//! A library in the place of NVIDIA's driver (`libcuda.so.1`) that interprets the kernels it is given, one
-//! unit after the other, so that tests of CUDA run where there is no card: slowly, and with more checks than
-//! a card makes. `README.md` beside it says how to start one.
+//! A library that replaces NVIDIA's driver (`libcuda.so.1`) and interprets its kernels, one unit
+//! after the other, so that tests of CUDA run without a GPU: slowly, and with more checks than a
+//! GPU makes. `README.md` describes how to start one.
 //!
-//! It knows the part of [PTX] that CubeCL's compiler writes, and the functions of the [driver] that it calls.
-//! What it does not know is an error that names it.
+//! It supports the part of [PTX] that CubeCL's compiler writes, and the functions of the [driver]
+//! that it calls. Anything else is an error that names it.
 //!
 //! [PTX]: https://docs.nvidia.com/cuda/parallel-thread-execution/
 //! [driver]: https://docs.nvidia.com/cuda/cuda-driver-api/

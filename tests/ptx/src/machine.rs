@@ -4,10 +4,10 @@ use crate::arithmetic::{compare, convert, cut, finished, float, integer, permute
 use crate::instruction::{Atomic, Base, Class, Does, Instruction, Operand, Space, Special, Type};
 use crate::parse::Kernel;
 
-/// Where shared memory begins among all addresses.
+/// The address at which shared memory begins.
 const SHARED: u64 = 1 << 60;
 
-/// What all units of a workgroup (CUDA's block) have.
+/// The state that all units of a workgroup (CUDA's block) share.
 pub(crate) struct Group<'a> {
     pub kernel: &'a Kernel,
     pub parameters: &'a [u8],
@@ -20,9 +20,9 @@ pub(crate) struct Group<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Runs,
-    /// For all units of the workgroup.
+    /// Waits for all units of the workgroup.
     Waits,
-    /// For all units of its plane: they multiply matrices together.
+    /// Waits for all units of its plane, which compute a matrix product together.
     Meets,
     Ended,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Unit {
     pub next: usize,
     pub state: State,
     pub place: u32,
-    /// Instructions that were run.
+    /// The number of instructions that were run.
     pub count: u64,
 }
 
@@ -67,7 +67,8 @@ impl Unit {
         Ok(())
     }
 
-    /// The place of an address in shared memory, which must hold so many bytes from there.
+    /// The offset of an address in shared memory, after checking that `bytes` bytes from there
+    /// exist.
     pub fn shared(&self, operand: &Operand, group: &Group<'_>, bytes: usize) -> Result<usize, String> {
         let at = match operand {
             Operand::Address(Base::Register(register), offset) => {
@@ -83,7 +84,7 @@ impl Unit {
         }
     }
 
-    /// Where an address lies, for so many bytes; an address that these do not divide is refused, as a card does.
+    /// The pointer for an address of `bytes` bytes; unaligned addresses are refused, as on a GPU.
     fn address(&self, instruction: &Instruction, operand: &Operand, group: &mut Group<'_>) -> Result<*mut u8, String> {
         let bytes = instruction.kind.bytes * instruction.count;
         let Operand::Address(base, offset) = operand else { return Err(format!("{operand:?} is no address")) };
@@ -138,8 +139,8 @@ impl Unit {
                 let from = self.address(instruction, &operands[1], group)?;
                 for i in 0..instruction.count {
                     let mut value = [0; 8];
-                    // SAFETY: within the parameters or shared memory, or an address that the kernel was given: what it
-                    // reads beyond, a card would read, too.
+                    // SAFETY: within the parameters or shared memory, or an address that the kernel
+                    // was given: a GPU would read the same.
                     unsafe { from.add(i * kind.bytes).copy_to(value.as_mut_ptr(), kind.bytes) };
                     let value = integer(u64::from_le_bytes(value), kind) as u64;
                     let to = if let Operand::Several(all) = &operands[0] { &all[i] } else { &operands[0] };
@@ -194,7 +195,7 @@ impl Unit {
         Ok(())
     }
 
-    /// One value to another, or several to the parts of one, and back.
+    /// Moves one value to another, or several values to the parts of one, and back.
     fn move_(&mut self, kind: Type, operands: &[Operand], group: &Group<'_>) -> Result<(), String> {
         let bits = |parts: usize| 8 * kind.bytes / parts;
         match (&operands[0], &operands[1]) {
@@ -222,7 +223,7 @@ impl Unit {
     }
 }
 
-/// What an instruction makes of its values.
+/// The result of an instruction for its values.
 fn compute(instruction: &Instruction, [a, b, c]: [u64; 3]) -> Result<u64, String> {
     let kind = instruction.kind;
     let bits = 8 * kind.bytes as u64;
@@ -253,7 +254,7 @@ fn compute(instruction: &Instruction, [a, b, c]: [u64; 3]) -> Result<u64, String
         Does::MultiplyAdd => cut(a.wrapping_mul(b).wrapping_add(c), kind),
         Does::MultiplyWide => cut((whole(a) * whole(b)) as u64, Type { bytes: 2 * kind.bytes, ..kind }),
         Does::MultiplyHigh => cut(((whole(a) * whole(b)) >> bits) as u64, kind),
-        // What a card gives for a division by zero is not defined.
+        // A GPU's result of a division by zero is undefined.
         Does::Divide => cut(whole(a).checked_div(whole(b)).unwrap_or(-1) as u64, kind),
         Does::Remainder => cut(whole(a).checked_rem(whole(b)).unwrap_or(whole(a)) as u64, kind),
         Does::Least => cut(whole(a).min(whole(b)) as u64, kind),

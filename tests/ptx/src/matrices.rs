@@ -1,20 +1,21 @@
-//! Products of matrices of 16 by 16, which the 32 units of a plane have together. How the values of a matrix lie in
-//! their registers is NVIDIA's secret: here each unit has eight that follow each other in a row.
+//! Products of 16 x 16 matrices, which the 32 units of a plane compute together. NVIDIA does not
+//! document how the values of a matrix are distributed over registers; in this interpreter each
+//! unit has eight consecutive values of a row.
 
 use half::{bf16, f16};
 
 use crate::instruction::{Does, Instruction, Operand};
 use crate::machine::{Group, State, Unit};
 
-/// Units of a plane.
+/// The number of units of a plane.
 pub(crate) const PLANE: usize = 32;
 const EDGE: usize = 16;
-/// Values of a unit.
+/// The number of values of a unit.
 const EACH: usize = EDGE * EDGE / PLANE;
-/// What an address of a matrix is a multiple of.
+/// The alignment of a matrix's address.
 const ALIGNED: usize = 32;
 
-/// Runs the instruction that all units of the plane have met at.
+/// Runs the instruction that all units of the plane have reached.
 pub(crate) fn together(units: &mut [Unit], group: &mut Group<'_>) -> Result<(), String> {
     let next = units[0].next;
     if units.len() != PLANE || units.iter().any(|unit| unit.state != State::Meets || unit.next != next) {
@@ -41,7 +42,7 @@ fn several(operand: &Operand) -> Result<&[Operand], String> {
     }
 }
 
-/// Where a matrix begins in shared memory, and how far its rows or columns are apart.
+/// The offset of a matrix in shared memory, and the stride of its rows or columns.
 fn place(
     units: &[Unit],
     group: &Group<'_>,
@@ -85,7 +86,7 @@ fn load(instruction: &Instruction, units: &mut [Unit], group: &Group<'_>) -> Res
     Ok(())
 }
 
-/// The values of a matrix of half precision.
+/// The values of a half-precision matrix.
 fn values(units: &[Unit], group: &Group<'_>, operand: &Operand, brain: bool) -> Result<Vec<f32>, String> {
     let mut found = Vec::with_capacity(EDGE * EDGE);
     for unit in units {

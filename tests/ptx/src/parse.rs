@@ -1,4 +1,4 @@
-//! The text of a kernel as instructions.
+//! Parses the text of a kernel to instructions.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub struct Kernel {
     pub(crate) registers: usize,
 }
 
-/// A function of the module, as text: what it returns, its parameters and its body.
+/// A function of the module, as text: its results, its parameters and its body.
 struct Function<'a> {
     returned: Vec<&'a str>,
     parameters: Vec<&'a str>,
@@ -27,14 +27,14 @@ struct Parser<'a> {
     places: HashMap<String, usize>,
     instructions: Vec<Instruction>,
     labels: HashMap<String, usize>,
-    /// Instructions that go to a label.
+    /// Instructions that jump to a label.
     targets: Vec<(usize, String)>,
-    /// Before the names of registers and labels: a function is read anew at each place that calls it.
+    /// The prefix of names of registers and labels: a function is parsed again at each call.
     scope: String,
     calls: usize,
 }
 
-/// The text between a brace and the one that belongs to it.
+/// The text between a brace and its counterpart.
 fn braced(text: &str) -> Option<&str> {
     let (mut depth, mut from) = (0usize, None);
     for (i, c) in text.char_indices() {
@@ -81,10 +81,10 @@ fn functions(text: &str) -> HashMap<&str, Function<'_>> {
 }
 
 impl Kernel {
-    /// The kernel of a module, which has one.
+    /// Parses the kernel of a module, which has one.
     ///
     /// # Errors
-    /// What is not known: an instruction, an operand, a label.
+    /// If an instruction, an operand or a label is unknown.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
         let after = text.split_once(".entry").ok_or("no kernel in the module")?.1;
@@ -137,7 +137,7 @@ fn operands(text: &str) -> Vec<&str> {
 
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-    // The mark of a number without a sign.
+    // The suffix of an unsigned number.
     let digits = digits.strip_suffix('U').unwrap_or(digits);
     let value = match digits.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok()?,
@@ -173,7 +173,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A function's instructions in the place of a call: `.uni (returned), name, (given)`.
+    /// Inlines a function's instructions at a call: `.uni (returned), name, (given)`.
     fn call(&mut self, text: &str) -> Result<(), String> {
         let (_, list) = text.split_once(char::is_whitespace).unwrap_or_default();
         let list = operands(list);
@@ -216,7 +216,7 @@ impl<'a> Parser<'a> {
         self.instructions.push(Instruction { does, guard, kind, from, packed, finish, count, space, operands, text });
     }
 
-    /// A register, by its name with its scope.
+    /// The register with this name and scope.
     fn slot(&mut self, name: String) -> usize {
         let next = self.registers.len();
         *self.registers.entry(name).or_insert(next)
@@ -291,7 +291,7 @@ impl<'a> Parser<'a> {
         integer(text).map(|value| Operand::Value(value as u64)).ok_or_else(unknown)
     }
 
-    /// Reads and writes of what is given to a function: the names in brackets are registers here.
+    /// Reads and writes of a function's arguments: the names in brackets are registers.
     fn given(&self, operands: &[&str]) -> bool {
         let name = |part: &&str| part.strip_prefix('[').map(|name| name.trim_end_matches(']').to_owned());
         operands.iter().find_map(name).is_some_and(|name| {
@@ -318,7 +318,7 @@ impl<'a> Parser<'a> {
         let half = Type { class: if has("bf16x2") { Class::Brain } else { Class::Float }, bytes: 2 };
         let first = types.first().copied().unwrap_or(Type { class: Class::Bits, bytes: 4 });
         let list = operands(list);
-        // A function that was called goes on where it was.
+        // An inlined function continues after its call.
         let target = match does {
             Does::End if !self.scope.is_empty() => Some("end"),
             Does::Branch(_) => list.last().copied(),
@@ -353,7 +353,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether this is a name, and no register or number.
+/// Whether this is a name rather than a register or number.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }

@@ -1,4 +1,4 @@
-//! Small kernels against what they must give, and kernels that a card would refuse.
+//! Small kernels compared with their expected results, and kernels that a GPU would refuse.
 
 use half::f16;
 
@@ -13,7 +13,7 @@ fn kernel(body: &str) -> Kernel {
     Kernel::parse(&text).unwrap()
 }
 
-/// Runs a kernel over values, with a number as its second parameter.
+/// Runs a kernel on values, with a number as its second parameter.
 fn run<T>(
     kernel: &Kernel,
     groups: u32,
@@ -28,7 +28,7 @@ fn run<T>(
     Launch { kernel, groups: [groups, 1, 1], units: [units, 1, 1], shared, parameters: &parameters }.run()
 }
 
-/// Every unit's place, and its address.
+/// The index of each unit, and its address.
 const PLACE: &str = "
     mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
     mad.lo.s32 %r4, %r1, %r2, %r3;
@@ -56,7 +56,7 @@ fn each_unit_computes_its_value_and_a_guard_keeps_the_others_out() {
 
 #[test]
 fn units_wait_for_each_other_and_loops_end() {
-    // Each unit writes its value to shared memory and adds up those of all.
+    // Each unit writes its value to shared memory and sums those of all units.
     let kernel = kernel(&format!(
         "{PLACE}
         ld.global.b32 %r6, [%rd4];
@@ -91,7 +91,7 @@ fn integers_are_divided_cut_shifted_and_compared_by_their_type() {
         ("shr.s32 %r7, %r6, 31", u32::MAX, u32::MAX),
         ("shl.b32 %r7, %r6, 32", 5, 0),
         ("bfe.u32 %r7, %r6, 4, 8", 0xabcd, 0xbc),
-        // Digits 0 to 3 are the bytes of what is given, 4 to 7 those of the other.
+        // Digits 0 to 3 select the bytes of the first register, 4 to 7 those of the second.
         ("prmt.b32 %r7, %r6, 0x44332211, 0x7770U", 0x8877_66f5, 0x4444_44f5),
         ("prmt.b32 %r7, %r6, 0x44332211, 0x3340", 0x8877_66f5, 0x8888_11f5),
         ("prmt.b32 %r7, %r6, 0x44332211, 0x98c6", 0x8877_66f5, 0x00ff_0033),
@@ -129,7 +129,7 @@ fn integers_are_divided_cut_shifted_and_compared_by_their_type() {
 
 #[test]
 fn functions_are_called_with_values_of_their_own() {
-    // The larger one of two values, three times, through a function with branches.
+    // The larger of two values, three times, through a function with branches.
     let text = ".visible .entry test(.param .u64 p)
         {
             ld.param.b64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
@@ -183,7 +183,7 @@ fn units_add_to_one_value() {
     assert_eq!(values[100..105], [10.0, 20.0, 21.0, 23.0, 26.0], "what was there before");
 }
 
-/// A product of two matrices, the first one's rows or columns one behind the other.
+/// A product of two matrices; the rows or columns of the first are contiguous.
 fn product(layout: &str) -> String {
     format!(
         "{PLACE}

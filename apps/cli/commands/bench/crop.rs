@@ -1,4 +1,4 @@
-//! The random part of the fast recipe, on cached data: patches per second.
+//! Measures the random part of the fast recipe on cached data: patches per second.
 
 use hearth_data::DrawKey;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::error::Outcome;
 /// Patches from one case.
 const PATCHES: u32 = 4;
 
-/// Crops, flips, rotates, scales, shifts, adds noise.
+/// Runs the benchmark: crops, flips, rotates, scales, shifts and adds noise.
 pub fn run(args: &Args) -> Outcome {
     let what = "a CT and its label: hearth bench crop CT.nii.gz LABEL.nii.gz";
     let (image, label) = (args.file(0, what)?, args.file(1, what)?);

@@ -1,4 +1,4 @@
-//! Reading a volume, and the spleen recipe's deterministic transforms.
+//! Measures reading a volume, and the spleen recipe's deterministic transforms.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Args, file_name, say, timed};
 use crate::error::{Context, Failure, Outcome};
 
-/// One file into memory as f32.
+/// Measures reading one file into memory as f32.
 pub fn load(args: &Args) -> Outcome {
     let path = args.file(0, "a NIfTI file: hearth bench load CT.nii.gz")?;
     let bytes = std::fs::metadata(path).while_doing(|| format!("cannot read {}", path.display()))?.len();
@@ -26,7 +26,7 @@ pub fn load(args: &Args) -> Outcome {
     )
 }
 
-/// Load, orient, resample, scale, crop: image and label.
+/// Measures loading, orienting, resampling, scaling and cropping an image and its label.
 pub fn preprocess(args: &Args) -> Outcome {
     let what = "a CT and its label: hearth bench preprocess CT.nii.gz LABEL.nii.gz";
     let (image, label) = (args.file(0, what)?, args.file(1, what)?);
@@ -51,7 +51,7 @@ pub fn sample(image: &Path, label: &Path) -> Sample {
     Sample::new(file_name(image)).with("image", path(image)).with("label", path(label))
 }
 
-/// The only sample there is.
+/// The first of the samples.
 pub fn first(samples: Vec<Sample>) -> Outcome<Sample> {
     samples.into_iter().next().ok_or_else(|| Failure::new("the pipeline returned nothing"))
 }

@@ -1,4 +1,4 @@
-//! Training to a target Dice on a Decathlon folder; everything cached, the last cases validate.
+//! Trains to a target Dice on a Decathlon folder; all cases are cached, and the last ones validate.
 
 use hearth_data::DecathlonDataset;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::{Args, file_name, say};
 use crate::error::Outcome;
 use crate::recipe::bundled;
 
-/// The hippocampus recipe, with the data set's own number of classes.
+/// Trains with the hippocampus recipe, and the data set's own number of classes.
 pub fn run(args: &Args) -> Outcome {
     let folder = args.file(0, "a Decathlon folder: hearth bench fit Task04_Hippocampus")?;
     let mut document = bundled::find("hippocampus")?.document()?;

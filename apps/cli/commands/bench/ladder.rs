@@ -1,9 +1,9 @@
-//! The ladder of the fast-training guides: trains a recipe several times, each time with one more
-//! of the changes that make it fast.
+//! The ladder of the fast-training guides: trains a recipe several times, each time with one more of
+//! the changes that make it fast.
 //!
-//! The first row is the guides' regular training: nothing cached, no threads, fp32, plain kernels,
-//! Dice and Adam. Network, transforms, batch, schedule, seed and validation are the recipe's in
-//! every row.
+//! The first row is the guides' regular training: nothing cached, no threads, fp32, plain kernels, Dice
+//! and Adam. Network, transforms, batch, schedule, seed and validation are those of the recipe in every
+//! row.
 
 use std::path::Path;
 
@@ -25,17 +25,17 @@ use crate::terminal::{bold, seconds};
 use crate::{note, out};
 
 const PICTURE: &str = "ladder.png";
-/// What the spleen tutorial's regular training uses.
+/// The optimizer of the spleen tutorial's regular training.
 const REGULAR_OPTIMIZER: &str = "name = \"Adam\"\nlr = 2e-4";
 
-/// One change.
+/// One change to the recipe.
 struct Rung {
     name: String,
-    /// Keys of the recipe and their values.
+    /// The changed keys of the recipe, and their values.
     sets: Vec<(String, String)>,
-    /// Uses the kernels of this project from here on.
+    /// Whether this row and all that follow use this project's kernels.
     kernels: bool,
-    /// Why there is nothing to change.
+    /// The reason for skipping the row.
     skipped: Option<&'static str>,
 }
 
@@ -50,7 +50,7 @@ impl Rung {
     }
 }
 
-/// A row: its rung, and its training's figures unless there was nothing to change.
+/// A row: its change, and the results of its training unless it was skipped.
 struct Row {
     rung: Rung,
     took: Option<Reached>,
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Outcome {
     ] {
         document.set_option(option, key, &value)?;
     }
-    // Errors in the recipe are reported before anything is trained.
+    // Reports errors in the recipe before any training.
     let plan = Plan::new(document.clone())?;
     let rungs = rungs(&plan.recipe, plan.on_processor, rayon::current_num_threads())?;
     let _reserved = args.out.as_deref().map(folders::Reserved::new).transpose()?;
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Outcome {
             }
         };
         rows.push(Row { rung, took });
-        // After each row, so that an interrupted run keeps them.
+        // Written after each row, so that an interrupted run keeps the finished ones.
         args.out.as_deref().map_or(Ok(()), |out| write(out, &recipe, &rows))?;
     }
     use_kernels(true);
@@ -150,15 +150,15 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
     ])
 }
 
-/// The keys that let transforms work on whole batches.
+/// The recipe keys that make transforms process whole batches.
 fn batch_keys(recipe: &Recipe) -> Vec<String> {
     let whole = |transform: &Node| transform.get("batch").is_some_and(|batch| *batch == Node::from(true));
     let steps = recipe.transforms.iter().enumerate().filter(|(_, transform)| whole(transform));
     steps.map(|(index, _)| format!("transforms.{index}.batch")).collect()
 }
 
-/// Only Dice, of the same channels; `None` where the recipe's loss is of another kind, or only Dice
-/// already.
+/// The Dice loss alone, on the same channels. `None` if the recipe's loss is of another kind, or
+/// already the Dice loss alone.
 fn regular_loss(loss: &LossConfig) -> Outcome<Option<String>> {
     let toml::Value::Table(given) = toml::Value::try_from(loss)? else { return Ok(None) };
     if !given.contains_key("to_onehot_y") || name_of(loss)? == "DiceLoss" {
@@ -176,7 +176,7 @@ fn inline(value: &impl serde::Serialize) -> Outcome<String> {
     Ok(toml::Value::try_from(value)?.to_string())
 }
 
-/// Its name in a recipe.
+/// The name of a configuration value in a recipe.
 fn name_of(value: &impl serde::Serialize) -> Outcome<String> {
     let table = toml::Value::try_from(value)?;
     Ok(table.get("name").and_then(toml::Value::as_str).unwrap_or_default().to_owned())
@@ -201,7 +201,7 @@ const COLUMNS: [(&str, Lean); 7] = [
     ("best", Lean::Right),
 ];
 
-/// Each row compared with the first.
+/// The cells of the table: each row compared with the first.
 fn cells(rows: &[Row]) -> Vec<Vec<String>> {
     let first = rows.iter().find_map(|row| row.took.as_ref()).map_or(f64::NAN, |took| took.epoch);
     let cell = |row: &Row| match &row.took {
@@ -219,7 +219,7 @@ fn cells(rows: &[Row]) -> Vec<Vec<String>> {
     rows.iter().map(cell).collect()
 }
 
-/// The picture, and the table as CSV.
+/// Writes the picture, and the table as CSV.
 fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
     let bar = |row: &Row| {
         let text = |took: &Reached| {
@@ -266,8 +266,8 @@ mod tests {
         sound(Plan::new(sound(bundled::open(name)))).recipe
     }
 
-    /// Every row of every bundled recipe is a valid recipe with all changes above it; the last one
-    /// is the recipe's own training.
+    /// Each row of each bundled recipe is a valid recipe with all changes above it, and the last row is
+    /// the recipe's own training.
     #[test]
     fn every_row_is_a_recipe() {
         for name in ["demo", "hippocampus", "spleen", "spleen-regular", "pathology"] {
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(skipped, ["device transforms", "batch transforms", "AMP"]);
     }
 
-    /// The guide's 3.3 times: from transforms of each patch to those of whole batches.
+    /// The guide's factor of 3.3 comes from changing per-patch transforms to whole batches.
     #[test]
     fn transforms_begin_sample_by_sample() {
         let rungs = sound(rungs(&recipe("pathology"), true, 2));

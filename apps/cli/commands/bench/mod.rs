@@ -1,5 +1,5 @@
-//! `hearth bench`: benchmarks on this machine, a JSON line per measurement, under the names of
-//! MONAI's benchmark. Every figure is the median of `--runs` after a warm-up.
+//! `hearth bench`: benchmarks on this machine, with one JSON line per measurement, under the names of
+//! MONAI's benchmark. Every number is the median of `--runs` runs after a warm-up.
 
 mod crop;
 mod files;
@@ -29,49 +29,49 @@ use crate::out;
 /// Arguments of `hearth bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to measure
+    /// The benchmark to run
     bench: Bench,
-    /// load: CT; preprocess, crop, stored: CT LABEL; tiles: a slide; fit: a Decathlon folder;
-    /// ladder: RECIPE DATA; models: names of networks
+    /// The input files: for load: CT; for preprocess, crop, stored: CT LABEL; for tiles: a slide; for
+    /// fit: a Decathlon folder; for ladder: RECIPE DATA; for models: names of networks
     files: Vec<PathBuf>,
-    /// Measurements after the warm-up
+    /// The number of measurements after the warm-up
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
-    /// Threads; by default all of the machine's
+    /// The number of threads [default: all of the machine]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// step, profile, infer: the network [default: unet]
     #[arg(long)]
     net: Option<networks::Net>,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Time for choosing kernels on a card: off, quick, full or auto
+    /// Time to spend on choosing GPU kernels: off, quick, full or auto
     #[arg(long, default_value = "auto")]
     tune: String,
-    /// Mixed precision
+    /// The mixed precision
     #[arg(long, default_value = "none")]
     amp: Amp,
-    /// step, profile, infer, crop, stored, tiles, fit: voxels (tiles: pixels) of a patch along each
-    /// axis
+    /// step, profile, infer, crop, stored, tiles, fit: the patch size along each axis, in voxels
+    /// (tiles: pixels)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     patch: Option<u32>,
-    /// step, profile: patches in a batch
+    /// step, profile: the number of patches in a batch
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: Option<u32>,
-    /// infer: the volume is N x N x N/2 [default: 160]
+    /// infer: the size N of the volume, which has N x N x N/2 voxels [default: 160]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096))]
     size: Option<u32>,
-    /// infer: windows at a time [default: 4]
+    /// infer: the number of windows per batch [default: 4]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sw_batch: Option<u32>,
-    /// fit, ladder: epochs at most [default: 60]
+    /// fit, ladder: the maximum number of epochs [default: 60]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
-    /// fit, ladder: validate after every so many epochs [default: 2]
+    /// fit, ladder: the number of epochs between validations [default: 2]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
-    /// fit: how many of the last cases validate [default: 4]
+    /// fit: the number of last cases that validate [default: 4]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     val: Option<u32>,
     /// fit, ladder: stop at this mean Dice [default: 0.8]
@@ -83,7 +83,7 @@ pub struct Args {
     /// ladder: a folder for the table and its picture
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print only the JSON line; otherwise a line for people follows on standard error
+    /// Print only the JSON line, without the readable line on standard error
     #[arg(long)]
     json: bool,
 }
@@ -98,7 +98,7 @@ enum Bench {
     Preprocess,
     /// The random transforms, on cached data
     Crop,
-    /// A random crop from the persistent cache
+    /// Random crops from the persistent cache
     Stored,
     /// Regions of a whole-slide image
     Tiles,
@@ -106,13 +106,13 @@ enum Bench {
     Infer,
     /// Train to a target Dice
     Fit,
-    /// A recipe's training, with one more of the changes that make it fast in each row
+    /// A recipe's training, with one more speed-up in each row
     Ladder,
     /// Forward and backward passes of every network's example
     Models,
-    /// What recording a profile costs a training step
+    /// The cost of recording a profile, per training step
     Profile,
-    /// Start the program
+    /// The program's start-up
     Import,
 }
 
@@ -178,7 +178,7 @@ fn import(args: &Args) -> Outcome {
 }
 
 impl Args {
-    /// The device, tuned as asked.
+    /// The device, with the requested tuning.
     fn device(&self) -> Outcome<Device> {
         let tune: TuneWord = self.tune.parse().while_doing(|| "--tune")?;
         let device = device::parse(&self.device)?;
@@ -186,7 +186,7 @@ impl Args {
         Ok(device)
     }
 
-    /// The n-th file, which the bench needs.
+    /// The n-th file, or an error if it is missing.
     fn file(&self, n: usize, what: &str) -> Outcome<&PathBuf> {
         self.files
             .get(n)
@@ -198,18 +198,18 @@ impl Args {
         self.net.unwrap_or(networks::Net::Unet)
     }
 
-    /// The most epochs of `fit` and `ladder`.
+    /// The maximum number of epochs of `fit` and `ladder`.
     fn epochs(&self) -> u64 {
         self.epochs.unwrap_or(60)
     }
 
-    /// Where `fit` and `ladder` stop.
+    /// The goal at which `fit` and `ladder` stop.
     fn goal(&self) -> reach::Goal {
         reach::Goal { target: self.target.unwrap_or(0.80), every: self.every.unwrap_or(2) }
     }
 }
 
-/// Seconds of several runs.
+/// The seconds of several runs.
 struct Times {
     median: f64,
     min: f64,
@@ -230,14 +230,14 @@ fn timed(runs: u32, warm_up: u32, mut one: impl FnMut() -> Outcome) -> Outcome<T
     Ok(Times { median, min: seconds[0], max: seconds[seconds.len() - 1] })
 }
 
-/// Sorts the values and returns their median; for an even number the mean of the middle two.
+/// Sorts the values and returns their median; of an even number, the mean of the middle two.
 fn median(seconds: &mut [f64]) -> f64 {
     seconds.sort_unstable_by(f64::total_cmp);
     let middle = seconds.len() / 2;
     if seconds.len() % 2 == 1 { seconds[middle] } else { (seconds[middle - 1] + seconds[middle]) / 2.0 }
 }
 
-/// Runs since the first measurement began.
+/// The kernel tuning since the first measurement began.
 static CLOCK: LazyLock<TuningClock> = LazyLock::new(TuningClock::start);
 
 /// Prints a measurement.
@@ -249,7 +249,7 @@ fn say(args: &Args, fields: Value) -> Outcome {
     if let Value::Object(fields) = fields {
         line.extend(fields);
     }
-    // Kernel tuning on a GPU for new shapes: part of the warm-up, not of the figures.
+    // Kernel tuning on a GPU for new shapes belongs to the warm-up, not to the measurement.
     let tuning = CLOCK.spent();
     if tuning.kernels > 0 {
         line.insert("tuned_kernels".into(), tuning.kernels.into());
@@ -259,7 +259,7 @@ fn say(args: &Args, fields: Value) -> Outcome {
     if !args.json {
         let name = line.get("bench").and_then(Value::as_str).unwrap_or_default().to_owned();
         match line.get("seconds").and_then(Value::as_f64) {
-            // The table shows it.
+            // The table shows this.
             _ if name == "ladder" => {}
             Some(seconds) => crate::note!("{name}: {}", crate::terminal::seconds(seconds)),
             None if name == "models" => {}
@@ -269,7 +269,7 @@ fn say(args: &Args, fields: Value) -> Outcome {
     Ok(())
 }
 
-/// A path's last component.
+/// The last component of a path.
 fn file_name(path: &std::path::Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

@@ -1,5 +1,5 @@
-//! Forward and backward passes of the catalogue's networks, each in its own process, so that its
-//! peak memory is measured separately.
+//! Measures forward and backward passes of the catalogue's networks, each in its own process, so that
+//! its peak memory is measured separately.
 
 use burn::tensor::{DType, Distribution, Tensor};
 use hearth_nn::networks::Network;
@@ -10,7 +10,7 @@ use super::{Args, median, say};
 use crate::commands::network::Example;
 use crate::error::{Context, Failure, Outcome};
 
-/// The networks named as arguments, or all.
+/// Runs the benchmark for the networks named as arguments, or for all.
 pub fn run(args: &Args) -> Outcome {
     let names: Vec<String> = args.files.iter().map(|name| name.display().to_string()).collect();
     if let [name] = names.as_slice() {
@@ -84,7 +84,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
     say(args, fields)
 }
 
-/// Peak memory of this process in bytes; `None` where the operating system does not report it.
+/// The peak memory of this process in bytes; `None` if the operating system does not report it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

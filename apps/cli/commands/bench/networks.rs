@@ -1,4 +1,4 @@
-//! Training steps and sliding-window inference on random numbers.
+//! Measures training steps and sliding-window inference on random numbers.
 
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Int, Tensor};
@@ -20,30 +20,30 @@ use crate::error::{Context, Outcome};
 pub enum Net {
     /// The spleen recipe's regular network, 4.8 million parameters
     Unet,
-    /// The fast recipe's, 19 million
+    /// The fast spleen recipe's network, 19 million parameters
     UnetFast,
-    /// The BraTS recipe's
+    /// The BraTS recipe's network
     Segresnet,
-    /// nnU-Net's
+    /// nnU-Net's network
     Dynunet,
     /// The shifted-window transformer
     Swinunetr,
 }
 
-/// One of them, its input, and its loss.
+/// A network of the benchmark, its default input, and its loss.
 struct Case {
     word: &'static str,
     config: NetworkConfig,
-    /// Default voxels of a patch along an axis, and default patches in a batch.
+    /// The default patch size in voxels along an axis; below, the default number of patches in a batch.
     patch: u32,
     batch: u32,
     loss: Box<dyn Loss>,
-    /// Channels of the label: class indices have one.
+    /// The number of label channels: one for class indices.
     labels: usize,
 }
 
 impl Net {
-    /// As MONAI's benchmark runs it.
+    /// The configuration of MONAI's benchmark.
     fn case(self) -> Outcome<Case> {
         let unet = |channels: [usize; 5]| {
             json!({
@@ -93,7 +93,7 @@ pub(super) struct Training {
     word: &'static str,
     pub(super) patch: usize,
     pub(super) batch: usize,
-    /// Between two steps.
+    /// The network; `None` only during a step.
     net: Option<AnyNetwork>,
     optimizer: Optimizer,
     scaler: Option<DeviceScaler>,
@@ -131,7 +131,7 @@ impl Training {
         })
     }
 
-    /// One step: forward, loss, backward, optimizer, in the ranges that they have in a run.
+    /// Runs one step: forward, loss, backward, optimizer, in the same profiling ranges as in a run.
     pub(super) fn step(&mut self) -> Outcome {
         let _iteration = range!("iteration").entered();
         let Some(present) = self.net.take() else { return Ok(()) };
@@ -157,7 +157,7 @@ impl Training {
     }
 }
 
-/// The time of a step.
+/// Measures the time of a training step.
 pub fn step(args: &Args) -> Outcome {
     let mut training = Training::new(args)?;
     let warm_up = if args.device.starts_with("cpu") { 2 } else { 8 };
@@ -172,7 +172,7 @@ pub fn step(args: &Args) -> Outcome {
     )
 }
 
-/// A volume, window by window.
+/// Measures sliding-window inference over a volume.
 pub fn infer(args: &Args) -> Outcome {
     let device = args.device()?;
     let precision = args.amp.precision();

@@ -1,11 +1,11 @@
-//! Which options mean something to which bench: one that would change nothing is refused.
+//! Checks that the given options apply to the bench: an option without effect is an error.
 
 use clap::ValueEnum;
 
 use super::{Args, Bench};
 use crate::error::{Failure, Outcome};
 
-/// The options that are for some benches only: whether each was given, and what it is for.
+/// The options for some benches only: the name, whether it was given, and its benches.
 fn options(args: &Args) -> [(&'static str, bool, &'static [Bench]); 10] {
     use Bench::{Crop, Fit, Infer, Ladder, Profile, Step, Stored, Tiles};
     [
@@ -22,7 +22,7 @@ fn options(args: &Args) -> [(&'static str, bool, &'static [Bench]); 10] {
     ]
 }
 
-/// Fails for an option that the bench does not use, and says which of them it does.
+/// Fails for an option that the bench does not use, and lists those that it does use.
 pub(super) fn check(args: &Args) -> Outcome {
     let options = options(args);
     let Some((option, ..)) = options.iter().find(|(_, given, benches)| *given && !benches.contains(&args.bench)) else {
@@ -32,10 +32,10 @@ pub(super) fn check(args: &Args) -> Outcome {
         options.iter().filter(|(.., benches)| benches.contains(&args.bench)).map(|(option, ..)| *option).collect();
     let used = if used.is_empty() { String::new() } else { format!(", only for {}", used.join(", ")) };
     let bench = word(args.bench);
-    Err(Failure::new(format!("`hearth bench {bench}` has no use for {option}{used}: remove it")))
+    Err(Failure::new(format!("`hearth bench {bench}` does not use {option}{used}: remove it")))
 }
 
-/// A bench as it is written on the command line.
+/// The name of a bench on the command line.
 pub(super) fn word(bench: Bench) -> String {
     bench.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

@@ -1,4 +1,5 @@
-//! What recording a profile costs: a step without it, with it, and with a range for each layer.
+//! Measures the cost of recording a profile: a step without a recording, with one, and with a range for
+//! each layer.
 
 use std::time::Instant;
 
@@ -11,11 +12,11 @@ use super::networks::Training;
 use super::{Args, median, say};
 use crate::error::{Context, Outcome};
 
-/// Steps between two changes, so that a change of the machine's speed meets all alike.
+/// Consecutive steps of a kind, so that a change of the machine's speed affects all kinds alike.
 const STRETCH: u32 = 4;
 
-/// Steps in turn without a recording, with one, and with one that has layers; then what it takes until trace
-/// and tables of the last recording are written.
+/// Runs steps in turn without a recording, with one, and with one that has layers; then measures how
+/// long writing the trace and tables of the last recording takes.
 pub fn run(args: &Args) -> Outcome {
     let folder = tempfile::tempdir().while_doing(|| "a temporary folder")?;
     measure_memory(memory::in_use, memory::owners);

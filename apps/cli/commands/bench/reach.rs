@@ -14,34 +14,34 @@ use crate::recipe::Document;
 use crate::recipe::metric::MEAN_DICE;
 use crate::run::{Start, trainer};
 
-/// How far to train.
+/// The goal of a training.
 pub struct Goal {
-    /// Stop at this value of the key metric.
+    /// The value of the key metric at which to stop.
     pub target: f64,
-    /// Validate after every so many epochs.
+    /// The number of epochs between validations.
     pub every: u64,
 }
 
-/// What a training took, in seconds.
+/// The results of a training; times are in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Reached {
-    /// Until training began: filling caches, building the network.
+    /// The time before training started: filling caches, building the network.
     pub prepared: f64,
-    /// An epoch without its validation, the median.
+    /// The median time of an epoch without its validation.
     pub epoch: f64,
-    /// Until the target was reached, preparing and validating included.
+    /// The time until the target was reached, including preparation and validation.
     pub hit: Option<f64>,
-    /// In total.
+    /// The total time.
     pub total: f64,
-    /// Epochs run.
+    /// The number of epochs.
     pub epochs: u64,
     /// The best value of the key metric.
     pub best: f64,
-    /// Its name, `dice` for `mean_dice`.
+    /// The name of the key metric, with `dice` for `mean_dice`.
     pub metric: String,
 }
 
-/// What handlers record.
+/// Values that the handlers record.
 #[derive(Default)]
 struct Notes {
     began: Option<Instant>,
@@ -59,7 +59,7 @@ impl Shared {
     }
 }
 
-/// Trains by a recipe on a data set.
+/// Trains a recipe on a data set until the goal is reached.
 pub fn reach(document: Document, data: &Path, goal: &Goal) -> Outcome<Reached> {
     let plan = crate::terminal::plan(document)?;
     let start = Instant::now();

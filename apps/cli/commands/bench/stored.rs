@@ -1,4 +1,4 @@
-//! A random crop of a case on disk: a chunked store reads only a part of what `load` reads.
+//! Measures a random crop of a case on disk: a chunked store reads only a part of what `load` reads.
 
 use hearth_data::{Dataset, Item, PersistentDataset, Progress, StoreOptions};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Regions of a whole-slide image at random places, as patches are read in training.
+//! Measures reading regions of a whole-slide image at random places, as training reads patches.
 
 use hearth_data::DrawKey;
 use hearth_data::slides::Slide;
@@ -8,10 +8,10 @@ use serde_json::json;
 use super::{Args, file_name, say, timed};
 use crate::error::Outcome;
 
-/// Regions of one run.
+/// The number of regions in one run.
 const REGIONS: usize = 256;
 
-/// Opens the slide again each time, so that no tile is cached from the run before.
+/// Runs the benchmark. The slide is opened again for each run, so that no tile is cached.
 pub fn run(args: &Args) -> Outcome {
     let path = args.file(0, "a slide: hearth bench tiles SLIDE.svs")?;
     let side = args.patch.unwrap_or(256) as usize;

@@ -1,4 +1,4 @@
-//! The words of `python -m monai.bundle run`: options, and overrides by id.
+//! The arguments of `python -m monai.bundle run`: options, and overrides by id.
 
 use std::path::{Path, PathBuf};
 
@@ -6,23 +6,24 @@ use hearth_models::bundle::RunOptions;
 
 use crate::error::{Context, Failure, Outcome};
 
-/// What the words of a command line say.
+/// The parsed arguments.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// The folder or zip.
+    /// The bundle's folder or zip.
     pub bundle: PathBuf,
-    /// How it is run.
+    /// The options for the run.
     pub options: RunOptions,
     /// Whether the report is JSON.
     pub json: bool,
-    /// The defaults of these flags.
+    /// The file with defaults for these flags.
     args_file: Option<PathBuf>,
 }
 
-/// Reads them. A word that begins with `--` and is none of the options sets the item of that id.
+/// Parses the arguments. An argument that starts with `--` and is not a known option sets the item of
+/// that id.
 ///
 /// # Errors
-/// An option without its value; no bundle, or too many words.
+/// An option without its value; a missing bundle, or too many arguments.
 pub fn read(words: &[String]) -> Outcome<Flags> {
     let mut flags = Flags::default();
     let mut places: Vec<&str> = Vec::new();
@@ -91,7 +92,7 @@ impl Flags {
         Ok(())
     }
 
-    /// What a file of defaults says, where no flag does.
+    /// Applies the file of defaults to flags that are not given.
     fn defaults(&mut self, file: &Path) -> Outcome {
         let doing = || format!("cannot read {}", file.display());
         let text = std::fs::read_to_string(file).while_doing(doing)?;
@@ -116,7 +117,7 @@ impl Flags {
     }
 }
 
-/// One file, several with commas, or a list as Python writes it.
+/// Parses one file, several with commas, or a list in Python syntax.
 fn list(text: &str) -> Vec<String> {
     if Path::new(text).is_file() {
         return vec![text.to_owned()];
@@ -126,7 +127,7 @@ fn list(text: &str) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// A path of the user's, which counts from the working directory, and not from the bundle.
+/// A path that the user gave, relative to the working directory and not to the bundle.
 fn from_here(value: &str) -> String {
     let is_path = value.contains('/') || value.contains('.');
     let plain = !value.starts_with(['@', '$', '%', '[', '{', '(', '/']);

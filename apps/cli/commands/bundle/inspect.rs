@@ -7,7 +7,7 @@ use super::InspectArgs;
 use crate::error::{Failure, Outcome};
 use crate::{note, out};
 
-/// Prints what a bundle is and needs.
+/// Prints what a bundle contains and requires.
 pub fn run(args: &InspectArgs) -> Outcome {
     let opened = hearth_models::bundle::open(&args.bundle)?;
     let needs = needs(&opened.bundle, &options(args))?;
@@ -20,12 +20,13 @@ pub fn run(args: &InspectArgs) -> Outcome {
     Ok(())
 }
 
-/// Fails where `hearth bundle run` would: the chosen config, or the inference config, cannot be run as it stands.
+/// Fails if `hearth bundle run` would: the chosen config, or the inference config, cannot run because
+/// something is missing.
 pub fn check(args: &InspectArgs) -> Outcome {
     let opened = hearth_models::bundle::open(&args.bundle)?;
     let mut options = options(args);
     if options.config_files.is_empty() {
-        // The one that is run.
+        // The config that `run` would use.
         options.config_files.push(inference(&opened.bundle)?.display().to_string());
     }
     let all = needs(&opened.bundle, &options)?;
@@ -39,14 +40,14 @@ pub fn check(args: &InspectArgs) -> Outcome {
             continue;
         }
         match config.is_complete() {
-            true => out!("{}: all that it needs is here", config.name),
+            true => out!("{}: complete", config.name),
             false => config.refusals().for_each(|fault| note!("{}: {fault}", fault.kind.word())),
         }
     }
     match missing {
         0 => Ok(()),
-        1 => Err(Failure::new("the bundle cannot be run as it stands: one thing is missing")),
-        several => Err(Failure::new(format!("the bundle cannot be run as it stands: {several} things are missing"))),
+        1 => Err(Failure::new("the bundle cannot run: one thing is missing")),
+        several => Err(Failure::new(format!("the bundle cannot run: {several} things are missing"))),
     }
 }
 
@@ -91,17 +92,17 @@ fn describe(bundle: &Bundle) {
     }
     for (path, address) in bundle.large_files() {
         if !bundle.root().join(&path).is_file() {
-            out!("  to be downloaded by you: {path} from {address}");
+            out!("  download it yourself: {path} from {address}");
         }
     }
 }
 
 fn describe_config(config: &ConfigNeeds) {
     let what = match (config.is_supported(), config.training.is_some(), config.is_complete()) {
-        (false, _, _) => "not all is here",
-        (true, true, _) => "all is here; hearth bundle convert makes a recipe of it",
+        (false, _, _) => "some parts are not supported",
+        (true, true, _) => "supported; hearth bundle convert writes a recipe",
         (true, false, true) => "runs",
-        (true, false, false) => "runs, once its files are there",
+        (true, false, false) => "runs once its missing files are added",
     };
     out!("config {} ({}): {what}", config.name, config.run_id.as_deref().unwrap_or("no run id"));
     let mut kinds: Vec<&str> = Vec::new();
@@ -115,7 +116,7 @@ fn describe_config(config: &ConfigNeeds) {
         let mut names: Vec<String> = Vec::new();
         for part in parts {
             let short = part.target.rsplit('.').next().unwrap_or(&part.target);
-            let name = if part.here { short.to_owned() } else { format!("{} (not here)", part.target) };
+            let name = if part.here { short.to_owned() } else { format!("{} (not supported)", part.target) };
             if !names.contains(&name) {
                 names.push(name);
             }

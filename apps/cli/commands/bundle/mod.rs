@@ -19,26 +19,27 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What a bundle is, what each of its configs needs, and what of that is missing
+    /// Print what a bundle is, what each of its configs needs, and what is missing
     Inspect(InspectArgs),
-    /// Fail where a config cannot be run as it stands: what is missing, files included
+    /// Check whether a config can run, with the exit code: report everything that is missing, files
+    /// included
     Check(InspectArgs),
     /// Run a config as `python -m monai.bundle run` does: [RUN_ID] BUNDLE [--ID VALUE ...]
     Run(RunArgs),
-    /// Write a recipe of a config, as far as it goes, and say what was left out
+    /// Convert a config to a recipe as far as possible, and report what was left out
     Convert(ConvertArgs),
 }
 
 /// Arguments of `hearth bundle inspect` and `check`.
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
-    /// The folder of a bundle, or its zip
+    /// The folder of a bundle, or its zip file
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
-    /// Only this config; several are merged in order (a name, or a file)
+    /// The name or file of the only config to use; several are merged in order
     #[arg(long = "config-file", visible_alias = "config_file", value_name = "FILE", num_args = 1..)]
     pub config_files: Vec<String>,
-    /// The id that is run [default: run, or the one list that runs an evaluator]
+    /// The id to run [default: run, or the only list that runs an evaluator]
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
     /// Print JSON
@@ -46,11 +47,11 @@ pub struct InspectArgs {
     pub json: bool,
 }
 
-/// Arguments of `hearth bundle run`, which has the words of MONAI's.
+/// Arguments of `hearth bundle run`, in the syntax of MONAI's.
 #[derive(Debug, clap::Args)]
 #[command(after_help = run::HELP)]
 pub struct RunArgs {
-    /// An id to run if need be, BUNDLE, and options: see below
+    /// [RUN_ID] BUNDLE and options, as described below
     #[arg(value_name = "ARGS", num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }
@@ -58,18 +59,18 @@ pub struct RunArgs {
 /// Arguments of `hearth bundle convert`.
 #[derive(Debug, clap::Args)]
 pub struct ConvertArgs {
-    /// The folder of a bundle, or its zip
+    /// The folder of a bundle, or its zip file
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
     /// The config [default: train, else inference]; several are merged in order
     #[arg(long = "config-file", visible_alias = "config_file", value_name = "FILE", num_args = 1..)]
     pub config_files: Vec<String>,
-    /// The recipe; weights of an inference config are written beside it, as NAME.safetensors
+    /// The recipe to write; weights of an inference config are written next to it, as NAME.safetensors
     #[arg(short = 'o', long = "out", value_name = "FILE")]
     pub out: PathBuf,
 }
 
-/// Runs it.
+/// Runs the subcommand.
 pub fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Inspect(args) => inspect::run(args),

@@ -11,7 +11,7 @@ use crate::error::Outcome;
 use crate::terminal::seconds;
 use crate::{note, out};
 
-/// The options, which stand among overrides.
+/// The help for the options, which are mixed with overrides.
 pub const HELP: &str = "\
 Options:
   --config-file FILE   A config, by name or path; several are merged in order [default: inference]
@@ -26,7 +26,7 @@ Options:
 
 Example: hearth bundle run spleen_ct_segmentation --dataset_dir /data/Task09_Spleen";
 
-/// Runs the config of a bundle.
+/// Opens a bundle, and runs its config.
 pub fn run(args: &RunArgs) -> Outcome {
     let Flags { bundle: path, mut options, json, .. } = read(&args.words)?;
     let opened = bundle::open(&path)?;
@@ -34,7 +34,7 @@ pub fn run(args: &RunArgs) -> Outcome {
     run_opened(&opened, &options, json)
 }
 
-/// Runs it with these options; says what goes on, and what was written.
+/// Runs an opened bundle with these options; prints the progress and the written files.
 pub fn run_opened(opened: &OpenedBundle, options: &RunOptions, json: bool) -> Outcome {
     let start = Instant::now();
     let mut tell = |told: Told<'_>| match told {

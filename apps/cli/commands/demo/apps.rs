@@ -22,26 +22,26 @@ pub enum App {
     Gan,
 }
 
-/// What the demo of an app does.
+/// The description of a demo.
 pub struct Demo {
     /// The bundled recipe.
     pub recipe: &'static str,
-    /// What is generated, in words.
+    /// A description of the generated data.
     pub data: &'static str,
-    /// Generates it by this seed.
+    /// Generates the data from a seed.
     pub make: fn(&Path, u64) -> Outcome,
-    /// The kind of its network.
+    /// The kind of the network.
     pub network: &'static str,
-    /// The class that shows whether the network has learned,
+    /// The class that shows whether the network has learned.
     pub class: &'static str,
-    /// and the Dice that it reaches then.
+    /// The Dice that this class must reach.
     pub least: f64,
-    /// What to do with real data.
+    /// The next step with real data.
     pub next: &'static str,
 }
 
 impl App {
-    /// Its demo, where that is a run of volumes.
+    /// The demo, if it runs on volumes.
     pub fn demo(self) -> Option<Demo> {
         match self {
             App::Spleen => Some(demos::spleen::DEMO),

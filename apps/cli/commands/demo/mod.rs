@@ -36,10 +36,10 @@ pub struct Args {
     /// The seed of the volumes and of the training
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to train on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
-    /// Time for choosing kernels on a card, in place of the recipe's: off, quick, full or auto
+    /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto
     #[arg(long, value_name = "HOW")]
     pub tune: Option<String>,
 }
@@ -57,10 +57,10 @@ impl Args {
     }
 }
 
-/// Generates, trains, evaluates, predicts, draws.
+/// Generates data, trains, evaluates, predicts and draws.
 ///
 /// # Errors
-/// Where a step fails, or the network has learned less than it should.
+/// A step that fails, or a network that has learned less than it should.
 pub fn run(args: &Args) -> Outcome {
     let Some(demo) = args.app.demo() else {
         return match args.app {

@@ -1,11 +1,11 @@
-//! Where the system's loader would find a library, without loading it, and programs on the path.
+//! Finds programs on the path, and libraries where the system's loader would, without loading them.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folders of libraries: those of the environment, those of the loader's configuration, and the
-/// usual ones.
+/// The folders that are searched for libraries: those of the environment, of the loader's
+/// configuration, and the usual ones.
 pub fn folders() -> Vec<PathBuf> {
     let named = ["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"].into_iter().filter_map(env::var_os);
     let mut all: Vec<PathBuf> = named.flat_map(|list| env::split_paths(&list).collect::<Vec<_>>()).collect();
@@ -24,12 +24,12 @@ pub fn folders() -> Vec<PathBuf> {
     all
 }
 
-/// The first of these libraries that lies in one of the folders.
+/// Finds the first of these libraries in one of the folders.
 pub fn find(folders: &[PathBuf], names: &[&str]) -> Option<PathBuf> {
     names.iter().find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|file| file.exists()))
 }
 
-/// A program on the path.
+/// Finds a program on the path.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -42,7 +42,7 @@ pub fn adapters(devices: &Path) -> Vec<String> {
         fs::read_to_string(folder.join(file)).map(|text| text.trim().to_owned()).unwrap_or_default()
     };
     let all = fs::read_dir(devices).into_iter().flatten().flatten().map(|entry| entry.path());
-    // Class 0x03: displays; 0x12: accelerators, as which AMD's Instinct cards appear.
+    // Class 0x03: displays; 0x12: accelerators, which includes AMD's Instinct GPUs.
     let mut vendors: Vec<String> = all
         .filter(|folder| ["0x03", "0x12"].iter().any(|class| text(folder, "class").starts_with(class)))
         .map(|folder| text(&folder, "vendor"))

@@ -1,4 +1,4 @@
-//! `hearth doctor`: what this machine has, what is missing, and the command that mends it.
+//! `hearth doctor`: reports what this machine has, what is missing, and the command that fixes it.
 
 mod libraries;
 mod parts;
@@ -18,30 +18,30 @@ pub struct Args {
     json: bool,
 }
 
-/// How something is.
+/// The state of a checked part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// As it should be.
+    /// Works as it should.
     Good,
-    /// Not there, and not needed by every use.
+    /// Missing, and not needed by every use.
     Absent,
     /// Works, but less well than it could.
     Poor,
-    /// Something that was set up does not work.
+    /// Set up, but not working.
     Broken,
 }
 
-/// One thing that was looked at.
+/// One checked part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What.
+    /// The name of the part.
     pub what: String,
-    /// How it is.
+    /// Its state.
     pub health: Health,
-    /// What was found.
+    /// A description of what was found.
     pub found: String,
-    /// The command, or the change, that mends it.
+    /// The command or change that fixes it.
     pub mend: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Finding {
     }
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     /// Whether nothing is broken.
@@ -68,7 +68,7 @@ struct Report {
     findings: Vec<Finding>,
 }
 
-/// Looks at everything, and fails if something is broken.
+/// Checks everything, and fails if something is broken.
 pub fn run(args: &Args) -> Outcome {
     let findings = parts::all();
     let broken = findings.iter().filter(|finding| finding.health == Health::Broken).count();

@@ -1,4 +1,4 @@
-//! What is looked at, part by part.
+//! The checks, part by part.
 
 use std::env;
 use std::fmt::Write as _;
@@ -13,12 +13,13 @@ use hearth_train::distributed::mpi::{Interface, library_names};
 use super::{Finding, Health, libraries};
 use crate::terminal::bytes;
 
-/// Below this a run of the bundled recipes is in danger of being killed, or of failing to write.
+/// The free memory or disk space below which a bundled recipe may be killed, or fail to write.
 const LITTLE: u64 = 2 << 30;
-/// Each case that a loader reads, each cache and each checkpoint opens files.
+/// The low limit of open files: each case that a loader reads, each cache and each checkpoint opens
+/// files.
 const FEW_FILES: u64 = 1024;
 
-/// Everything.
+/// Checks all parts.
 pub fn all() -> Vec<Finding> {
     let mut all = vec![processor()];
     all.extend(memory());
@@ -46,7 +47,7 @@ fn processor() -> Finding {
             Finding::new("processor", Health::Poor, found).mended_by("unset RAYON_NUM_THREADS")
         }
         Some(Err(_)) => {
-            let _ = write!(found, ", but RAYON_NUM_THREADS={} is no number", asked.unwrap_or_default());
+            let _ = write!(found, ", but RAYON_NUM_THREADS={} is not a number", asked.unwrap_or_default());
             Finding::new("processor", Health::Broken, found).mended_by("unset RAYON_NUM_THREADS")
         }
     }
@@ -99,7 +100,7 @@ fn disk(what: &str, folder: &Path) -> Finding {
     }
 }
 
-/// The temporary folder has to take a file.
+/// Checks that a file can be written to the temporary folder.
 fn temporary(folder: &Path) -> Finding {
     let what = "temporary files";
     let written =
@@ -113,11 +114,11 @@ fn temporary(folder: &Path) -> Finding {
     }
 }
 
-/// A vendor's cards: on the PCI bus, through which driver, by which features.
+/// A vendor's GPUs: how they appear on the PCI bus, their drivers, and the features that use them.
 struct Vendor {
     pci: &'static str,
     name: &'static str,
-    /// The words of devices that use it, best first.
+    /// The names of the devices that use it, best first.
     words: &'static [&'static str],
     driver: &'static [&'static str],
     mend: &'static str,
@@ -169,7 +170,7 @@ fn devices() -> Vec<Finding> {
         if cards == 0 || answers {
             continue;
         }
-        let what = format!("{name} cards");
+        let what = format!("{name} GPUs");
         let built = known.iter().any(|info| info.compiled_in && words.contains(&info.feature));
         all.push(if !built {
             let found = format!("{cards} in this machine; this program is built without {}", words.join(", "));
@@ -186,7 +187,7 @@ fn devices() -> Vec<Finding> {
     }
     let any = known.iter().any(|info| info.is_here() && info.word != "cpu");
     if !any && adapters.iter().all(|vendor| VENDORS.iter().all(|known| known.pci != vendor)) {
-        all.push(Finding::new("GPU", Health::Absent, "none in this machine; everything runs on the processor"));
+        all.push(Finding::new("GPU", Health::Absent, "none in this machine; everything runs on the CPU"));
     }
     all
 }
@@ -207,7 +208,7 @@ fn plugins() -> Vec<Finding> {
         let what = entry.name().map_or_else(|| "plugin".to_owned(), |name| format!("plugin {name}"));
         let problem = problem.lines().next().unwrap_or_default();
         let found = if problem.contains(&path) { problem.to_owned() } else { format!("{path}: {problem}") };
-        // A file of a bundled plugin's name stands before the copy that is built in.
+        // A file with a bundled plugin's name takes precedence over the built-in copy.
         let mend = format!("hearth plugin check {path}, then build it again or remove it");
         all.push(Finding::new(what, Health::Broken, found).mended_by(mend));
     }
@@ -226,7 +227,7 @@ fn mpi() -> Vec<Finding> {
         return vec![if there {
             Finding::good("MPI", found)
         } else {
-            Finding::new("MPI", Health::Broken, format!("{found}, which is not there")).mended_by("unset HEARTH_MPI")
+            Finding::new("MPI", Health::Broken, format!("{found}, which does not exist")).mended_by("unset HEARTH_MPI")
         }];
     }
     let folders = libraries::folders();

@@ -1,5 +1,4 @@
-//! Predictions compared with labels, on the network's grid or the images' own, by one rank or
-//! several.
+//! Compares predictions with labels, on the network's grid or the images' own, on one or several ranks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,32 +22,32 @@ use crate::sharing::{own, prepared};
 use hearth_models::run::Trained;
 use hearth_models::run::segment::Wanted;
 
-/// A metric over all cases.
+/// The values of a metric over all cases.
 pub struct Found {
     pub value: f64,
     pub rows: Vec<CaseRow>,
-    /// By class: how often a distance to nothing counted the diagonal.
+    /// By class: how often the diagonal replaced a distance to an empty region.
     pub penalties: Vec<usize>,
 }
 
-/// All that is measured.
+/// All measured values.
 pub struct All {
     /// Each metric of the recipe.
     pub metrics: Vec<Found>,
-    /// Of classes that exclude each other: `counts[truth][prediction]`.
+    /// For exclusive classes: `counts[truth][prediction]`.
     pub confusion: Option<Vec<Vec<u64>>>,
 }
 
 impl All {
-    /// What evaluators measure, with the rows of the confusion, where there is one.
+    /// Combines the metrics with the confusion from its rows, if the classes are exclusive.
     fn new<'a>(plan: &Plan, metrics: Vec<Found>, rows: impl IntoIterator<Item = &'a [f32]>) -> Self {
         let confusion = plan.exclusive_classes().map(|classes| ClassConfusion::of_rows(classes, rows));
         Self { metrics, confusion }
     }
 }
 
-/// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`,
-/// of several runs those of the first, listen and write into `files`.
+/// Measures each metric and its rows on the network's grid, as validation does. Handlers with `engine =
+/// "validation"` run and write into `files`; of several runs, those of the first.
 pub fn on_the_networks_grid(
     trained: Trained,
     items: Vec<Item>,
@@ -81,7 +80,7 @@ pub fn on_the_networks_grid(
     Ok(All::new(&plan, found, rows))
 }
 
-/// What an evaluator measured; handlers that failed are named.
+/// The values that an evaluator measured; reports handlers that failed.
 fn found<'a>(
     plan: &Plan,
     engine: &Engine,
@@ -98,11 +97,11 @@ fn found<'a>(
     plan.recipe.metric.list().into_iter().zip(penalties).map(of).collect()
 }
 
-/// The same of what `predict` writes: each prediction on the grid of its image, against the label
-/// as its file has it.
+/// Measures what `predict` writes: each prediction on the grid of its image, compared with the label on
+/// the grid of its file.
 pub fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty, ranks: Option<&Ranks>) -> Outcome<All> {
     let (recipe, post) = (&trained.plan.recipe, trained.plan.post_label()?);
-    // The confusion sees what the metrics see.
+    // The confusion gets the same inputs as the metrics.
     let count = recipe.metric.list().len() + 1;
     measure_each(trained, items, empty, ranks, |item| {
         let case = &item.case;
@@ -125,7 +124,7 @@ pub fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty, ranks:
     })
 }
 
-/// A prediction and its label as each metric sees them.
+/// A prediction and its label, as input to each metric.
 struct Compared {
     /// Millimetres per voxel.
     pub spacing: [f64; 3],
@@ -133,19 +132,19 @@ struct Compared {
     pub pairs: Vec<[Tensor<5>; 2]>,
 }
 
-/// What one metric has of one case.
+/// The values of one metric for one case.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct OfCase {
-    /// The values that a table shows, row by row.
+    /// The values in the table, row by row.
     shown: Vec<Floats>,
     /// The metric's own rows.
     rows: Vec<Floats>,
 }
 
-/// A case by its place among all, with what each metric has of it.
+/// A case's place in the list, and the values of each metric.
 type Placed = (usize, Vec<OfCase>);
 
-/// The value of each metric of a recipe and its rows, over cases that `compare` predicts.
+/// Measures each metric of a recipe and its rows, over cases that `compare` predicts.
 fn measure_each(
     trained: &Trained,
     items: &[Item],
@@ -201,7 +200,7 @@ fn measure_each(
     Ok(All::new(&trained.plan, found, rows))
 }
 
-/// The cases of all ranks in their order, and the sums of their counts.
+/// Combines the cases of all ranks in their order, and sums their counts.
 fn together(ranks: &Ranks, done: Vec<Placed>, counts: Vec<Vec<usize>>) -> Outcome<(Vec<Placed>, Vec<Vec<usize>>)> {
     let (mut all, mut sums) = (Vec::new(), vec![Vec::new(); counts.len()]);
     for (done, counts) in gathered(ranks, "the other ranks' cases", &(done, counts))? {

@@ -1,4 +1,4 @@
-//! `hearth evaluate`.
+//! `hearth evaluate`: measures a run's network on labelled cases.
 
 mod measure;
 mod of_others;
@@ -26,35 +26,35 @@ use hearth_models::run::Trained;
 /// Arguments of `hearth evaluate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run; of several, or of a folder with fold0, fold1, ..., the merged predictions are
-    /// measured. Or a model of nnU-Net, TotalSegmentator or a MONAI bundle: the Dice of each label, on the
+    /// The folder of a run; a folder with fold0, fold1, ..., whose merged predictions are measured; or
+    /// an nnU-Net or TotalSegmentator model or a MONAI bundle, for the Dice of each label on the
     /// images' own grids
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// Further runs
+    /// More runs, whose predictions are merged with the first
     #[arg(value_name = "RUN")]
     pub more: Vec<PathBuf>,
-    /// How they are merged.
+    /// How the predictions are merged.
     #[command(flatten)]
     pub merge: MergeArgs,
-    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder
-    /// of DICOM
+    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a DICOM
+    /// folder
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Which network is used, and how.
+    /// The network, and how it runs.
     #[command(flatten)]
     pub opening: OpeningArgs,
-    /// Evaluate every labelled case. Without it: the cases that the run validated on, and every
-    /// labelled case of other data
+    /// Evaluate every labelled case [default: the cases that the run validated on; for other data all
+    /// labelled cases]
     #[arg(long)]
     pub all: bool,
-    /// Evaluate only these cases, by name
+    /// Evaluate only the cases with these names
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "all")]
     pub cases: Vec<String>,
-    /// Where predictions and labels are compared
+    /// The grid on which predictions and labels are compared
     #[arg(long, value_enum, default_value_t = Grid::Network)]
     pub grid: Grid,
-    /// What counts where the prediction or the label has no voxel of a class
+    /// The distance to count if the prediction or the label has no voxel of a class
     #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
     pub empty: EmptyWord,
     /// Print one JSON object
@@ -63,21 +63,21 @@ pub struct Args {
     /// Print comma-separated values, one line per case and class
     #[arg(long)]
     pub csv: bool,
-    /// Also write DIR/report.json and DIR/report.csv, what --json and --csv print, and
-    /// DIR/confusion.csv, which classes were taken for which
+    /// Also write DIR/report.json and DIR/report.csv (the output of --json and --csv), and the
+    /// confusion matrix of the classes, DIR/confusion.csv
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Replace a report that an earlier call wrote and nobody has changed since
+    /// Replace a report of an earlier call that was not changed since
     #[arg(long, requires = "out")]
     pub overwrite: bool,
-    /// By how many ranks, each of which takes some of the cases.
+    /// The number of ranks, each of which processes some of the cases.
     #[command(flatten)]
     pub ranks: RanksArgs,
 }
 
 impl Args {
-    /// The best checkpoint of a run on the cases that fit it, as the command line has it without
-    /// options.
+    /// The arguments without any option: evaluates the best checkpoint of a run on the cases that fit
+    /// it.
     pub fn new(run: &Path, data: &Path, device: &str, tune: Option<&str>) -> Self {
         Self {
             run: run.to_owned(),
@@ -98,16 +98,16 @@ impl Args {
     }
 }
 
-/// Where predictions and labels are compared.
+/// The grid of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Grid {
-    /// On the network's grid, as validation in training does
+    /// The network's grid, as in validation during training
     Network,
-    /// On the images' own grids, as `predict` writes them
+    /// The images' own grids, as in the files that `predict` writes
     Original,
 }
 
-/// Evaluates and prints.
+/// Evaluates, and prints the result.
 pub fn run(args: &Args) -> Outcome {
     shared(args.ranks, |ranks| of_rank(args, ranks))
 }
@@ -116,7 +116,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if of_others::is_one(&args.run) {
         return of_others::run(args, ranks);
     }
-    // Claimed before the work: what is in the way is said now.
+    // Claimed before the work, so that files in the way are reported first.
     let report = args.out.as_deref().map(|dir| Report::claim(dir, args.overwrite)).transpose();
     let report = prepared(ranks, report)?;
     let found = evaluate_shared(args, ranks)?;
@@ -171,7 +171,7 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
     evaluate_shared(args, None)
 }
 
-/// What is measured, and on which cases.
+/// What to measure, and on which cases.
 struct Opened {
     trained: Trained,
     chosen: Chosen,
@@ -211,7 +211,7 @@ fn open(args: &Args, ranks: Option<&Ranks>) -> Outcome<Opened> {
     Ok(Opened { trained, chosen, checkpoint, several })
 }
 
-/// The same by several ranks, each of which has the result.
+/// Evaluates on several ranks, each of which gets the result.
 fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
     let Opened { trained, chosen, checkpoint, several } = prepared(ranks, open(args, ranks))?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
@@ -245,8 +245,8 @@ fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
     Ok(Evaluated { metrics: metrics.collect(), confusion, checkpoint, augmentation, cases, grid, maps, empty })
 }
 
-/// The folder within the run's for files of handlers that listen to the evaluator.
+/// The folder in the run's folder for files of handlers that run during the evaluation.
 const FOLDER: &str = "evaluation";
 
-/// The same where several runs are measured as one, within the first folder that was given.
+/// The same for several merged runs, in the first run's folder.
 const FOLDER_OF_SEVERAL: &str = "evaluation/ensemble";

@@ -1,7 +1,7 @@
-//! `hearth evaluate` with models of others: nnU-Net, TotalSegmentator, MONAI bundles.
+//! `hearth evaluate` for other models: nnU-Net, TotalSegmentator, MONAI bundles.
 //!
-//! They have no recipe that names metrics, and no record of the cases that they trained on: every labelled case
-//! is predicted as `hearth predict` does, and measured by its Dice on the image's own grid.
+//! They have no recipe that names metrics, and no record of their training cases: every labelled case
+//! is predicted as by `hearth predict`, and measured by its Dice on the image's own grid.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::sharing::prepared;
 use crate::terminal::Quiet;
 use crate::{note, out};
 
-/// Whether a path is a model that has no recipe.
+/// Whether a path is a model without a recipe.
 pub fn is_one(path: &Path) -> bool {
     let packed = || Package::open(path).is_ok_and(|package| package.manifest().kind != Kind::Run);
     let stored = hearth_models::open::stored(path);
@@ -33,7 +33,7 @@ pub fn is_one(path: &Path) -> bool {
     Family::of(path, false) != Family::Run || (Package::is_one(path) && packed())
 }
 
-/// Predicts every labelled case into a temporary folder, measures and prints.
+/// Predicts every labelled case into a temporary folder, and measures and prints the results.
 pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     check(args)?;
     let model = prepared(ranks, open(&args.run, &args.opening.options()))?;
@@ -92,7 +92,7 @@ fn job<'a>(model: &'a dyn Model, out: &'a Path, only: &'a BTreeSet<String>) -> J
     }
 }
 
-/// The labelled cases of the data set that are asked for.
+/// The requested labelled cases of the data set.
 fn labelled(args: &Args, card: &Card) -> Outcome<Vec<Item>> {
     let layout = layouts::recognize(&args.data)?;
     let images = if card.channels.len() > 1 { card.channels.clone() } else { Vec::new() };

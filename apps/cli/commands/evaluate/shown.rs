@@ -1,4 +1,4 @@
-//! What was measured, as a table, JSON and CSV.
+//! Results of an evaluation, as a table, JSON and CSV.
 
 use std::collections::BTreeMap;
 
@@ -13,33 +13,33 @@ use crate::run::Empty;
 use crate::table::csv;
 use crate::terminal::bold;
 
-/// The results.
+/// The results of an evaluation.
 pub struct Evaluated {
-    /// What was measured, the key metric first.
+    /// The metrics, the key metric first.
     pub metrics: Vec<Measured>,
-    /// Which classes were taken for which, where they exclude each other.
+    /// The confusion matrix, for exclusive classes.
     pub confusion: Option<Confusion>,
-    /// Which checkpoint.
+    /// The evaluated checkpoint.
     pub checkpoint: String,
     /// A description of the test-time augmentation, if any.
     pub augmentation: Option<String>,
-    /// The cases, and why these.
+    /// The evaluated cases, and the reason for the choice.
     pub cases: String,
     /// The grid of the comparison.
     pub grid: Grid,
     /// Whether predictions are maps, which have another grid in their files.
     pub maps: bool,
-    /// What a distance to nothing counts.
+    /// How a distance to an empty region is counted.
     pub empty: Empty,
 }
 
-/// Which classes were taken for which.
+/// The confusion matrix of the classes.
 pub struct Confusion {
     /// The classes.
     pub labels: Vec<String>,
     /// `counts[truth][prediction]`.
     pub counts: Vec<Vec<u64>>,
-    /// What is counted.
+    /// The unit of the counts.
     pub unit: &'static str,
 }
 
@@ -56,25 +56,26 @@ impl Confusion {
     }
 }
 
-/// One metric.
+/// The results of one metric.
 pub struct Measured {
     /// Its name in the recipe.
     pub name: String,
     /// MONAI's name for it.
     pub kind: &'static str,
-    /// Whether a higher value is better, where that is known.
+    /// Whether a higher value is better, if known.
     pub higher_is_better: Option<bool>,
     /// The value over all cases.
     pub value: f64,
-    /// Names of the classes that count, where it has a value for each.
+    /// The names of the measured classes, if each has a value.
     pub classes: Vec<String>,
     /// The values of each case.
     pub rows: Vec<CaseRow>,
-    /// Cases of each class that count the diagonal of the image in place of a distance to nothing.
+    /// The number of cases of each class where the diagonal of the image replaces a distance to an
+    /// empty region.
     pub penalised: Vec<usize>,
 }
 
-/// More rows than anybody reads.
+/// The number of rows above which only means are printed.
 const MANY: usize = 200;
 
 impl Measured {
@@ -112,7 +113,7 @@ impl Measured {
         json!({ "value": number(row_mean(row)), "per_class": per_class })
     }
 
-    /// The rows that are printed: those of many regions of slides as their means by slide.
+    /// The rows to print: of many regions of slides, the means per slide.
     fn printed(&self) -> Vec<CaseRow> {
         if self.rows.len() <= MANY {
             return self.rows.clone();
@@ -131,7 +132,7 @@ impl Measured {
         slides.into_iter().map(of).collect()
     }
 
-    /// The values of each case, their means below.
+    /// Prints the values of each case, and their means.
     fn print(&self) {
         let rows = self.printed();
         let width = rows.iter().map(|row| row.case.len()).max().unwrap_or(0).max("mean".len());
@@ -161,23 +162,23 @@ impl Measured {
 }
 
 impl Evaluated {
-    /// What decides which checkpoint is best.
+    /// The value that selects the best checkpoint.
     pub fn key_value(&self) -> f64 {
         self.metrics.first().map_or(f64::NAN, |key| key.value)
     }
 
-    /// The mean of each class by the key metric.
+    /// The mean of the key metric for each class.
     pub fn class_values(&self) -> Vec<(&str, f64)> {
         let Some(key) = self.metrics.first() else { return Vec::new() };
         key.classes.iter().enumerate().map(|(class, name)| (name.as_str(), key.class_mean(class))).collect()
     }
 
-    /// That of one class, by its name.
+    /// The mean of the key metric for one class, by name.
     pub fn class_value(&self, class: &str) -> Option<f64> {
         self.class_values().into_iter().find(|(name, _)| *name == class).map(|(_, value)| value)
     }
 
-    /// As one JSON object.
+    /// The results as one JSON object.
     pub fn to_json(&self) -> Value {
         let metrics: Map<String, Value> = self.metrics.iter().map(|one| (one.name.clone(), one.to_json())).collect();
         let key = self.metrics.first();
@@ -196,7 +197,7 @@ impl Evaluated {
             let metrics: Map<String, Value> = self.metrics.iter().filter_map(of).collect();
             cases.push(json!({ "case": row.case, "metrics": metrics }));
         }
-        // The mean Dice has its own keys, because most runs measure it.
+        // The mean Dice also has keys of its own, because most runs measure it.
         if let Some(dice) = self.metrics.iter().find(|one| one.name == MEAN_DICE) {
             whole["mean_dice"] = number(dice.value);
             whole["per_class"] = Value::Object(dice.per_class(|class| dice.class_mean(class)));
@@ -209,7 +210,8 @@ impl Evaluated {
         whole
     }
 
-    /// A line per case and class, a column per metric; a metric without classes has a class `all`.
+    /// A line per case and class, and a column per metric; a metric without classes has the class
+    /// `all`.
     pub fn to_csv(&self) -> Vec<String> {
         let named = ["case", "class"].into_iter().chain(self.metrics.iter().map(|one| one.name.as_str()));
         let mut lines = vec![csv(named)];
@@ -254,7 +256,7 @@ impl Evaluated {
         }
     }
 
-    /// Prints a table for people.
+    /// Prints a readable table.
     pub fn print(&self) {
         let augmented =
             self.augmentation.as_ref().map_or(String::new(), |words| format!(", with test-time augmentation: {words}"));
@@ -292,7 +294,7 @@ impl Evaluated {
     }
 }
 
-/// A number in JSON: NaN is `null`, infinite values are texts.
+/// A number in JSON: NaN is `null`, infinite values are strings.
 fn number(value: f64) -> Value {
     if value.is_infinite() { json!(value.to_string()) } else { json!(value) }
 }

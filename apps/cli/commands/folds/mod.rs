@@ -1,4 +1,4 @@
-//! `hearth train --folds`: a run for each fold of a cross-validation.
+//! `hearth train --folds`: trains a run for each fold of a cross-validation.
 
 mod table;
 
@@ -22,14 +22,14 @@ use crate::{note, out};
 
 pub use table::write as write_table;
 
-/// The folds, in the output folder.
+/// The list of folds, in the output folder.
 const LIST: &str = "folds.json";
 /// The recipe of all folds, in the output folder.
 const BASE: &str = "base.toml";
-/// What the best checkpoint of a fold reaches on its own cases, in the fold's folder.
+/// The results of a fold's best checkpoint on its own cases, in the fold's folder.
 pub const VALIDATION: &str = "validation.json";
 
-/// Whether the arguments are about folds.
+/// Whether the arguments ask for folds.
 pub fn are_meant(args: &Args) -> bool {
     args.folds.is_some() || !args.fold.is_empty() || (args.resume && are_begun(&args.out))
 }
@@ -39,19 +39,19 @@ pub fn are_begun(out: &Path) -> bool {
     out.join(LIST).is_file()
 }
 
-/// The same of the recipe.
+/// Whether a recipe has folds.
 pub fn are_in(document: &Document) -> bool {
     document.root().get("data").is_some_and(|data| data.get("folds").is_some())
 }
 
-/// Goes on with folds that were started, and starts those that were not.
+/// Resumes folds that were started, and starts the others.
 pub fn resume(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let (document, list, chosen) = prepared(ranks, begun(args))?;
     listen(ranks)?;
     train_all(args, &document, &list, &chosen, ranks)
 }
 
-/// The folds that were started.
+/// Reads the folds that were started.
 fn begun(args: &Args) -> Outcome<(Document, FoldList, Vec<usize>)> {
     let list = args.out.join(LIST);
     if !list.is_file() {
@@ -72,12 +72,12 @@ fn begun(args: &Args) -> Outcome<(Document, FoldList, Vec<usize>)> {
     Ok((document, list, chosen))
 }
 
-/// What is known before the first fold begins.
+/// The preparation before the first fold starts.
 struct Prepared {
     plan: Plan,
     list: FoldList,
     chosen: Vec<usize>,
-    /// Whether the output folder has folds of this cross-validation already.
+    /// Whether the output folder already has folds of this cross-validation.
     begun: bool,
 }
 
@@ -94,8 +94,8 @@ fn prepare(args: &Args, document: &Document) -> Outcome<Prepared> {
     for fold in &chosen {
         let run = folder(&args.out, *fold);
         if run.exists() {
-            let advice = "add --resume to go on with it, or give another --fold or --out";
-            return Err(Failure::new(format!("{} is there already: {advice}", run.display())));
+            let advice = "add --resume to continue it, or give another --fold or --out";
+            return Err(Failure::new(format!("{} exists already: {advice}", run.display())));
         }
     }
     Ok(Prepared { plan, list, chosen, begun })
@@ -129,7 +129,7 @@ pub fn run(args: &Args, document: Document, ranks: Option<&Ranks>) -> Outcome {
     done
 }
 
-/// Listens for Ctrl-C, which a launcher hands on to each process.
+/// Installs the Ctrl-C handler; a launcher passes the signal to each process.
 fn listen(ranks: Option<&Ranks>) -> Outcome {
     if ranks.is_some() && !is_launched()? {
         let advice = "install MPI for its mpirun, or remove --ranks";
@@ -138,7 +138,7 @@ fn listen(ranks: Option<&Ranks>) -> Outcome {
     interrupt::listen()
 }
 
-/// The folds of a recipe, or of a file.
+/// Deals the folds of a recipe, or reads those of a file.
 fn first(args: &Args, plan: &Plan) -> Outcome<FoldList> {
     if !args.dry_run {
         folders::check_free(&args.out)?;
@@ -158,11 +158,11 @@ fn first(args: &Args, plan: &Plan) -> Outcome<FoldList> {
     Ok(FoldList::deal(plan, &args.data, folds)?)
 }
 
-/// The folds that are in the output folder, for a fold that is not.
+/// Reads the folds of the output folder, to train one that is missing.
 fn again(args: &Args, plan: &Plan, path: &Path) -> Outcome<FoldList> {
     let out = args.out.display();
     if args.fold.is_empty() {
-        let advice = "add --resume to go on, --fold K for one that is missing, or give another folder";
+        let advice = "add --resume to continue, --fold K for one that is missing, or give another folder";
         return Err(Failure::new(format!("{out} holds the folds of a cross-validation: {advice}")));
     }
     let now = &plan.recipe;
@@ -183,8 +183,8 @@ fn again(args: &Args, plan: &Plan, path: &Path) -> Outcome<FoldList> {
     Ok(list)
 }
 
-/// A recipe without what may differ between the folds of one cross-validation: where it computes,
-/// and how its folds, which are those of the file, were asked for.
+/// A recipe without the keys that may differ between the folds of one cross-validation: the device, and
+/// the request for folds, which the file replaces.
 fn comparable(recipe: &str) -> Outcome<toml::Table> {
     let mut recipe: toml::Table = toml::from_str(recipe)?;
     for (table, keys) in [("training", &["device", "tune"][..]), ("data", &["folds", "workers"])] {
@@ -195,7 +195,7 @@ fn comparable(recipe: &str) -> Outcome<toml::Table> {
     Ok(recipe)
 }
 
-/// Which folds are trained.
+/// The folds to train.
 fn chosen(args: &Args, count: usize) -> Outcome<Vec<usize>> {
     if let Some(fold) = args.fold.iter().find(|fold| **fold >= count) {
         return Err(Failure::new(format!("--fold {fold}: there are {count} folds, from 0 to {}", count - 1)));
@@ -219,7 +219,7 @@ fn of_fold(document: &Document, list: &FoldList, fold: usize, ranks: Option<&Ran
     Ok(plan)
 }
 
-/// Trains folds; of several ranks each has its own. The table is made when all are done.
+/// Trains the folds; each of several ranks has its own. The table is made when all are done.
 fn train_all(args: &Args, document: &Document, list: &FoldList, chosen: &[usize], ranks: Option<&Ranks>) -> Outcome {
     let mut mine = own(ranks, chosen.len()).map(|place| chosen[place]);
     let trained = mine.try_for_each(|fold| train_fold(args, document, list, fold, ranks));
@@ -252,7 +252,7 @@ fn train_fold(args: &Args, document: &Document, list: &FoldList, fold: usize, ra
     };
     if let Err(failure) = trained {
         let out = args.out.display();
-        note!("to go on with all folds: hearth train --data {} --out {out} --resume", args.data.display());
+        note!("to continue with all folds: hearth train --data {} --out {out} --resume", args.data.display());
         return Err(failure.context(format!("fold {fold}")));
     }
     validate(args, document, &run)
@@ -273,7 +273,7 @@ fn go_on(args: &Args, run: &Path, ranks: Option<&Ranks>) -> Outcome {
     train::resume(plan, &args.data, &args.plugins, run, None)
 }
 
-/// Whether a run has come to its end, and no more epochs are asked for.
+/// Whether a run has ended, and no more epochs are requested.
 fn ended(run: &Path, plan: &Plan) -> bool {
     let text = std::fs::read_to_string(run.join("summary.json")).unwrap_or_default();
     let summary: Value = serde_json::from_str(&text).unwrap_or_default();

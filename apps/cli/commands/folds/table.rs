@@ -1,4 +1,4 @@
-//! The table of a cross-validation: each fold, their mean and deviation, and all cases pooled.
+//! The table of a cross-validation: each fold, their mean and deviation, and the pooled cases.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use crate::run::FoldList;
 use crate::table::{Lean, lines};
 use crate::terminal::bold;
 
-/// The name of the mean over the classes, in the place of a class.
+/// The class name for the mean over the classes.
 const MEAN: &str = "mean";
 
 /// One class of one metric.
 struct Row {
     metric: String,
     class: String,
-    /// The value of each fold that was measured; NaN where it has none.
+    /// The value of each measured fold; NaN if it has no value.
     folds: Vec<f64>,
     /// The values of all cases.
     cases: Vec<f64>,
 }
 
-/// Writes `cross_validation.csv`, `cross_validation_cases.csv` and `cross_validation.json` from
-/// what the folds hold, and prints the table. Without a fold that was measured there is none.
+/// Writes `cross_validation.csv`, `cross_validation_cases.csv` and `cross_validation.json` from the
+/// results of the folds, and prints the table. Does nothing if no fold was measured.
 pub fn write(out: &Path, list: &FoldList) -> Outcome {
     let mut measured: Vec<(usize, Value)> = Vec::new();
     for fold in 0..list.count() {
@@ -49,7 +49,7 @@ pub fn write(out: &Path, list: &FoldList) -> Outcome {
     Ok(())
 }
 
-/// Metrics, the key metric first, and their classes, then the mean over them.
+/// The metrics, the key metric first, with their classes and then the mean over them.
 fn shape(found: &Value) -> Vec<(String, Vec<String>)> {
     let key = found["key_metric"].as_str().unwrap_or_default();
     let Some(metrics) = found["metrics"].as_object() else { return Vec::new() };
@@ -76,7 +76,7 @@ fn rows(first: &Value, measured: &[(usize, Value)]) -> Vec<Row> {
     rows
 }
 
-/// The value of a class, or the mean; NaN where there is none.
+/// The value of a class, or the mean; NaN if it is missing.
 fn value(one: &Value, class: &str) -> f64 {
     let found = if class == MEAN { &one["value"] } else { &one["per_class"][class] };
     match found {
@@ -85,8 +85,8 @@ fn value(one: &Value, class: &str) -> f64 {
     }
 }
 
-/// Mean and sample standard deviation (n - 1) of the values that are numbers, and how many those
-/// are. There is no deviation of a single one.
+/// Mean and sample standard deviation (n - 1) of the values that are not NaN, and their number. A
+/// single value has no deviation.
 fn spread(values: &[f64]) -> (f64, f64, usize) {
     let known: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     let count = known.len() as f64;
@@ -100,7 +100,7 @@ fn number(value: f64) -> Value {
     if value.is_infinite() { json!(value.to_string()) } else { json!(value) }
 }
 
-/// A number in CSV; nothing where there is none.
+/// A number in CSV; empty for NaN.
 fn text(value: f64) -> String {
     if value.is_nan() { String::new() } else { value.to_string() }
 }
@@ -124,7 +124,7 @@ fn csv(numbers: &[usize], rows: &[Row]) -> String {
     csv
 }
 
-/// All cases, a line for each metric and class.
+/// All cases, with a line for each metric and class.
 fn cases_csv(first: &Value, measured: &[(usize, Value)]) -> String {
     let mut csv = "case,fold,metric,class,value\n".to_owned();
     for (fold, found) in measured {

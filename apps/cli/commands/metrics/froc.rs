@@ -1,4 +1,4 @@
-//! `hearth metrics froc`: detections of probability maps against annotated tumours.
+//! `hearth metrics froc`: compares detections in probability maps with annotated tumours.
 
 use std::path::{Path, PathBuf};
 
@@ -18,37 +18,39 @@ use hearth_models::ensemble::Disagreement;
 /// Arguments of `hearth metrics froc`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Probability maps (NAME.npy of `hearth predict` or of MONAI's ProbMapProducer), or a folder
-    /// of them
+    /// Probability maps (NAME.npy of `hearth predict` or of MONAI's ProbMapProducer), or folders of
+    /// them
     #[arg(long, value_name = "FILE|DIR", required = true, num_args = 1..)]
     pub maps: Vec<PathBuf>,
-    /// The folder of the tumours: NAME.xml (ASAP), NAME.geojson, or masks of one channel,
-    /// NAME_mask.tif or NAME.tif, of the slide's size or any level's; a slide without any of these counts as one without tumours
+    /// The folder of the tumours: NAME.xml (ASAP), NAME.geojson, or one-channel masks NAME_mask.tif or
+    /// NAME.tif, of the slide's size or that of one of its levels; a slide without any of these has no
+    /// tumours
     #[arg(long, value_name = "DIR")]
     pub truth: PathBuf,
-    /// Where froc.csv, froc.json and froc.png go
+    /// The folder for froc.csv, froc.json and froc.png
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Pixels of level 0 for a pixel of a map, where no record beside it says so; 64 is level 6
+    /// The number of level-0 pixels per pixel of a map, for maps without a record next to them; 64 is
+    /// level 6
     #[arg(long, value_name = "N", default_value_t = 64.0)]
     pub scale: f64,
-    /// Micrometres per pixel of level 0, where no record says so
+    /// Micrometres per pixel of level 0, for maps without a record
     #[arg(long, value_name = "UM", default_value_t = 0.243)]
     pub spacing: f64,
-    /// Detections are above this probability
+    /// The probability that detections must exceed
     #[arg(long, value_name = "P", default_value_t = 0.5)]
     pub threshold: f64,
-    /// Pixels of the map, around a detection, in which there is no other
+    /// The side of the box around a detection, in map pixels, in which there is no other detection
     #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..))]
     pub box_size: u32,
-    /// Tumours with a longest diameter below this, in micrometres, are isolated tumour cells, which
-    /// do not count
+    /// Tumours with a longest diameter below this, in micrometres, are isolated tumour cells, which are
+    /// not counted
     #[arg(long, value_name = "UM", default_value_t = 200.0)]
     pub itc_diameter: f64,
-    /// Half of it is added around every tumour, in micrometres
+    /// Micrometres, half of which are added around every tumour
     #[arg(long, value_name = "UM", default_value_t = 75.0)]
     pub grow: f64,
-    /// The annotated classes that are tumours; by default all but those of normal tissue
+    /// The annotated classes that are tumours [default: all except normal tissue]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub classes: Vec<String>,
 }
@@ -70,7 +72,7 @@ impl Default for Args {
     }
 }
 
-/// A map and what is known of its slide.
+/// A map, and the facts about its slide.
 struct Map {
     name: String,
     shape: [usize; 2],
@@ -81,12 +83,12 @@ struct Map {
     spacing: f64,
 }
 
-/// Measures, prints and draws.
+/// Measures, prints and draws the FROC.
 pub fn run(args: &Args) -> Outcome {
     score(args).map(drop)
 }
 
-/// The same; returns the score.
+/// Like [`run`], and returns the score.
 pub fn score(args: &Args) -> Outcome<f64> {
     let found = measure(args)?;
     let score = found.evaluate();
@@ -110,7 +112,7 @@ pub fn score(args: &Args) -> Outcome<f64> {
         .collect();
     let summary = json!({ "froc": score, "slides": images, "tumours": targets, "at": each });
     folders::replace(&folder.join("froc.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
-    // Beyond what was measured the score takes the last value: so does the drawing.
+    // Beyond the measured range the score uses the last value, and so does the picture.
     let end = EVAL_THRESHOLDS.iter().copied().fold(0.0, f64::max);
     let flat = points.first().filter(|(fps, _)| *fps < end).map(|(_, sensitivity)| (end, *sensitivity));
     let drawn: Vec<(f64, f64)> = flat.into_iter().chain(points.iter().copied()).collect();
@@ -133,7 +135,7 @@ pub fn score(args: &Args) -> Outcome<f64> {
     Ok(score)
 }
 
-/// The detections of all maps, compared.
+/// Compares the detections of all maps with the tumours.
 fn measure(args: &Args) -> Outcome<LesionFroc> {
     for (name, value) in [("--scale", args.scale), ("--spacing", args.spacing)] {
         if !(value.is_finite() && value > 0.0) {
@@ -189,8 +191,8 @@ fn maps(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether a file of a folder is a probability map: `hearth ensemble` writes maps of disagreement
-/// beside them.
+/// Whether a file in a folder is a probability map, and not a map of disagreement that `hearth
+/// ensemble` writes next to it.
 fn is_map(file: &Path) -> bool {
     let differs = |stem: &str| {
         Disagreement::ALL.iter().any(|map| stem.strip_suffix(map.word()).is_some_and(|name| name.ends_with('_')))
@@ -228,7 +230,7 @@ fn read(path: &Path, args: &Args) -> Outcome<Map> {
     })
 }
 
-/// The mask of a slide's tumours on the grid of its map.
+/// The tumour mask of a slide on the grid of its map.
 fn truth(args: &Args, map: &Map) -> Outcome<Option<Vec<u8>>> {
     let at = |end: &str| args.truth.join(format!("{}{end}", map.name));
     let [rows, columns] = map.shape;
@@ -249,11 +251,11 @@ fn truth(args: &Args, map: &Map) -> Outcome<Option<Vec<u8>>> {
     sampled(&slide, map).map(Some)
 }
 
-/// Pixels of a mask that are read at a time.
+/// The number of mask pixels that are read at a time.
 const BAND: usize = 32 << 20;
 
-/// A mask on the grid of a map: its own level of that size, or of the next larger one the pixels at
-/// the centres of the map's.
+/// A mask on the grid of a map: the level of exactly this size, or else the next larger level, sampled
+/// at the centres of the map's pixels.
 fn sampled(slide: &Slide, map: &Map) -> Outcome<Vec<u8>> {
     let [rows, columns] = map.shape;
     let levels = slide.levels().iter().enumerate();
@@ -294,8 +296,8 @@ fn sampled(slide: &Slide, map: &Map) -> Outcome<Vec<u8>> {
     Ok(found)
 }
 
-/// The first of these files that is a mask: a pyramid of one channel. The slides themselves may lie
-/// beside their annotations.
+/// The first of these files that is a mask, which is a pyramid with one channel. The slides themselves
+/// may be in the same folder.
 fn mask(candidates: &[PathBuf]) -> Outcome<Option<Slide>> {
     for path in candidates.iter().filter(|path| path.is_file()) {
         let slide = Slide::open(path)?;

@@ -13,23 +13,23 @@ use crate::error::{Context, Failure, Outcome};
 use crate::run::Empty;
 use crate::run::penalty::{Measures, diagonal};
 
-/// What does not depend on a metric.
+/// Settings that are common to all metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// What counts where a mask is empty.
+    /// How a distance to an empty mask is counted.
     pub empty: Empty,
-    /// The label of voxels that count nowhere.
+    /// The label of voxels that are ignored.
     pub ignore: Option<u32>,
 }
 
-/// An image with more label values than this is not a label map.
+/// The maximum number of label values in a label map.
 const MOST_CLASSES: usize = 256;
 
-/// Which values are classes, and their names.
+/// The values that are classes, and their names.
 pub struct Classes {
-    /// By default every value is a class.
+    /// The named values; `None` makes every value a class.
     named: Option<BTreeMap<u32, String>>,
-    /// Regions of several labels, in place of classes.
+    /// Regions of several labels, which replace the classes.
     regions: Vec<Region>,
     background: bool,
 }
@@ -43,21 +43,21 @@ pub enum Class {
     All,
 }
 
-/// What was measured: by class, a value per metric; none where the metric does not look at classes,
-/// or at this one.
+/// The results: by class, a value per metric; `None` if the metric does not apply to classes, or to
+/// this one.
 pub type Rows = BTreeMap<Class, Vec<Option<Value>>>;
 
-/// What a metric gives.
+/// The value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// Not a number where there is nothing to measure.
+    /// NaN if there is nothing to measure.
     pub value: f64,
-    /// Whether it is the diagonal in place of a distance to nothing.
+    /// Whether the diagonal replaces a distance to an empty mask.
     pub penalised: bool,
 }
 
 impl Classes {
-    /// Reads `background,spleen` or `1=spleen`.
+    /// Parses `background,spleen` or `1=spleen`.
     pub fn read(labels: &[String], background: bool) -> Outcome<Self> {
         if labels.is_empty() {
             return Ok(Self { named: None, regions: Vec::new(), background });
@@ -78,24 +78,24 @@ impl Classes {
         Ok(Self { named: Some(named), regions: Vec::new(), background })
     }
 
-    /// Regions in place of classes.
+    /// Regions, which replace the classes.
     pub fn of_regions(regions: Vec<Region>) -> Self {
         Self { named: None, regions, background: true }
     }
 
-    /// Whether a label belongs to a class: itself, or one of those of a region.
+    /// Whether a label belongs to a class: it is the class, or one of the labels of a region.
     fn holds(&self, class: u32, label: u32) -> bool {
         self.regions.get(class as usize).map_or(class == label, |(_, labels)| labels.contains(&label))
     }
 
-    /// A channel as a class.
+    /// The class of a channel.
     fn channel(&self, channel: u32) -> Class {
         let region = self.regions.get(channel as usize).map(|(name, _)| name.clone());
         let name = region.or_else(|| self.named.as_ref().and_then(|named| named.get(&channel).cloned()));
         Class::Value(channel, name.unwrap_or_else(|| format!("channel {channel}")))
     }
 
-    /// The classes of a case in which these values occur.
+    /// The classes of a case with these values.
     fn of(&self, present: &BTreeSet<u32>) -> Outcome<Vec<Class>> {
         if !self.regions.is_empty() {
             let known = |value: &u32| *value == 0 || self.regions.iter().any(|(_, labels)| labels.contains(value));
@@ -124,7 +124,7 @@ impl Classes {
     }
 }
 
-/// `35 x 51 x 35 voxels of 1.000 x 1.000 x 1.000 mm, RAS, from (0.0, 0.0, 0.0)`
+/// For example `35 x 51 x 35 voxels of 1.000 x 1.000 x 1.000 mm, RAS, from (0.0, 0.0, 0.0)`.
 fn grid(image: &Image) -> String {
     let [x, y, z] = image.shape();
     let [a, b, c] = image.spacing();
@@ -133,7 +133,7 @@ fn grid(image: &Image) -> String {
     format!("{x} x {y} x {z} voxels of {a:.3} x {b:.3} x {c:.3} mm, {code}, from ({ox:.2}, {oy:.2}, {oz:.2})")
 }
 
-/// Corners may differ by this fraction of the smallest voxel: the rounding of f32 and of
+/// The tolerance for corners, as a fraction of the smallest voxel, for the rounding of f32 and of
 /// quaternions.
 const APART: f64 = 0.02;
 
@@ -163,7 +163,7 @@ fn same_grid(pred: &Image, label: &Image) -> Outcome {
     )))
 }
 
-/// The label values of an image, or why it is not a label map.
+/// The label values of an image, or an error if it is not a label map.
 fn values(image: &Image, what: &str) -> Outcome<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     let mut last = None;
@@ -222,7 +222,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
             present
         };
         let counted: Vec<Class> = if per_channel {
-            // Channels are separate masks: none of them is the background.
+            // Channels are separate masks; none of them is the background.
             present.iter().map(|channel| classes.channel(*channel)).collect()
         } else {
             classes.of(&present)?
@@ -246,7 +246,8 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
                 None => held.collect(),
             }
         };
-        // Metrics that count voxels see those that count, in a row; to distances the others are empty.
+        // Metrics that count voxels get only the counted ones, as a line; metrics of distances get the
+        // others as empty.
         let in_a_row = |values: &[f32], channels: usize| {
             let counts = counts.as_ref()?;
             let kept = |(value, counts): (&f32, &bool)| counts.then_some(*value);
@@ -301,9 +302,9 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
     Ok(rows)
 }
 
-/// The value of a metric for one item of one class.
+/// The value of a metric for one class of one case.
 fn one(config: &MetricConfig, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Outcome<f64> {
-    // The rows of these two metrics hold counts, from which the rates are computed.
+    // The rows of these two metrics hold counts, from which rates are computed.
     let from_counts = match config.name() {
         "ConfusionMatrixMetric" => Some(config.with("reduction", "mean_batch")?.with("compute_sample", false)?),
         "FBetaScore" => Some(config.clone()),

@@ -1,4 +1,4 @@
-//! `hearth metrics`: predictions against labels, file by file, without a recipe or a network.
+//! `hearth metrics`: compares predictions with labels, file by file, without a recipe or a network.
 
 pub mod froc;
 mod measure;
@@ -26,31 +26,32 @@ use crate::{note, out};
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// A prediction, or a folder of them
+    /// A prediction, or a folder of predictions
     #[arg(short, long, value_name = "FILE|DIR", required = true)]
     pred: Option<PathBuf>,
-    /// Its label, or a folder of labels with the predictions' names
+    /// The label of the prediction, or a folder of labels with the same names
     #[arg(short, long, value_name = "FILE|DIR", required = true)]
     label: Option<PathBuf>,
-    /// A metric, with options after a colon, as in hausdorff:percentile=95; may be given several
+    /// A metric, with options after a colon, such as hausdorff:percentile=95; may be given several
     /// times
     #[arg(short, long = "metric", value_name = "NAME", default_values = ["dice"])]
     metrics: Vec<String>,
-    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour; by
-    /// default all values
+    /// The classes: names in the order of their values, background first, or 1=spleen,2=tumour
+    /// [default: all values]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     labels: Vec<String>,
-    /// Regions of several labels in place of classes: TC, WT and ET as decathlon, brats2015, brats2018 (1, 2, 4),
-    /// brats2023 (1, 2, 3) or tutorial number them, or a list as in core=1+3,whole=1+2+3
+    /// Regions of several labels in place of classes: TC, WT and ET in the numbering of decathlon,
+    /// brats2015, brats2018 (1, 2, 4), brats2023 (1, 2, 3) or tutorial, or a list such as
+    /// core=1+3,whole=1+2+3
     #[arg(long, value_name = "NAME|LIST", conflicts_with_all = ["labels", "include_background"])]
     regions: Option<String>,
-    /// The label of voxels that nobody annotated: they count nowhere
+    /// The label of voxels without annotation, which are ignored
     #[arg(long, value_name = "LABEL")]
     ignore: Option<u32>,
     /// Also measure class 0
     #[arg(long)]
     include_background: bool,
-    /// What counts where the prediction or the label has no voxel of a class
+    /// The distance to count if the prediction or the label has no voxel of a class
     #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
     empty: EmptyWord,
     /// Print one JSON object
@@ -63,11 +64,11 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Detections on whole slides: sensitivity against false positives per slide (CAMELYON16)
+    /// Measure detections on whole slides: sensitivity against false positives per slide (CAMELYON16)
     Froc(froc::Args),
 }
 
-/// Measures and prints.
+/// Measures, and prints the results.
 pub fn run(args: &Args) -> Outcome {
     if let Some(Action::Froc(args)) = &args.action {
         return froc::run(args);

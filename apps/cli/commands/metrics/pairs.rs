@@ -1,4 +1,4 @@
-//! Which prediction belongs to which label.
+//! Pairing of predictions with labels.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ pub struct Pair {
     pub label: PathBuf,
 }
 
-/// All pairs, and the files without a counterpart, with what they lack.
+/// All pairs, and the files without a counterpart, with what is missing.
 pub struct Pairs {
-    /// By case.
+    /// The pairs, by case.
     pub found: Vec<Pair>,
-    /// Files without a counterpart.
+    /// Files without a counterpart, and the kind of the missing file.
     pub alone: Vec<(PathBuf, &'static str)>,
 }
 
-/// Suffixes that writers of MONAI, nnU-Net and people add to a case's name.
+/// Suffixes that MONAI, nnU-Net and users add to a case's name.
 const ENDS: [&str; 11] = [
     "_0000",
     "_pred",
@@ -45,8 +45,8 @@ fn plain(case: &str) -> &str {
     ENDS.iter().find_map(|end| case.strip_suffix(end)).filter(|rest| !rest.is_empty()).unwrap_or(case)
 }
 
-/// Two files are a pair. Two folders are paired by case name: the file's name or, if that has no
-/// counterpart, the name without suffixes like `_pred` and `_seg`.
+/// Finds the pairs. Two files are a pair. Two folders are paired by case name: the file's name or, if
+/// that has no counterpart, the name without suffixes such as `_pred` and `_seg`.
 pub fn find(pred: &Path, label: &Path) -> Outcome<Pairs> {
     for (path, option) in [(pred, "-p"), (label, "-l")] {
         if !path.exists() {

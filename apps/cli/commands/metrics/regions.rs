@@ -1,4 +1,4 @@
-//! `--regions`: names, and the labels of each.
+//! `--regions`: the names of regions, and the labels of each.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::error::{Failure, Outcome};
 /// A region and its labels.
 pub type Region = (String, BTreeSet<u32>);
 
-/// Reads the name of a convention, or `core=1+3,whole=1+2+3`.
+/// Parses the name of a convention, or `core=1+3,whole=1+2+3`.
 pub fn read(text: &str) -> Outcome<Vec<Region>> {
     let wrong = |what: String| Failure::new(format!("--regions {text}: {what}"));
     if !text.contains('=') {

@@ -1,4 +1,4 @@
-//! Tables of what was measured.
+//! Tables of the measured values.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::measure::{self, Class, Rows};
 use crate::table::{self, Lean, csv};
 
-/// Everything that was measured.
+/// All measured values.
 pub struct Report {
     metrics: Vec<String>,
     cases: Vec<(String, Rows)>,
@@ -16,12 +16,12 @@ pub struct Report {
     pub failed: Vec<(String, String)>,
 }
 
-/// What cases with a distance to nothing do; said of `evaluate`, too.
+/// The note about cases with a distance to an empty region; `evaluate` prints it, too.
 pub const PENALISED: &str =
     "have a distance to nothing and count the diagonal of the image; --empty skip leaves them out";
 
-/// Mean and standard deviation of values that are numbers, and how many there are. With one value
-/// there is no deviation.
+/// Mean and standard deviation of the values that are not NaN, and their number. A single value has no
+/// deviation.
 #[derive(Clone, Copy)]
 struct Spread {
     mean: f64,
@@ -79,12 +79,12 @@ impl Report {
         self.measured(class, metric).map(|measured| measured.value)
     }
 
-    /// Cases that count the diagonal of the image, as one of their masks is empty.
+    /// The number of cases that count the diagonal of the image because one of their masks is empty.
     fn penalised(&self, class: &Class, metric: usize) -> usize {
         self.measured(class, metric).filter(|measured| measured.penalised).count()
     }
 
-    /// Cases whose value is none, of all that have the class.
+    /// The number of cases without a value, and the number of all that have the class.
     fn left_out(&self, class: &Class, metric: usize) -> (usize, usize) {
         let (mut left, mut all) = (0, 0);
         for value in self.values(class, metric) {
@@ -98,8 +98,8 @@ impl Report {
         Spread::of(self.values(class, metric))
     }
 
-    /// The mean over cases of each case's mean over its classes, as MONAI's reduction `mean` and
-    /// `hearth evaluate` have it; `None` where a metric does not measure classes.
+    /// The mean over cases of each case's mean over its classes, as in MONAI's reduction `mean` and
+    /// `hearth evaluate`; `None` if a metric does not measure classes.
     fn over_classes(&self, metric: usize) -> Option<f64> {
         let of_case = |(_, rows): &(String, Rows)| {
             let classes = rows.iter().filter(|(class, _)| **class != Class::All);
@@ -109,7 +109,7 @@ impl Report {
         (over.count > 0).then_some(over.mean)
     }
 
-    /// Lines for people.
+    /// A readable table, line by line.
     pub fn to_table(&self) -> Vec<String> {
         let cell = |value: Option<f64>| match value {
             None => String::new(),
@@ -167,7 +167,7 @@ impl Report {
         lines
     }
 
-    /// A line per case and class.
+    /// The report as CSV: a line per case and class.
     pub fn to_csv(&self) -> Vec<String> {
         let mut lines = vec![csv(["case", "class"].into_iter().chain(self.metrics.iter().map(String::as_str)))];
         for (case, measured) in &self.cases {

@@ -1,4 +1,4 @@
-//! Metrics as the command line names them.
+//! The metrics in the notation of the command line.
 
 use hearth_nn::metrics::{ConfusionName, MetricConfig};
 use hearth_registry::unknown;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Context, Failure, Outcome};
 
-/// The list for `--help`.
+/// The list of metrics for `--help`.
 pub const HELP: &str = "\
 Label maps:  dice, iou, hausdorff, hd95, surface_distance, surface_dice:tolerance=2, f_beta:beta=2, generalized_dice,
              lesion_dice and lesion_hd95 (BraTS 2023; lesion_dice:dilation_factor=1,lesion_volume_thresh=2 for
@@ -15,29 +15,29 @@ Images:      mae, mse, rmse, mape, psnr:max_val=255, ssim:data_range=1, ms_ssim
 Options are those of MONAI's metrics: hausdorff:percentile=95,directed=true  surface_distance:symmetric=true
 Distances are in millimetres, by the affine of the label.";
 
-/// What a metric measures.
+/// The inputs of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One class at a time.
     Class,
     /// All classes together.
     Classes,
-    /// The values as they are.
+    /// The values of the images, without classes.
     Image,
 }
 
 /// One metric.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// As given on the command line: the title of its column.
+    /// The text given on the command line, which is the title of its column.
     pub text: String,
-    /// What it measures.
+    /// Its inputs.
     pub kind: Kind,
     /// MONAI's name and options.
     options: Map<String, Value>,
 }
 
-/// Short names, MONAI's names, and what they measure.
+/// Short names, MONAI's names, and the inputs of each.
 const NAMES: [(&str, &str, Kind); 17] = [
     ("dice", "DiceMetric", Kind::Class),
     ("iou", "MeanIoU", Kind::Class),
@@ -78,7 +78,7 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 impl Spec {
-    /// Reads `name` or `name:option=value,...`, and checks the metric and its options.
+    /// Parses `name` or `name:option=value,...`, and checks the metric and its options.
     pub fn read(text: &str) -> Outcome<Self> {
         let (name, given) = text.split_once(':').unwrap_or((text, ""));
         let plain = name.trim().to_lowercase().replace('-', "_");
@@ -126,14 +126,14 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether it counts voxels, wherever they lie.
+    /// Whether it only counts voxels, regardless of their positions.
     pub fn counts_voxels(&self) -> bool {
         let of_places = ["HausdorffDistanceMetric", "SurfaceDistanceMetric", "SurfaceDiceMetric", "LesionWiseMetric"];
         !self.options["name"].as_str().is_some_and(|name| of_places.contains(&name))
     }
 
-    /// The metric for images with this number of axes; `class` is the index of the class among
-    /// those that count.
+    /// The metric for images with this number of axes; `class` is the class's index among those that
+    /// are measured.
     pub fn config(&self, spatial_dims: usize, class: usize) -> Outcome<MetricConfig> {
         let mut options = self.options.clone();
         let name = options["name"].as_str().unwrap_or_default().to_owned();
@@ -147,7 +147,7 @@ impl Spec {
             | "LesionWiseMetric"
             | "GeneralizedDiceScore"
             | "ConfusionMatrixMetric" => {
-                // It only gets classes that count.
+                // The metric only gets the measured classes.
                 options.insert("include_background".into(), true.into());
             }
             "SSIMMetric" | "MultiScaleSSIMMetric" => {

@@ -1,4 +1,4 @@
-//! `hearth models describe`: the cost of a network, part by part.
+//! `hearth models describe`: prints the cost of a network, part by part.
 
 use hearth_nn::cost::{Cost, Stage, cost};
 use hearth_nn::networks::Network;
@@ -19,19 +19,19 @@ pub struct Args {
     /// The network of a recipe: a bundled one or a TOML file
     #[arg(long, value_name = "RECIPE")]
     recipe: Option<String>,
-    /// Changes a parameter of the example, as in out_channels=3 or channels=[8,16,32]
+    /// Change a parameter of the example, such as out_channels=3 or channels=[8,16,32]
     #[arg(long = "config", value_name = "KEY=VALUE")]
     changes: Vec<String>,
-    /// Channels and size of the image, as in 1x96x96x96
+    /// Channels and size of the image, such as 1x96x96x96
     #[arg(long, value_name = "SIZE")]
     input: Option<String>,
-    /// Images at a time
+    /// The number of images in a batch
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
-    /// The most parts to list, unless the top level has more
+    /// The maximum number of parts to list, unless the top level has more
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     parts: u32,
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }
@@ -69,7 +69,7 @@ fn shape(shape: &[usize]) -> String {
     shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
 }
 
-/// `3.034`: in billions (1e9).
+/// A number in billions (1e9): `3.034`.
 pub(super) fn giga(flops: u64) -> String {
     format!("{:.3}", flops as f64 / 1e9)
 }

@@ -22,31 +22,31 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the networks that a recipe can name, or the trained models of the store
+    /// List the networks that a recipe can name, or the stored trained models
     List {
-        /// Everything as JSON, with an example of each
+        /// Print everything as JSON, with an example of each
         #[arg(long)]
         json: bool,
-        /// The trained models that `hearth models add` stored
+        /// List the trained models that `hearth models add` stored
         #[arg(long)]
         stored: bool,
-        /// Of --stored: where they are
+        /// The place of the store, for `--stored`.
         #[command(flatten)]
         store: stored::StoreArgs,
     },
-    /// Copy a trained model into the store: a package, a folder, or a zip that you have downloaded
+    /// Copy a trained model into the store: a package, a folder, or a downloaded zip
     Add(stored::AddArgs),
-    /// Files, checksums, labels and licence of a stored model or a package
+    /// Print the files, checksums, labels and licence of a stored model or a package
     Info(stored::InfoArgs),
     /// Remove a stored model
     Remove(stored::RemoveArgs),
-    /// Parameters, FLOPs and activations of a network, part by part
+    /// Print the parameters, FLOPs and activations of a network, part by part
     Describe(describe::Args),
-    /// Print docs/models.md: every network's example with its cost and its measured times
+    /// Print docs/models.md: each network's example with its cost and measured times
     Table,
 }
 
-/// Lists, describes or prints.
+/// Runs the subcommand.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::List { json, stored: true, store } => stored::list(*json, store)?,

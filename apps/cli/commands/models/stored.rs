@@ -13,10 +13,10 @@ use crate::table::{self, Lean};
 use crate::{note, out};
 use hearth_models::open::package;
 
-/// Where the store is.
+/// The place of the store.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct StoreArgs {
-    /// The store's folder [default: HEARTH_MODELS, or hearth/models in your folder of data]
+    /// The folder of the store [default: HEARTH_MODELS, or hearth/models in the user's data folder]
     #[arg(long = "store", value_name = "DIR")]
     store: Option<PathBuf>,
 }
@@ -30,17 +30,17 @@ impl StoreArgs {
 /// Arguments of `hearth models add`.
 #[derive(Debug, clap::Args)]
 pub struct AddArgs {
-    /// A package (.hearth), a run, a model of nnU-Net v2, a folder of such models, a MONAI bundle, or a zip
-    /// of one of these
+    /// The model: a package (.hearth), a run, an nnU-Net v2 model, a folder of such models, a MONAI
+    /// bundle, or a zip of one of these
     #[arg(value_name = "PACKAGE|ZIP|FOLDER")]
     model: PathBuf,
-    /// Take a package only if the holder of this public key (PEM, Ed25519) signed it
+    /// Add a package only if it is signed by the holder of this public key (PEM, Ed25519)
     #[arg(long, value_name = "FILE")]
     verify_key: Option<PathBuf>,
-    /// Its name in the store [default: that of the folder or zip]
+    /// The name in the store [default: that of the folder or zip]
     #[arg(long)]
     name: Option<String>,
-    /// Where the store is.
+    /// The place of the store.
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -48,19 +48,19 @@ pub struct AddArgs {
 /// Arguments of `hearth models info`.
 #[derive(Debug, clap::Args)]
 pub struct InfoArgs {
-    /// Its name in the store, or a package (.hearth) anywhere
+    /// The name of a stored model, or the path of a package (.hearth)
     #[arg(value_name = "NAME|PACKAGE")]
     name: String,
-    /// Of a package: fail unless the holder of this public key (PEM, Ed25519) signed it
+    /// For a package: fail unless it is signed by the holder of this public key (PEM, Ed25519)
     #[arg(long, value_name = "FILE")]
     verify_key: Option<PathBuf>,
-    /// Compare all files with the checksums of the day it was added
+    /// Compare all files with the checksums from when the model was added
     #[arg(long)]
     check: bool,
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Where the store is.
+    /// The place of the store.
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -68,10 +68,10 @@ pub struct InfoArgs {
 /// Arguments of `hearth models remove`.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
-    /// Its name
+    /// The name of the stored model
     #[arg(value_name = "NAME")]
     name: String,
-    /// Where the store is.
+    /// The place of the store.
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -89,7 +89,7 @@ pub fn add(args: &AddArgs) -> Outcome {
     let source = args.model.display().to_string();
     let is_package = Package::is_one(&args.model);
     if args.verify_key.is_some() && !is_package {
-        return Err(Failure::new(format!("--verify-key is for packages; {} is none: remove it", args.model.display())));
+        return Err(Failure::new(format!("--verify-key is for packages, not for {}: remove it", args.model.display())));
     }
     let model = if is_package {
         let opened = package(&args.model, args.verify_key.as_deref())?;
@@ -107,11 +107,11 @@ pub fn add(args: &AddArgs) -> Outcome {
     Ok(())
 }
 
-/// The most bytes of a zip's content for each of its own: weights hardly shrink.
+/// The limit of a zip's content in bytes per byte of the zip; weights hardly shrink.
 #[cfg(feature = "download")]
 const MOST_PER_BYTE: u64 = 100;
 
-/// The content of a zip, in a folder beside the models.
+/// The content of a zip, in a folder next to the stored models.
 #[cfg(feature = "download")]
 fn unpacked(zip: &Path, root: &Path) -> Outcome<tempfile::TempDir> {
     use crate::error::Context;
@@ -127,7 +127,7 @@ fn unpacked(zip: &Path, root: &Path) -> Outcome<tempfile::TempDir> {
     Ok(beside)
 }
 
-/// Without the feature that reads archives.
+/// The error without the feature that reads archives.
 #[cfg(not(feature = "download"))]
 fn unpacked(zip: &Path, _: &Path) -> Outcome<tempfile::TempDir> {
     let what =
@@ -157,16 +157,16 @@ pub fn list(json: bool, store: &StoreArgs) -> Outcome {
     Ok(())
 }
 
-/// Says how many models are stored, if any, where the networks are listed.
+/// Prints the number of stored models, if any, when networks are listed.
 pub fn tell_of(store: &StoreArgs) {
-    // A store that cannot be read is told where it is asked for.
+    // An unreadable store is reported by the commands that need it.
     let count = store.open().ok().and_then(|store| store.all().ok()).map_or(0, |models| models.len());
     if count > 0 {
         note!("{} trained and stored: hearth models list --stored", counted(count, "model"));
     }
 }
 
-/// Prints what is known of a model.
+/// Prints the facts about a model.
 pub fn info(args: &InfoArgs) -> Outcome {
     let file = Path::new(&args.name);
     if Package::is_one(file) {
@@ -178,7 +178,7 @@ pub fn info(args: &InfoArgs) -> Outcome {
         return info_of(args, &inner);
     }
     if args.verify_key.is_some() {
-        return Err(Failure::new(format!("--verify-key is for packages; {} is none: remove it", args.name)));
+        return Err(Failure::new(format!("--verify-key is for packages, not for {}: remove it", args.name)));
     }
     if args.json {
         out!("{}", serde_json::to_string_pretty(&facts(&model))?);
@@ -199,7 +199,7 @@ pub fn info(args: &InfoArgs) -> Outcome {
     Ok(())
 }
 
-/// The same of a package.
+/// Like [`info`], for a package.
 fn info_of(args: &InfoArgs, path: &Path) -> Outcome {
     let opened = package(path, args.verify_key.as_deref())?;
     match args.json {

@@ -1,4 +1,5 @@
-//! `hearth plugin dev`: builds a plugin's crate, or its Makefile, and runs a command with it, again after each change.
+//! `hearth plugin dev`: builds a plugin's crate, or its Makefile, and runs a command with it; repeats
+//! this after each change.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,22 +18,22 @@ pub struct Args {
     /// The folder of the plugin's crate
     #[arg(default_value = ".", value_name = "DIR")]
     folder: PathBuf,
-    /// Build and run once, and end with the exit code of the run
+    /// Build and run once, and exit with the exit code of the run
     #[arg(long)]
     once: bool,
-    /// The command of hearth that is run with the plugin: `-- train RECIPE --data DIR --out RUN`, with the
-    /// number of the run in place of an n in braces; by default `plugin check`
+    /// The hearth command to run with the plugin: `-- train RECIPE --data DIR --out RUN`, where an n in
+    /// braces becomes the number of the run [default: `plugin check`]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// What the names of sources end in.
+/// The file extensions of sources.
 const SOURCES: [&str; 6] = ["rs", "toml", "c", "cpp", "h", "py"];
 
-/// How often files are looked at.
+/// The interval between checks for changes.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Builds and runs until it is stopped by Ctrl-C.
+/// Builds and runs, until Ctrl-C.
 pub fn run(args: &Args) -> Outcome {
     let manifest = args.folder.join("Cargo.toml");
     if !manifest.is_file() && !args.folder.join("Makefile").is_file() {
@@ -48,7 +49,7 @@ pub fn run(args: &Args) -> Outcome {
                 number += 1;
                 Some(start(args, &library, number)?)
             }
-            // Cargo has said why.
+            // Cargo has printed the error.
             Err(failure) if args.once => return Err(failure),
             Err(failure) => {
                 note!("{}", failure.line());
@@ -65,14 +66,14 @@ pub fn run(args: &Args) -> Outcome {
         watch(&args.folder, &state, child.as_mut())?;
         note!("changed: building again");
         if let Some(child) = &mut child {
-            // It may have ended just now.
+            // The command may have just ended.
             let _ = child.kill();
             child.wait()?;
         }
     }
 }
 
-/// Runs Make; returns the library that the Makefile names as `LIBRARY`.
+/// Runs Make, and returns the library that the Makefile names as `LIBRARY`.
 fn make(folder: &Path) -> Outcome<PathBuf> {
     let file = folder.join("Makefile");
     let text = fs::read_to_string(&file)?;
@@ -86,7 +87,7 @@ fn make(folder: &Path) -> Outcome<PathBuf> {
     Ok(folder.join(library.trim()).canonicalize()?)
 }
 
-/// Runs Cargo; returns the library that it says it has made.
+/// Runs Cargo, and returns the library that it reports.
 fn build(folder: &Path) -> Outcome<PathBuf> {
     if !folder.join("Cargo.toml").is_file() {
         return make(folder);
@@ -111,7 +112,7 @@ fn build(folder: &Path) -> Outcome<PathBuf> {
     }
 }
 
-/// The shared library that one of Cargo's messages is about.
+/// The shared library in one of Cargo's messages.
 fn library_in(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let is_library = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "cdylib");
@@ -134,7 +135,7 @@ fn start(args: &Args, library: &Path, number: usize) -> Outcome<Child> {
     Ok(Command::new(std::env::current_exe()?).args(arguments).spawn()?)
 }
 
-/// The files of a crate that its build reads, with their times and sizes.
+/// The files that the build of a crate reads, with their times and sizes.
 fn state(folder: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
     let mut files = Vec::new();
     gather(folder, &mut files);
@@ -159,7 +160,7 @@ fn gather(folder: &Path, files: &mut Vec<(PathBuf, Option<SystemTime>, u64)>) {
     }
 }
 
-/// Waits for a change, and says once how the run ends.
+/// Waits for a change, and reports once how the run ended.
 fn watch(folder: &Path, before: &[(PathBuf, Option<SystemTime>, u64)], mut child: Option<&mut Child>) -> Outcome {
     loop {
         if let Some(running) = &mut child

@@ -1,4 +1,5 @@
-//! `hearth plugin install`: a library into the user's folder of plugins, after a look at what it may do.
+//! `hearth plugin install`: copies a library into the user's plugin folder, after showing what it may
+//! do.
 
 use std::fs;
 use std::io::{BufRead, IsTerminal, Write};
@@ -13,14 +14,14 @@ use crate::{note, out};
 /// Arguments of `hearth plugin install`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The library
+    /// The plugin's library
     #[arg(value_name = "FILE", required_unless_present = "bundled")]
     file: Option<PathBuf>,
-    /// Do not ask
+    /// Install without asking
     #[arg(long)]
     yes: bool,
-    /// Look after the five bundled plugins: they are built into this program, so nothing is copied; says of
-    /// each which copy is used
+    /// Report which copy of each of the five bundled plugins is used; they are built into this program,
+    /// so nothing is copied
     #[arg(long, conflicts_with = "file")]
     bundled: bool,
 }
@@ -51,8 +52,8 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Which copy of each bundled plugin is used. A copy in the user's folder would stay behind when the program
-/// is replaced, so none is made.
+/// Reports which copy of each bundled plugin is used. They are not copied: a copy in the user's folder
+/// would become outdated when the program is replaced.
 fn bundled() -> Outcome {
     let search = Search::standard(&[], &[]);
     let mut others = Vec::new();
@@ -62,7 +63,7 @@ fn bundled() -> Outcome {
         match search.find(name)? {
             Found::BuiltIn(_) => out!("{name} {version}  built into this program: nothing is to be installed"),
             Found::File(path) => {
-                // Where it comes from decides whether it goes with this program.
+                // Its location decides whether it belongs to this program.
                 let found = inspect(&path)?;
                 out!("{name} {}  {}", found.version, path.display());
                 if found.version != *version {
@@ -79,7 +80,7 @@ fn bundled() -> Outcome {
     Ok(())
 }
 
-/// Asks at a terminal; elsewhere nobody can agree.
+/// Asks at a terminal; without one, the answer is no.
 fn agreed(name: &str, folder: &Path) -> Outcome<bool> {
     if !std::io::stdin().is_terminal() {
         return Ok(false);
@@ -92,7 +93,7 @@ fn agreed(name: &str, folder: &Path) -> Outcome<bool> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// The modules of a plugin in Python: `NAME.py` beside `libNAME.so`, and the one that it imports.
+/// The modules of a Python plugin: `NAME.py` next to `libNAME.so`, and the one that it imports.
 fn beside(file: &Path) -> Vec<PathBuf> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let name = stem.strip_prefix(std::env::consts::DLL_PREFIX).unwrap_or(stem);
@@ -101,7 +102,7 @@ fn beside(file: &Path) -> Vec<PathBuf> {
     if module.is_file() { all.into_iter().filter(|path| path.is_file()).collect() } else { Vec::new() }
 }
 
-/// Copies to a temporary name first: a program that has the old library open keeps it.
+/// Copies to a temporary name first, so that a program that has opened the old library keeps it.
 fn copy(source: &Path, target: &Path) -> std::io::Result<()> {
     let temporary = target.with_extension("installing");
     fs::copy(source, &temporary)?;

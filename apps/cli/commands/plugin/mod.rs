@@ -24,9 +24,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List every plugin found, and the searched places
+    /// List all plugins that are found, and the places that are searched
     List {
-        /// A plugin: its library, a folder to look for plugins in, before all others, or a known name
+        /// A plugin to list first: its library, a folder to search for plugins, or a known name
         #[arg(long = "plugin", value_name = "PATH|NAME")]
         plugins: Vec<PathBuf>,
         /// Print one JSON object
@@ -51,18 +51,18 @@ enum Action {
     },
     /// Write the crate of a new plugin
     New(new::Args),
-    /// Replace the SDK in a plugin's crate by that of this program
+    /// Replace the SDK in a plugin's crate with that of this program
     Update(new::UpdateArgs),
-    /// Copy a plugin's library into the user's folder, after a look at what it may do
+    /// Copy a plugin's library into the user's folder, after showing what it may do
     Install(install::Args),
     /// Print hearth_plugin.h, the interface of plugins in C and other languages
     Header,
     /// Build a plugin's crate and run a command with it, again after each change
     Dev(dev::Args),
-    /// What `check` starts as a child
+    /// The child process of `check`
     #[command(hide = true)]
     CheckHere { path: PathBuf },
-    /// What a run starts for a plugin in a process of its own
+    /// The separate process of an isolated plugin
     #[command(hide = true)]
     ServeIsolated,
 }
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The file of a path if it looks like one, otherwise what is found under the name.
+/// The file if the argument is a path, otherwise the plugin with this name.
 fn found(plugin: &str) -> Outcome<Found> {
     let path = Path::new(plugin);
     if plugin.contains(['/', '\\', '.']) || path.is_file() {

@@ -14,16 +14,16 @@ use crate::out;
 pub struct Args {
     /// The plugin's name: lower-case letters, digits, dashes
     name: String,
-    /// What it starts from
+    /// The template to start from
     #[arg(long, value_name = "KIND", default_value = Template::default().word(), value_parser = templates())]
     template: Template,
-    /// The new folder; by default the plugin's name
+    /// The new folder [default: the plugin's name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Also write the sources of all crates that it needs, so that it builds without a network (Rust)
+    /// Also write the sources of all required crates, so that it builds offline (Rust)
     #[arg(long)]
     vendored: bool,
-    /// The folder of the plugin SDK, to build against it instead of the sources in this program (Rust)
+    /// The folder of the plugin SDK to build against, in place of the sources in this program (Rust)
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -71,7 +71,7 @@ pub struct UpdateArgs {
     folder: PathBuf,
 }
 
-/// Replaces the SDK of a crate, and the crates that it needs where it has them.
+/// Replaces the SDK of a crate, and the vendored crates if it has any.
 pub fn update(args: &UpdateArgs) -> Outcome {
     let folder = &args.folder;
     for updated in update_sdk(folder)? {
@@ -85,7 +85,7 @@ pub fn update(args: &UpdateArgs) -> Outcome {
     Ok(())
 }
 
-/// Where an installation keeps the sources of what the SDK needs: `PREFIX/share/hearth/sdk/vendor`.
+/// The sources of the SDK's dependencies in an installation: `PREFIX/share/hearth/sdk/vendor`.
 fn installed_sources() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let prefix = program.parent().and_then(Path::parent)?;

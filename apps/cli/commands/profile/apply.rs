@@ -1,4 +1,4 @@
-//! `hearth profile --apply`: findings are tried, one after the other, and what wins is kept.
+//! `hearth profile --apply`: tries the findings one after the other, and keeps those that are faster.
 
 use std::path::Path;
 
@@ -17,19 +17,19 @@ use crate::table::{self, Lean};
 use crate::terminal::bold;
 use crate::{note, out};
 
-/// Less than this is within what two runs of the same differ by.
+/// The relative difference that two equal runs may have.
 const NOISE: f64 = 0.03;
 
 /// A change that was tried.
 struct Tried {
     finding: Finding,
-    /// Seconds of an epoch with it, or of as much of the training as teaches what an epoch taught
-    /// before; `None` where it was not tried.
+    /// Seconds of an epoch with the change, or of the part of the training that now teaches what an
+    /// epoch taught before; `None` if it was not tried.
     took: Option<f64>,
     kept: bool,
 }
 
-/// Tries findings until none is left that wins.
+/// Tries findings until none of the rest is faster.
 pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) -> Outcome {
     let Some(facts) = &first.facts else { return Ok(()) };
     let start = facts.cost();
@@ -69,8 +69,8 @@ pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) 
     Ok(())
 }
 
-/// Takes back, one after the other, what changes the course of the training, until the recipe learns as
-/// much as before; returns it, and the seconds of an epoch.
+/// Reverts changes that affect learning, one after the other, until the recipe learns as much as
+/// before. Returns the recipe, and the seconds of an epoch.
 fn compared(
     args: &Args,
     original: &Document,
@@ -104,8 +104,9 @@ fn compared(
     Ok((document, best))
 }
 
-/// Trains with each loss and optimizer that may converge faster, and keeps those that reach sooner what
-/// the recipe learns in so many epochs; returns the recipe, and the seconds of what was an epoch.
+/// Trains with each loss and optimizer that may converge faster, and keeps those that reach the
+/// recipe's result in fewer epochs. Returns the recipe, and the seconds of the part of the training
+/// that corresponds to an epoch.
 fn converged(
     args: &Args,
     document: Document,
@@ -127,7 +128,7 @@ fn converged(
         sets.iter().try_for_each(|set| changed.set(set))?;
         let after = match learned(args, &changed, epochs) {
             Err(failure) if failure.is_interruption() => return Err(failure),
-            // A rate that is too high ends in values that are no numbers.
+            // A learning rate that is too high ends in non-finite values.
             Err(failure) => {
                 note!("taken back: {}", failure.line());
                 continue;
@@ -159,13 +160,13 @@ fn converged(
     Ok((document, best))
 }
 
-/// The finding that wins most of those that were not tried. What no key changes cannot be.
+/// The finding with the largest gain that was not tried. Findings that no key changes are excluded.
 fn next(findings: &[Finding], tried: &[Tried]) -> Option<Finding> {
     let known = |finding: &Finding| tried.iter().any(|tried| tried.finding.sets == finding.sets);
     findings.iter().find(|finding| !finding.sets.is_empty() && !known(finding)).cloned()
 }
 
-/// The recipe, behind comments that say what was changed and why.
+/// The recipe, after comments that describe the changes and their reasons.
 fn commented(document: &Document, tried: &[Tried], start: f64, best: f64) -> Outcome<String> {
     let mut text = format!(
         "# Made by `hearth profile --apply`: {start:.2} s an epoch, with its part of a validation, became {best:.2} s.\n"
@@ -188,7 +189,7 @@ fn commented(document: &Document, tried: &[Tried], start: f64, best: f64) -> Out
     Ok(text)
 }
 
-/// The table and the picture of what each change gave.
+/// Writes the table and the picture of the gain of each change.
 fn ladder(out: &Path, tried: &[Tried], start: f64) -> Outcome {
     let mut rows = vec![("as it was", start, true)];
     rows.extend(tried.iter().filter_map(|tried| Some((tried.finding.lever, tried.took?, tried.kept))));

@@ -1,4 +1,4 @@
-//! What a recipe learns in some epochs, from three seeds: how much, and how soon.
+//! How much and how soon a recipe learns within some epochs, from three seeds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,25 +13,25 @@ use crate::note;
 use crate::recipe::Document;
 use crate::run::{Plan, Session};
 
-/// Seeds of the trainings that are compared.
+/// Seeds of the compared trainings.
 const SEEDS: [u64; 3] = [0, 1, 2];
 
-/// About so many validations show the course of a training.
+/// The approximate number of validations in a training.
 const LOOKS: u64 = 8;
 
 /// The key metric of several trainings of one recipe.
 #[derive(Clone, Debug)]
 pub struct Learned {
-    /// Its name.
+    /// The name of the metric.
     pub metric: String,
     values: Vec<f64>,
-    /// Epochs with a validation, and its value in each training.
+    /// The values by epoch with a validation, one per training.
     course: BTreeMap<u64, Vec<f64>>,
     higher: bool,
 }
 
 impl Learned {
-    /// The mean of the trainings.
+    /// The mean of the trainings' final values.
     pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
@@ -42,7 +42,7 @@ impl Learned {
         self.values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0) / count
     }
 
-    /// The first epoch at which the trainings have on average what another recipe's ended with.
+    /// The first epoch at which the mean of the trainings reaches the final value of another recipe.
     pub fn reached(&self, other: &Self) -> Option<u64> {
         let sign = if self.higher { 1.0 } else { -1.0 };
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -52,8 +52,8 @@ impl Learned {
             .map(|(epoch, _)| epoch)
     }
 
-    /// Whether it is no worse than another by more than twice the standard error of the difference,
-    /// or by a hundredth, which seeds alone make.
+    /// Whether it is no worse than another by more than twice the standard error of the difference, or
+    /// by a hundredth, which is within the variation between seeds.
     pub fn is_as_good_as(&self, other: &Self) -> bool {
         let sign = if self.higher { 1.0 } else { -1.0 };
         let noise = f64::max(2.0 * (self.variance() + other.variance()).sqrt(), 0.01);
@@ -68,10 +68,10 @@ impl fmt::Display for Learned {
     }
 }
 
-/// Trains so many epochs from each seed, and validates some times, the last time at the end.
+/// Trains `epochs` epochs from each seed, with some validations, the last one at the end.
 ///
 /// # Errors
-/// As a training, and where the recipe validates nothing.
+/// Errors of a training, and a recipe without validation.
 pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned> {
     let mut found: Option<Learned> = None;
     let interval =
@@ -117,7 +117,7 @@ pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned
     found.ok_or_else(|| Failure::new("--check: nothing was trained"))
 }
 
-/// The validations of a run: their epochs, and the metric's values.
+/// The validations of a run: epochs, and values of the metric.
 fn course(run: &Path, metric: &str) -> Outcome<Vec<(u64, f64)>> {
     let path = run.join("metrics.csv");
     let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(of([0.9, 0.91, 0.92], true).reached(&other), Some(2));
         assert_eq!(other.reached(&of([0.9, 0.91, 0.92], true)), None);
         assert_eq!(other.reached(&other), Some(2));
-        // An error falls.
+        // An error metric decreases.
         assert_eq!(of([0.1, 0.1, 0.1], false).reached(&of([0.15, 0.16, 0.15], false)), Some(3));
     }
 
@@ -154,9 +154,9 @@ mod tests {
         assert!(of([0.89, 0.91, 0.92], true).is_as_good_as(&before));
         assert!(of([0.95, 0.95, 0.95], true).is_as_good_as(&before));
         assert!(!of([0.80, 0.81, 0.82], true).is_as_good_as(&before));
-        // Seeds that differ much say little.
+        // Seeds with a large variation show little.
         assert!(of([0.70, 0.80, 0.95], true).is_as_good_as(&of([0.75, 0.85, 0.98], true)));
-        // An error grows where a score falls.
+        // An error metric increases where a score decreases.
         let error = of([0.10, 0.11, 0.12], false);
         assert!(of([0.05, 0.05, 0.05], false).is_as_good_as(&error));
         assert!(!of([0.20, 0.21, 0.22], false).is_as_good_as(&error));

@@ -1,4 +1,4 @@
-//! `hearth profile`: where the time of a training goes, and which lines of the recipe change that.
+//! `hearth profile`: measures where the training time goes, and which recipe settings would change it.
 
 mod apply;
 mod course;
@@ -29,43 +29,44 @@ pub struct Args {
     /// The data set, as for `hearth train`
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// The output folder, for trace.json.gz (opens in Perfetto, ui.perfetto.dev), summary.txt,
+    /// The output folder for trace.json.gz (opens in Perfetto, ui.perfetto.dev), summary.txt,
     /// summary.json, findings.json, and the run itself; new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Which steps are recorded: WAIT,WARMUP,ACTIVE or WAIT,WARMUP,ACTIVE,REPEAT. Without it: one
-    /// epoch to warm up, and one with a validation, which the findings need
+    /// The steps to record: WAIT,WARMUP,ACTIVE or WAIT,WARMUP,ACTIVE,REPEAT [default: an epoch to warm
+    /// up, then one with a validation, which the findings need]
     #[arg(long, value_name = "STEPS")]
     pub schedule: Option<String>,
-    /// What --schedule counts: iterations or epochs
+    /// The unit of --schedule: iterations or epochs
     #[arg(long, value_name = "UNIT", default_value = "iterations", requires = "schedule")]
     pub unit: String,
-    /// Record each layer of the network, too, by its path
+    /// Also record each layer of the network, by its path
     #[arg(long)]
     pub layers: bool,
-    /// Try the findings one after the other, keep what is faster, and write the recipe, faster.toml
+    /// Try the findings one after the other, keep what is faster, and write the resulting recipe,
+    /// faster.toml
     #[arg(long, conflicts_with = "schedule")]
     pub apply: bool,
-    /// Try those findings, too, that change what is learned; train so many epochs with and without
-    /// them, three seeds each, and take back what makes the key metric worse
+    /// Also try findings that affect learning: train this number of epochs with and without them, from
+    /// three seeds, and revert changes that worsen the key metric
     #[arg(long, value_name = "EPOCHS", requires = "apply", value_parser = clap::value_parser!(u64).range(1..))]
     pub check: Option<u64>,
-    /// A run of this recipe by several ranks: its summary says which of them the others wait for
+    /// A run of this recipe on several ranks; its summary shows which rank the others wait for
     #[arg(long, value_name = "RUN")]
     pub ranks: Option<PathBuf>,
-    /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to train on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
-    /// A plugin: its library, a folder to look for plugins in, or the name of one that is bundled or
-    /// installed; may be given several times
+    /// A plugin: its library, a folder to search for plugins, or the name of a bundled or installed
+    /// one; may be given several times
     #[arg(long = "plugin", value_name = "PATH|NAME")]
     pub plugins: Vec<PathBuf>,
-    /// Changes one value of the recipe, as in training.batch_size=4
+    /// Change one value of the recipe, such as training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
 
-/// Profiles, and reports what it found.
+/// Profiles, and reports the findings.
 pub fn run(args: &Args) -> Outcome {
     Given::check(&args.plugins)?;
     provide_components(&args.plugins);
@@ -96,7 +97,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// What the summary of a run says of the balance of its ranks.
+/// The finding about the balance of the ranks, from the summary of a run.
 fn balance(run: &Path, document: &Document) -> Outcome<Option<Finding>> {
     let path = run.join("summary.json");
     let doing = || format!("--ranks {}", run.display());
@@ -106,7 +107,7 @@ fn balance(run: &Path, document: &Document) -> Outcome<Option<Finding>> {
     imbalance(&summary, &recipe).map_err(|why| Failure::new(format!("{}: {why}", path.display())))
 }
 
-/// A profile that Ctrl-C ends.
+/// A profile that Ctrl-C can end.
 fn measured(args: &Args, document: &Document, out: &Path, how: &Profiling) -> Outcome<Profiled> {
     let found = profile(document, &args.data, &args.plugins, out, how, &interrupt::running);
     interrupt::over();
@@ -142,7 +143,7 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.2}", seconds * 1e3)
 }
 
-/// The parts of a step and the findings.
+/// Prints the parts of a step, and the findings.
 fn show(found: &Profiled) {
     let summary = &found.profile.summary;
     let heads = ["count", "min", "mean", "median", "p95", "max"].map(|head| (head, Lean::Right));

@@ -1,4 +1,4 @@
-//! `hearth report`: one HTML page of one run or several.
+//! `hearth report`: writes an HTML page about one or several runs.
 
 mod viewer;
 
@@ -16,46 +16,47 @@ use crate::{note, out};
 /// Arguments of `hearth report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folders of runs, side by side. A folder with fold0, fold1, ... stands for its folds
+    /// The folders of runs, shown side by side; a folder with fold0, fold1, ... counts as its folds
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
     pub runs: Vec<PathBuf>,
-    /// The page: one file that needs no network
+    /// The page, a single file that works offline
     #[arg(short = 'o', long = "out", value_name = "FILE")]
     pub out: PathBuf,
-    /// What `hearth evaluate -o DIR` wrote, for the table of cases; of several runs once for each.
-    /// Without it: RUN/evaluation/report.json, or a fold's own validation
+    /// The result of `hearth evaluate -o DIR`, for the table of cases; for several runs give it once
+    /// for each [default: RUN/evaluation/report.json, or a fold's own validation]
     #[arg(long, value_name = "DIR")]
     pub evaluation: Vec<PathBuf>,
-    /// Pictures that `hearth predict --picture -o DIR` wrote, matched by the cases' names; of several
-    /// runs once for each, in their order
+    /// The pictures of `hearth predict --picture -o DIR`, matched by case name; for several runs give
+    /// it once for each, in their order
     #[arg(long, value_name = "DIR")]
     pub pictures: Vec<PathBuf>,
-    /// A case whose volume can be looked through on the page, with its label, and with the prediction of
+    /// A case whose volume the page's viewer shows, with its label, and with the prediction of
     /// --pictures; may be given several times
     #[arg(long, value_name = "CASE")]
     pub viewer: Vec<String>,
     /// The data set of --viewer [default: the run's own]
     #[arg(long, value_name = "DIR", requires = "viewer")]
     pub data: Option<PathBuf>,
-    /// A table with the class of each image, for the confusion of DIR/scores.csv of --pictures; its
-    /// first column is the image or case
+    /// A table with the class of each image, for the confusion matrix of DIR/scores.csv of --pictures;
+    /// its first column is the image or case
     #[arg(long, value_name = "FILE", requires = "pictures")]
     pub truth: Option<PathBuf>,
-    /// The column of that table with the class
+    /// The column of the --truth table with the class
     #[arg(long, value_name = "NAME", default_value = "label", requires = "truth")]
     pub column: String,
-    /// The bundled recipe that changes are shown from; by default the nearest of the same task
+    /// The bundled recipe to compare the run's recipe with [default: the most similar one of the same
+    /// task]
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
-    /// The page's title, in place of the task's
+    /// The title of the page, in place of the task's
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// Replace a page that an earlier call wrote and nobody has changed since
+    /// Replace a page of an earlier call that was not changed since
     #[arg(long)]
     pub overwrite: bool,
 }
 
-/// Reads the runs and writes the page.
+/// Reads the runs, and writes the page.
 pub fn run(args: &Args) -> Outcome {
     let mut outputs = Outputs::new("report", args.overwrite);
     outputs.claim(&args.out)?;
@@ -100,8 +101,8 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Gives an evaluation to its run: the one that it names, or where there is one for each run that at
-/// its place.
+/// Assigns an evaluation to its run: the run that it names or, if there is one evaluation per run, the
+/// run at its place.
 fn evaluated(runs: &mut [Run], path: &Path, place: usize, given: usize) -> Outcome {
     let named = hearth_report::run::read_cases(path)?.runs;
     if named.len() > 1 {
@@ -110,7 +111,7 @@ fn evaluated(runs: &mut [Run], path: &Path, place: usize, given: usize) -> Outco
     }
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let own = named.first().and_then(|named| runs.iter().position(|run| real(&run.folder) == real(named.as_ref())));
-    // The name may be relative to another folder than this one.
+    // The name may be relative to a folder other than this one.
     let place = own.or_else(|| (runs.len() == given).then_some(place));
     let Some(run) = place.and_then(|place| runs.get_mut(place)) else {
         let of = named.first().map_or("none of these runs", String::as_str);
@@ -120,8 +121,8 @@ fn evaluated(runs: &mut [Run], path: &Path, place: usize, given: usize) -> Outco
     Ok(run.cases_from(path)?)
 }
 
-/// The bundled recipe that a run comes from, with every default: the given one, or of those with the
-/// same title the one that differs least.
+/// The bundled recipe that a run is based on, with all defaults: the given one, or the most similar one
+/// with the same title.
 fn origin(run: &Run, name: Option<&str>) -> Outcome<Option<(String, String)>> {
     let resolved = |bundled: &bundled::Bundled| -> Outcome<(String, String)> {
         let recipe = Recipe::read(&bundled.document()?)?;

@@ -1,4 +1,5 @@
-//! The volumes of a page: the image of a case, its label and its prediction, in the patient's axes.
+//! Volumes for the page's viewer: the image of a case, its label and its prediction, in the patient's
+//! axes.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +16,10 @@ use crate::recipe::{Document, Output};
 use crate::run::{Cases, Plan};
 use hearth_models::writers::{only, reading, window};
 
-/// The end of the name of a prediction.
+/// The end of a prediction's file name.
 const END: &str = "_seg.nii.gz";
 
-/// What the runs show of the chosen cases.
+/// The volumes of the chosen cases, for the runs.
 pub fn volumes(args: &Args, runs: &[Run]) -> Outcome<Vec<Volume>> {
     let mut found = Vec::new();
     for (place, run) in runs.iter().enumerate().filter(|_| !args.viewer.is_empty()) {
@@ -65,9 +66,9 @@ fn volume(plan: &Plan, item: &Item, predicted: Option<&Path>, run: usize) -> Out
         }
         Ok(map) => {
             let (voxels, own) = (map.shape(), image.shape());
-            note!("{}: the viewer lacks the {name}: it has {voxels:?} voxels, the image {own:?}", item.case);
+            note!("{}: the {name} is not in the viewer: it has {voxels:?} voxels, the image {own:?}", item.case);
         }
-        Err(failure) => note!("{}: the viewer lacks the {name}: {}", item.case, failure.line()),
+        Err(failure) => note!("{}: the {name} is not in the viewer: {}", item.case, failure.line()),
     };
     layer("label", label(plan, item));
     match predicted {
@@ -75,7 +76,7 @@ fn volume(plan: &Plan, item: &Item, predicted: Option<&Path>, run: usize) -> Out
             let read = read_image_with(path, &ReadOptions::default());
             layer("prediction", read.map_err(|error| Failure::new(error.to_string())));
         }
-        Some(path) => note!("{}: the viewer lacks the prediction: there is no {}", item.case, path.display()),
+        Some(path) => note!("{}: the prediction is not in the viewer: there is no {}", item.case, path.display()),
         None => {}
     }
     let mut names = recipe.labels.clone();
@@ -94,7 +95,7 @@ fn volume(plan: &Plan, item: &Item, predicted: Option<&Path>, run: usize) -> Out
     })
 }
 
-/// The label of a case as its prediction is: classes, or a channel for each region.
+/// The label of a case in the form of a prediction: classes, or a channel for each region.
 fn label(plan: &Plan, item: &Item) -> Outcome<Image> {
     let label = only(plan.label.run_deterministic(item.sample())?)?.take_image("label")?;
     match plan.recipe.output() {
@@ -105,7 +106,7 @@ fn label(plan: &Plan, item: &Item) -> Outcome<Image> {
     }
 }
 
-/// A class for each voxel. Of regions that lie in each other the smallest is seen.
+/// One class per voxel. Of nested regions, the smallest is shown.
 fn classes(output: Output, map: &Image) -> Vec<u8> {
     let (values, count) = (map.to_vec(), map.shape().iter().product::<usize>());
     let class = |value: f32| value.round().clamp(0.0, 255.0) as u8;
@@ -126,7 +127,7 @@ fn classes(output: Output, map: &Image) -> Vec<u8> {
     all
 }
 
-/// Voxels in the axes of a view, the last one fastest.
+/// Voxels in the axes of a view, with the last axis fastest.
 fn in_axes<T: Copy>(grid: &Grid, values: &[T]) -> Vec<T> {
     let [nx, ny, nz] = grid.shape;
     let along = |x: usize, y: usize| (0..nz).map(move |z| [x, y, z]);

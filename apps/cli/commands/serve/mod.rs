@@ -18,32 +18,33 @@ use crate::{note, out};
 /// Arguments of `hearth serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What `hearth predict` takes: runs, packages (.hearth), models of nnU-Net v2 or folders of several, names of stored
-    /// models. NAME=MODEL gives one another name
+    /// The models, as for `hearth predict`: runs, packages (.hearth), nnU-Net v2 models or folders of
+    /// several, names of stored models; NAME=MODEL renames one
     #[arg(required = true, value_name = "[NAME=]MODEL")]
     pub models: Vec<String>,
-    /// Where to listen. Other addresses than 127.0.0.1 and ::1 need --tls-cert, --tls-key and --token
+    /// The address to listen on; addresses other than 127.0.0.1 and ::1 need --tls-cert, --tls-key and
+    /// --token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub host: IpAddr,
-    /// The port; 0 for any that is free
+    /// The port; 0 for any free port
     #[arg(long, value_name = "PORT", default_value_t = 8000)]
     pub port: u16,
     /// A folder of images and labels for 3D Slicer, in MONAI Label's layout
     #[arg(long, value_name = "DIR")]
     pub datastore: Option<PathBuf>,
-    /// Requests that wait for the computation; more are answered with status 429
+    /// The maximum number of waiting requests; more are answered with status 429
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub queue: usize,
-    /// Predictions that are computed at once; each uses all cores, and memory of its own
+    /// The number of predictions that run at once; each uses all cores, and its own memory
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub jobs: usize,
-    /// Seconds from the end of an upload to its result; then status 504
+    /// The maximum time in seconds from the end of an upload to its result; then status 504
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
-    /// The largest request in megabytes; more are answered with status 413
+    /// The maximum size of a request in megabytes; larger ones are answered with status 413
     #[arg(long, value_name = "MB", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     pub max_request: u64,
-    /// What all temporary files may take, in megabytes
+    /// The maximum total size of temporary files, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 32_768, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     pub max_temporary: u64,
     /// The certificate chain, a PEM file
@@ -52,20 +53,20 @@ pub struct Args {
     /// The certificate's private key, a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// A file with the token that clients send as `Authorization: Bearer TOKEN`, and people enter in 3D
+    /// A file with the token that clients send as `Authorization: Bearer TOKEN`, and users enter in 3D
     /// Slicer as the password
     #[arg(long, value_name = "FILE")]
     pub token: Option<PathBuf>,
-    /// Which network is used, and how.
+    /// The network, and how it runs.
     #[command(flatten)]
     pub opening: OpeningArgs,
-    /// Take packages only if the holder of this public key (PEM, Ed25519) signed them
+    /// Use packages only if they are signed by the holder of this public key (PEM, Ed25519)
     #[arg(long, value_name = "FILE")]
     pub verify_key: Option<PathBuf>,
     /// Options for models of nnU-Net.
     #[command(flatten)]
     pub nnunet: NnunetArgs,
-    /// Images that come by DICOM.
+    /// Images that arrive by DICOM.
     #[cfg(feature = "dicom-net")]
     #[command(flatten)]
     pub dicom: dicom::DicomArgs,
@@ -88,7 +89,7 @@ impl Args {
         })
     }
 
-    /// As `hearth predict` would open them.
+    /// The options to open models as `hearth predict` does.
     fn opening(&self) -> Outcome<OpenOptions> {
         if self.opening.previous_stage.is_some() {
             return Err(Failure::new("--previous-stage is for `hearth predict`: remove it"));
@@ -119,7 +120,7 @@ pub fn run(args: &Args) -> Outcome {
         out!("dicom {title}@{}", server.listen_dicom(options)?);
     }
     out!("{scheme}://{}", server.address());
-    note!("Ctrl-C ends it once its work is done; a second one ends it at once");
+    note!("Ctrl-C stops the server after its current work; a second one stops it at once");
     server.run()?;
     Ok(())
 }
@@ -134,38 +135,38 @@ mod dicom {
 
     use crate::error::{Failure, Outcome};
 
-    /// Options for images that come by DICOM.
+    /// Options for images that arrive by DICOM.
     #[derive(Clone, Debug, clap::Args)]
-    #[command(next_help_heading = "Images that come by DICOM")]
+    #[command(next_help_heading = "Images that arrive by DICOM")]
     pub struct DicomArgs {
-        /// Also be a DICOM node that images are stored to (C-STORE); its series are predicted
+        /// Also run a DICOM node that images are stored to (C-STORE); their series are predicted
         #[arg(long, value_name = "AE:PORT", requires = "dicom_results")]
         pub dicom: Option<String>,
-        /// The folder of results: STUDY/SERIES_MODEL.dcm
+        /// The folder for the results: STUDY/SERIES_MODEL.dcm
         #[arg(long, value_name = "DIR", requires = "dicom")]
         pub dicom_results: Option<PathBuf>,
-        /// Send results to this node, too; may be given several times
+        /// Also send results to this node; may be given several times
         #[arg(long, value_name = "AE@HOST:PORT", requires = "dicom")]
         pub to: Vec<Destination>,
-        /// Where the node listens; other addresses than loopback need --dicom-from
+        /// The address that the node listens on; addresses other than loopback need --dicom-from
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "dicom")]
         pub dicom_host: IpAddr,
-        /// Only these nodes may send; may be given several times
+        /// Accept images only from this node; may be given several times
         #[arg(long, value_name = "AE", requires = "dicom")]
         pub dicom_from: Vec<String>,
-        /// The model that predicts them, where several are served
+        /// The model that predicts the images, if several are served
         #[arg(long, value_name = "NAME", requires = "dicom")]
         pub dicom_model: Option<String>,
-        /// A study is complete when nothing of it came for this time
+        /// The time without new images after which a study is complete, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "dicom")]
         pub dicom_quiet: u64,
-        /// Series with fewer slices are not predicted: localizers
+        /// Skip series with fewer slices, which are localizers
         #[arg(long, value_name = "N", default_value_t = 8, requires = "dicom")]
         pub dicom_least_slices: usize,
     }
 
     impl DicomArgs {
-        /// For the library; none without `--dicom`.
+        /// The library's options; `None` without `--dicom`.
         pub fn options(&self) -> Outcome<Option<DicomOptions>> {
             let (Some(given), Some(results)) = (&self.dicom, &self.dicom_results) else { return Ok(None) };
             let wrong = || Failure::new(format!("--dicom {given}: expected AE:PORT, as in HEARTH:11112"));

@@ -1,4 +1,4 @@
-//! Models that are opened once and asked again and again: whatever `hearth predict` takes.
+//! Models that are opened once and used for many requests: everything that `hearth predict` supports.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::results::{no_series, of_image, refused, segmentation};
 use crate::error::{Context, Failure, Outcome};
 
-/// Opens what `hearth predict` takes. The name is the argument's, or that of the folder.
+/// Opens a model that `hearth predict` supports. Its name is that of the argument, or of the folder.
 pub fn open(given: &str, options: &OpenOptions) -> Outcome<Arc<dyn Model>> {
     let (name, path) = match given.split_once('=').filter(|_| !Path::new(given).exists()) {
         Some((name, path)) => (Some(name), path),
@@ -28,12 +28,12 @@ pub fn open(given: &str, options: &OpenOptions) -> Outcome<Arc<dyn Model>> {
     };
     let name = name.map_or_else(|| name_of(Path::new(given)), str::to_owned);
     check_name(&name)?;
-    // Windows of requests are not shown.
+    // The progress of requests is not shown.
     let options = OpenOptions { progress: Progress::None, ..options.clone() };
     Ok(Arc::new(Served::open(name, PathBuf::from(path), options)?))
 }
 
-/// The name of a model in addresses, made of that of its folder.
+/// The name of a model in URLs, derived from its folder's name.
 fn name_of(path: &Path) -> String {
     let real = path.canonicalize().ok();
     let name = real.as_deref().unwrap_or(path).file_stem().unwrap_or_default().to_string_lossy();
@@ -49,8 +49,8 @@ fn check_name(name: &str) -> Outcome {
     Err(Failure::new(format!("{name:?} {what}: give NAME=MODEL")))
 }
 
-/// A model, and the thread that it lives in: a recipe's metrics are not made for several threads. One
-/// prediction of a model is computed at a time, however many jobs there are.
+/// A model, and the thread that it runs on: a recipe's metrics do not support several threads. A model
+/// computes one prediction at a time, regardless of the number of jobs.
 struct Served {
     card: Card,
     ask: Mutex<Sender<Question>>,
@@ -62,7 +62,7 @@ struct Question {
     series: Option<String>,
     format: Format,
     out: PathBuf,
-    /// The answer, or the panic that ended the prediction.
+    /// The channel for the answer, or for the panic that ended the prediction.
     reply: Sender<std::thread::Result<Result<Answer, Refusal>>>,
 }
 
@@ -73,7 +73,7 @@ impl Served {
         let work = move || match opened_model(name, &path, &options) {
             Err(failure) => drop(opened.send(Err(failure))),
             Ok((model, card)) => {
-                // Who asked may have left.
+                // The caller may no longer wait.
                 let _ = opened.send(Ok(card));
                 for question in questions {
                     let found = catch_unwind(AssertUnwindSafe(|| answer_of(&*model, &question)));
@@ -106,13 +106,13 @@ impl Model for Served {
         self.ask.lock().unwrap_or_else(|held| held.into_inner()).send(question).map_err(|_| ended())?;
         match answer.recv().map_err(|_| ended())? {
             Ok(found) => found,
-            // The server reports it as this request's fault.
+            // The server reports the panic as an error of this request.
             Err(panic) => resume_unwind(panic),
         }
     }
 }
 
-/// Opens a model, and says what it is.
+/// Opens a model, and returns its description.
 fn opened_model(name: String, path: &Path, options: &OpenOptions) -> Outcome<(Box<dyn Trained>, Card)> {
     let model = open_model(path, options)?;
     let card = model.card();
@@ -147,7 +147,7 @@ fn answer_of(model: &dyn Trained, question: &Question) -> Result<Answer, Refusal
     let Question { input, series, format, out, .. } = question;
     let card = model.card();
     let case = case_of(model, input, series.as_deref())?;
-    // Before the computation.
+    // Checked before the computation.
     let series = match format {
         Format::DicomSeg if !card.kind.is_map() => {
             let words = card.kind.words();
@@ -189,7 +189,7 @@ fn of_map(
     Ok(answer)
 }
 
-/// The one case of a request.
+/// The only case of a request.
 fn case_of(model: &dyn Trained, given: &Path, series: Option<&str>) -> Result<Case, Refusal> {
     let wanted = model.card().channels.len();
     let several = given.is_dir().then(|| hearth_models::cases::images_of(given)).transpose().map_err(refused)?;
@@ -216,7 +216,7 @@ fn case_of(model: &dyn Trained, given: &Path, series: Option<&str>) -> Result<Ca
     }))
 }
 
-/// Scores by label, and the likeliest class where one wins.
+/// The scores by label, and the most likely class for exclusive classes.
 fn of_scores(card: &ModelCard, scores: &[f32]) -> Map<String, Value> {
     let each: Map<String, Value> =
         card.labels.iter().zip(scores).map(|(label, score)| (label.name.clone(), json!(score))).collect();

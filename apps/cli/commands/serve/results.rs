@@ -1,4 +1,5 @@
-//! A label map as clients want it: NIfTI, NRRD, a segmentation of 3D Slicer, DICOM SEG, volumes.
+//! Converts a label map to the requested format: NIfTI, NRRD, a segmentation of 3D Slicer, DICOM SEG,
+//! volumes.
 
 use std::path::Path;
 
@@ -9,20 +10,20 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Failure;
 
-/// Names of labels, with their values.
+/// Label names with their values.
 pub type Names = [(String, u32)];
 
-/// What a client cannot mend: a disk that is full.
+/// An error that the client cannot fix, such as a full disk.
 pub fn failed(doing: &str, error: impl std::error::Error) -> Refusal {
     Refusal::Failed(Failure::from(error).context(doing).line())
 }
 
-/// What a client can mend: an image that cannot be read, or that does not suit the model.
+/// An error that the client can fix: an image that cannot be read, or that does not suit the model.
 pub fn refused(error: impl std::error::Error) -> Refusal {
     Refusal::Input(Failure::from(error).line())
 }
 
-/// Writes a label map that is in memory.
+/// Writes a label map from memory.
 pub fn of_image(image: &Image, format: Format, names: &Names, is_label: bool, out: &Path) -> Result<Answer, Refusal> {
     let path = out.join(format!("label{}", format.end()));
     let nifti = if is_label { NiftiOptions::label() } else { NiftiOptions::default() };
@@ -46,21 +47,21 @@ pub fn of_image(image: &Image, format: Format, names: &Names, is_label: bool, ou
     Ok(Answer { file: Some(path), facts: Map::new() })
 }
 
-/// A DICOM segmentation as the result.
+/// Returns a DICOM segmentation as the result.
 pub fn segmentation(bytes: &[u8], out: &Path) -> Result<Answer, Refusal> {
     let path = out.join(format!("label{}", Format::DicomSeg.end()));
     std::fs::write(&path, bytes).map_err(|error| failed("cannot write the result", error))?;
     Ok(Answer { file: Some(path), facts: Map::new() })
 }
 
-/// A DICOM segmentation is asked for of an image that is no series.
+/// The error for a DICOM segmentation of an image that is not a series.
 pub fn no_series() -> Refusal {
     Refusal::Input(
         "a DICOM segmentation refers to a series of DICOM: send one, as a zip, or ask for another format".into(),
     )
 }
 
-/// Voxels and millilitres of each label; of several channels, each is one.
+/// Voxels and millilitres of each label; each of several channels counts as a label.
 fn volumes(image: &Image, names: &Names) -> Map<String, Value> {
     let values = image.to_vec();
     let size = image.shape().iter().product::<usize>().max(1);

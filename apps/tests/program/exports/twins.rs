@@ -1,4 +1,5 @@
-//! Exported bundles of each kind: MONAI ran them once, `hearth predict` and `hearth bundle run` do here.
+//! Exported bundles of each kind: MONAI's results are recorded, and compared with `hearth predict` and
+//! `hearth bundle run`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use super::kinds::{Gives, KINDS, Kind};
 use crate::common::{succeed, text};
 
-/// A bundle, the recipe and weights that it is made of, and images.
+/// A bundle, its recipe and weights, and images.
 struct Made {
     folder: tempfile::TempDir,
     bundle: PathBuf,
@@ -47,7 +48,7 @@ fn inference(bundle: &Path) -> Value {
     super::json_of(&bundle.join("configs/inference.json"))
 }
 
-/// The results in a folder, by their names.
+/// The results in a folder, by name.
 fn results(kind: &Kind, folder: &Path) -> BTreeMap<String, PathBuf> {
     let end = match kind.gives {
         Gives::Labels => "_seg.nii.gz",
@@ -62,7 +63,7 @@ fn results(kind: &Kind, folder: &Path) -> BTreeMap<String, PathBuf> {
     named.filter(|(name, _)| name.ends_with(end)).collect()
 }
 
-/// Rows of a table of scores: the file's name, the class where the table has it, the numbers.
+/// Rows of a table of scores: the file's name, the class if the table has it, the numbers.
 fn rows(path: &Path) -> Vec<(String, Option<String>, Vec<f64>)> {
     let text = fs::read_to_string(path).expect("a table");
     let (mut rows, mut named) = (Vec::new(), false);
@@ -143,12 +144,12 @@ fn voxels(gives: Gives, ours: &Image, monai: &Image) -> Result<(), String> {
     }
     let most = monai.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
     let apart = pairs().map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    // A grey value may be cut off on the other side of a whole number.
+    // A grey value may be rounded to the other side of a whole number.
     let allowed = if gives == Gives::Pictures { 1.0 } else { 5e-4 * most };
     if apart <= allowed { Ok(()) } else { Err(format!("{apart} apart, of {most}")) }
 }
 
-/// Whether results tell one network from another: each label has some voxels, numbers differ.
+/// Checks that results can distinguish networks: each label has some voxels, and numbers differ.
 fn check_variety(kind: &Kind, folder: &Path) {
     for (name, path) in results(kind, folder) {
         if kind.gives == Gives::Scores {
@@ -159,7 +160,7 @@ fn check_variety(kind: &Kind, folder: &Path) {
         let values = read(&path).to_vec();
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         values.iter().for_each(|value| *counts.entry(value.to_bits()).or_default() += 1);
-        // The second most common one: no label is all there is.
+        // The second most common label: not all voxels have the same.
         let mut common: Vec<usize> = counts.values().copied().collect();
         common.sort_unstable();
         let second = common.len().checked_sub(2).map_or(0, |place| common[place]);
@@ -168,7 +169,7 @@ fn check_variety(kind: &Kind, folder: &Path) {
     }
 }
 
-/// What `hearth predict` makes of the images by the recipe and its weights.
+/// The results of `hearth predict` with the recipe and its weights.
 fn predicted(kind: &Kind, made: &Made) -> Option<PathBuf> {
     if kind.gives == Gives::Pictures {
         // It draws other random numbers.
@@ -201,7 +202,7 @@ fn replay(kind: &Kind) {
 
 #[test]
 fn bundles_of_each_kind_do_what_monai_did() {
-    // The others have records, too, and are compared where MONAI itself is there.
+    // The others have records, too, and are compared if MONAI itself is installed.
     let replayed = ["labels", "regions", "channels", "slices"];
     let known: Vec<&Kind> = KINDS.iter().filter(|kind| replayed.contains(&kind.name)).collect();
     assert_eq!(known.len(), replayed.len());
@@ -224,7 +225,7 @@ fn live_monai_runs_bundles_of_each_kind() {
         for (id, value) in kind.overrides {
             arguments[id.trim_start_matches("--")] = json!(value);
         }
-        // What `python -m monai.bundle run` calls.
+        // The calls of `python -m monai.bundle run`.
         let code = "import json, sys; from monai.bundle import run; run(**json.loads(sys.argv[1]))";
         let mut command = python.command();
         command.args(["-c", code, &arguments.to_string()]).current_dir(&made.bundle);
@@ -246,7 +247,7 @@ fn live_monai_runs_bundles_of_each_kind() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Writes what MONAI made, without what differs from machine to machine.
+/// Writes MONAI's results, without what differs between machines.
 fn record(kind: &Kind, made: &Made, out: &Path, versions: &str) {
     let to = recorded(kind);
     fs::create_dir_all(&to).expect("made");

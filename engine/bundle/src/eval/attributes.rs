@@ -7,7 +7,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::value::{CallValue, Component, Value};
 
 impl Scope<'_> {
-    /// `value.name`
+    /// Evaluates `value.name`.
     pub(super) fn attribute(&self, value: &Value, name: &str) -> Eval {
         match value {
             Value::Name(module) => {
@@ -29,7 +29,7 @@ impl Scope<'_> {
         }
     }
 
-    /// `value.name(...)`
+    /// Evaluates `value.name(...)`.
     pub(super) fn method(&self, value: &Value, name: &str, given: CallValue) -> Eval {
         let opened = match name {
             "get" | "keys" | "values" | "items" => self.opened(value.clone())?,
@@ -39,7 +39,7 @@ impl Scope<'_> {
         match value {
             Value::Unknown => return Ok(Value::Unknown),
             Value::Component(component) => return self.component_method(component, value, name, given),
-            // What has a name of its own to be called by.
+            // The methods that depend on the kind of value.
             Value::Table(_) | Value::Dict(_) if matches!(name, "get" | "keys" | "values" | "items") => {
                 return dict_method(value, name, &given);
             }
@@ -58,7 +58,7 @@ impl Scope<'_> {
                 };
             }
             Value::Column(_) if matches!(name, "numpy" | "detach" | "clone" | "copy") => return Ok(value.clone()),
-            // A device, an array, a call that is kept: where it lies is no matter here.
+            // Devices, arrays and kept calls: their device does not matter here.
             _ if matches!(name, "to" | "cpu" | "cuda" | "float") => return Ok(value.clone()),
             _ => {}
         }
@@ -71,7 +71,7 @@ impl Scope<'_> {
         }
         if let Value::Call(call) = value {
             match name {
-                // An array of NumPy's is the tensor here.
+                // NumPy arrays and tensors are the same here.
                 "numpy" | "detach" | "clone" => return Ok(value.clone()),
                 "transpose" => {
                     let args = std::iter::once(value.clone()).chain(given.args).collect();
@@ -94,7 +94,7 @@ impl Scope<'_> {
         let of = component.name();
         match name {
             "to" | "eval" | "train" | "cpu" | "cuda" | "float" => return Ok(value.clone()),
-            // A chain remembers what its random transforms begin with.
+            // A chain records the seed of its random transforms.
             "set_random_state" if of == "Compose" => {
                 let Component { id, file, target, args, callable } = &**component;
                 let (id, file, target, callable) = (id.clone(), file.clone(), target.clone(), *callable);
@@ -139,7 +139,8 @@ impl Scope<'_> {
         Err(Fault::outside(format!("{name} of a {of} is not evaluated")))
     }
 
-    /// The images and the labels of a group, of a list beside the config (`scripts.createList`).
+    /// Reads the images and the labels of a group from a list file next to the config
+    /// (`scripts.createList`).
     fn image_label_list(&self, component: &Component, given: &CallValue) -> Eval {
         let path = component.get("filename").and_then(Value::as_str);
         let path = path.ok_or_else(|| Fault::value("CreateImageLabelList without a filename"))?;

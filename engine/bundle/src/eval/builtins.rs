@@ -1,4 +1,5 @@
-//! Functions by name: Python's own, those of a few modules, and those that are kept as they are.
+//! Functions by name: Python's built-ins, those of a few modules, and those that stay unevaluated
+//! calls.
 
 use std::sync::Arc;
 
@@ -90,7 +91,7 @@ impl Scope<'_> {
             }
             "monai.utils.first" | "monai.utils.misc.first" => kept("monai.utils.first"),
             "copy.deepcopy" | "copy.copy" => given.get(0, "x").cloned().unwrap_or(Value::None),
-            // Without TensorRT MONAI gives the network back, too.
+            // Without TensorRT, MONAI returns the network as well.
             "monai.networks.trt_compile" | "monai.networks.trt_compiler.trt_compile" => {
                 given.get(0, "model").cloned().ok_or_else(|| Fault::value("trt_compile without a network"))?
             }
@@ -108,7 +109,7 @@ impl Scope<'_> {
                 Value::None
             }
             _ if name.starts_with("monai.") && short == "from_engine" => kept(short),
-            // Files of this ending are written as this class does it.
+            // Files with this extension are written by this class.
             "monai.data.register_writer" | "monai.data.image_writer.register_writer" => {
                 match (given.get(0, "ext_name").and_then(Value::as_str), given.args.get(1)) {
                     (Some("json" | ".json"), Some(Value::Name(writer)))
@@ -119,12 +120,14 @@ impl Scope<'_> {
                     (ending, writer) => {
                         let (ending, writer) =
                             (ending.unwrap_or("?"), writer.map_or("nothing".to_owned(), Value::kind));
-                        return Err(Fault::outside(format!("a writer of {ending} files that is not here: {writer}")));
+                        return Err(Fault::outside(format!(
+                            "a writer of {ending} files that is not supported: {writer}"
+                        )));
                     }
                 }
             }
             _ if name.starts_with("torch.backends.") || name.starts_with("logging.") => Value::None,
-            // A class of MONAI's that is called, not written as a component.
+            // A class of MONAI that is called instead of written as a component.
             _ if name.starts_with("monai.")
                 && short.starts_with(|c: char| c.is_uppercase())
                 && given.args.is_empty() =>
@@ -228,7 +231,7 @@ impl Scope<'_> {
                     |sum: Value, item: Value| operators::binary(crate::syntax::Binary::Add, &sum, &item, self.world);
                 all()?.into_iter().try_fold(start, add)?
             }
-            // Streams of images are put together later.
+            // Streams of images are combined later.
             "zip" if given.args.iter().any(|value| matches!(value, Value::Component(_))) => keep("zip", given),
             "map" => match (first, given.args.get(1)) {
                 (Some(Value::Function(_)), Some(Value::Call(call))) if call.name == "zip" => keep("map", given),
@@ -325,8 +328,8 @@ impl Scope<'_> {
     }
 }
 
-/// Sorts, and leaves equals in their order. Values of different kinds cannot be compared, and NaN is
-/// neither more nor less than a number, for which the sort of the standard library may panic.
+/// A stable merge sort. Values of different kinds cannot be compared, and NaN has no order, for
+/// which the sort of the standard library may panic.
 fn merge_sorted<T>(mut items: Vec<T>, is_after: &mut dyn FnMut(&T, &T) -> Eval<bool>) -> Eval<Vec<T>> {
     if items.len() < 2 {
         return Ok(items);
@@ -344,7 +347,7 @@ fn merge_sorted<T>(mut items: Vec<T>, is_after: &mut dyn FnMut(&T, &T) -> Eval<b
     Ok(sorted)
 }
 
-/// A call that is kept as it is.
+/// Makes a call that stays unevaluated.
 fn keep(name: &str, given: &CallValue) -> Value {
     let CallValue { args, named, .. } = given;
     Value::Call(Arc::new(CallValue { name: name.to_owned(), args: args.clone(), named: named.clone() }))

@@ -1,10 +1,11 @@
-//! `monai.data.load_decathlon_datalist`
+//! `monai.data.load_decathlon_datalist`.
 
 use super::{Eval, World, files};
 use crate::fault::{Fault, FaultKind};
 use crate::value::{CallValue, Value};
 
-/// The list of a key, its paths joined with the base folder, or with the folder of the list.
+/// Loads the list under a key. Its paths are joined with the base folder, or with the folder of the
+/// list.
 pub fn load(world: &World, given: &CallValue) -> Eval {
     let path = given.get(0, "data_list_file_path").and_then(Value::as_str);
     let path = path.ok_or_else(|| Fault::value("load_decathlon_datalist without a file"))?;
@@ -22,7 +23,7 @@ pub fn load(world: &World, given: &CallValue) -> Eval {
     for item in items {
         let entries = match (item, key) {
             (Value::Dict(entries), _) => entries.to_vec(),
-            // Tests are often only paths.
+            // Test entries are often plain paths.
             (Value::Text(_), "test") => vec![(Value::text("image"), item.clone())],
             _ => return Err(wrong(format!("has {} in the list {key:?}; expected dictionaries", item.kind()))),
         };
@@ -36,7 +37,8 @@ pub fn load(world: &World, given: &CallValue) -> Eval {
     Ok(Value::List(cases.into()))
 }
 
-/// A path, or a list of them, below the base; others only where the file is there.
+/// Joins a path, or a list of paths, with the base. Paths under other keys are joined only if the
+/// file exists.
 fn resolved(world: &World, base: &str, value: Value, surely: bool) -> Value {
     let one = |text: &str| {
         let whole = normal(&files::join(base, text));
@@ -51,7 +53,7 @@ fn resolved(world: &World, base: &str, value: Value, surely: bool) -> Value {
     }
 }
 
-/// `os.path.normpath`
+/// `os.path.normpath`.
 fn normal(path: &str) -> String {
     let root = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();

@@ -6,10 +6,10 @@ use super::{Eval, World};
 use crate::fault::{Fault, FaultKind};
 use crate::value::Value;
 
-/// The largest file that an expression reads.
+/// The largest file in bytes that an expression reads.
 const LARGEST: u64 = 512 << 20;
 
-/// Two parts of a path, as `os.path.join` has them.
+/// Joins two parts of a path like `os.path.join`.
 pub fn join(a: &str, b: &str) -> String {
     match b.starts_with('/') || a.is_empty() {
         true => b.to_owned(),
@@ -22,7 +22,7 @@ fn missing(path: &str, error: &std::io::Error) -> Fault {
     Fault::new(FaultKind::File, format!("{path} cannot be read: {error}"))
 }
 
-/// Fails where a file is not there.
+/// Fails for a missing or too large file.
 pub fn check(world: &World, path: &str) -> Eval<()> {
     let facts = std::fs::metadata(world.path(path)).map_err(|error| missing(path, &error))?;
     match facts.is_file() {
@@ -34,13 +34,13 @@ pub fn check(world: &World, path: &str) -> Eval<()> {
     }
 }
 
-/// The text of a file.
+/// Reads the text of a file.
 pub fn read(world: &World, path: &str) -> Eval<String> {
     check(world, path)?;
     std::fs::read_to_string(world.path(path)).map_err(|error| missing(path, &error))
 }
 
-/// The values of a JSON file.
+/// Reads the values of a JSON file.
 pub fn read_json(world: &World, path: &str) -> Eval {
     let text = read(world, path)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -49,7 +49,7 @@ pub fn read_json(world: &World, path: &str) -> Eval {
     Ok(Value::from_json(&parsed))
 }
 
-/// The names in a folder, in order.
+/// The names in a folder, sorted.
 pub fn list(world: &World, path: &str) -> Eval<Vec<String>> {
     let entries = std::fs::read_dir(world.path(path)).map_err(|error| missing(path, &error))?;
     let mut names: Vec<String> =
@@ -58,7 +58,8 @@ pub fn list(world: &World, path: &str) -> Eval<Vec<String>> {
     Ok(names)
 }
 
-/// A table as pandas reads it: the first row has the names, a column of numbers has numbers.
+/// Reads a table as pandas does: the first row has the names, and a column of numbers has numeric
+/// values.
 pub fn read_csv(world: &World, path: &str) -> Eval {
     let text = read(world, path)?;
     let wrong = |error: csv::Error| Fault::new(FaultKind::File, format!("{path} is no table: {error}"));
@@ -85,10 +86,10 @@ pub fn read_csv(world: &World, path: &str) -> Eval {
     ))
 }
 
-/// The time now in UTC, in a format of `strftime`.
+/// The current UTC time, in a format of `strftime`.
 ///
 /// # Errors
-/// A part of the format that is not known.
+/// A format code that is not supported.
 pub fn now(format: &str) -> Eval<String> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs() as i64);
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -115,7 +116,7 @@ pub fn now(format: &str) -> Eval<String> {
     Ok(out)
 }
 
-/// Year, month and day of a number of days since 1970 (Howard Hinnant's algorithm).
+/// The year, month and day for a number of days since 1970 (Howard Hinnant's algorithm).
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -1,9 +1,9 @@
-//! Python's `glob`: `*` does not cross a `/`, hidden files are left out, `[!seg]` is one character.
+//! Python's `glob`: `*` does not match `/`, hidden files are skipped, `[!seg]` matches one character.
 
 use std::path::Path;
 
-/// The paths that fit a pattern, as they would be written in Python, in order. Those that are not
-/// absolute count from `folder`.
+/// The paths that match a pattern, sorted and written as Python writes them. Relative paths are
+/// resolved against `folder`.
 pub fn glob(folder: &Path, pattern: &str, recursive: bool) -> Vec<String> {
     let (root, rest) = match pattern.strip_prefix('/') {
         Some(rest) => ("/", rest),
@@ -32,7 +32,7 @@ fn walk(folder: &Path, so_far: String, parts: &[&str], recursive: bool, found: &
     };
     if !is_pattern(part) {
         let next = joined(part);
-        // A part without a pattern needs no listing; the last one must be there.
+        // A part without a pattern needs no listing; the last one must exist.
         let there = folder.join(&next);
         if if rest.is_empty() { there.symlink_metadata().is_ok() } else { there.is_dir() } {
             walk(folder, next, rest, recursive, found);
@@ -61,11 +61,11 @@ fn walk(folder: &Path, so_far: String, parts: &[&str], recursive: bool, found: &
     }
 }
 
-/// Whether a name fits a pattern of `fnmatch`.
+/// Whether a name matches a pattern of `fnmatch`.
 pub fn fits(name: &str, pattern: &str) -> bool {
     let (name, pattern): (Vec<char>, Vec<char>) = (name.chars().collect(), pattern.chars().collect());
     let (mut n, mut p) = (0, 0);
-    // Where to go on after the last `*`.
+    // Where to continue after the last `*`.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         let step = match pattern.get(p) {
@@ -104,11 +104,12 @@ pub fn fits(name: &str, pattern: &str) -> bool {
 /// Ranges of characters.
 type Ranges = Vec<(char, char)>;
 
-/// A class at the start of a pattern: its length, whether it is negated, its ranges.
+/// Parses a character class at the start of a pattern: its length, whether it is negated, and its
+/// ranges.
 fn class(pattern: &[char]) -> Option<(usize, bool, Ranges)> {
     let negated = pattern.get(1) == Some(&'!');
     let start = if negated { 2 } else { 1 };
-    // A bracket that comes first is one of the characters.
+    // A `]` that comes first is one of the characters.
     let end = (start + 1..pattern.len()).find(|at| pattern[*at] == ']')?;
     let inside = &pattern[start..end];
     let (mut ranges, mut at) = (Vec::new(), 0);

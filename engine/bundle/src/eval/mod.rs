@@ -1,4 +1,4 @@
-//! The interpreter of expressions: values in, values out, and the effects that a run is made of.
+//! The interpreter of expressions. It returns values, and records the effects that a run performs.
 
 mod attributes;
 mod builtins;
@@ -21,7 +21,7 @@ use crate::value::{CallValue, Component, Function, Value};
 pub use names::dtype_name;
 pub use operators::places as slice_places;
 
-/// What an expression does beside giving a value.
+/// An effect of an expression, besides its value.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Effect {
@@ -31,7 +31,7 @@ pub enum Effect {
     Load {
         /// The loader.
         loader: Arc<Component>,
-        /// The engine that it is called with.
+        /// The engine with which it is called.
         engine: Value,
     },
     /// `@network.load_state_dict(torch.load(path))`
@@ -40,7 +40,7 @@ pub enum Effect {
         network: Arc<Component>,
         /// The file.
         path: String,
-        /// Whether its keys are those of an older layout (`load_old_state_dict`).
+        /// Whether its keys use an older layout (`load_old_state_dict`).
         old: bool,
     },
     /// `@scheduler.set_timesteps(num_inference_steps=50)`
@@ -49,13 +49,13 @@ pub enum Effect {
     MakeFolder(String),
     /// A seed: `monai.utils.set_determinism(seed=123)`.
     Seed(i64),
-    /// A call that gives nothing and writes something, described: `LDMSampler.run`, whose first argument
-    /// is the sampler, `SaveImage.__call__`, whose first is the saver, or `PIL.Image.save`, whose first is
-    /// the picture.
+    /// A described call that returns nothing and writes something: `LDMSampler.run`, whose first
+    /// argument is the sampler; `SaveImage.__call__`, whose first argument is the saver; or
+    /// `PIL.Image.save`, whose first argument is the picture.
     Call(Arc<CallValue>),
 }
 
-/// Values of names and ids, and what was imported.
+/// Values of names and ids, and the imports.
 pub(crate) struct Scope<'a> {
     pub names: BTreeMap<String, Value>,
     pub references: &'a BTreeMap<String, Value>,
@@ -65,27 +65,28 @@ pub(crate) struct Scope<'a> {
     pub world: &'a World,
 }
 
-/// Where files are looked for, and what was done so far.
+/// The folder for file names, and the effects so far.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub folder: PathBuf,
     pub effects: RefCell<Vec<Effect>>,
-    /// What `torch.load` gave, by path.
+    /// Results of `torch.load`, by path.
     pub loaded: RefCell<BTreeMap<String, Value>>,
-    /// Values that may still be made, so that a short expression does not fill the memory.
+    /// The number of values that may still be created, so that a short expression cannot fill the
+    /// memory.
     pub room: std::cell::Cell<usize>,
-    /// How deep the evaluation is now.
+    /// The current depth of the evaluation.
     depth: std::cell::Cell<usize>,
 }
 
-/// How many values the expressions of a config may make together: with the JSON that is made of them they
-/// take half a gigabyte.
+/// The number of values that the expressions of a config may create together. With the JSON made
+/// from them they take half a gigabyte.
 pub(crate) const ROOM: usize = 4_000_000;
 
-/// How deep expressions and the lambdas that they call may be within each other.
+/// The largest nesting depth of expressions and the lambdas that they call.
 const DEEPEST: usize = 120;
 
-/// The bytes of a value, by which other things are counted as values.
+/// The size of a value in bytes; larger things count as several values.
 const VALUE: usize = size_of::<Value>();
 
 impl World {
@@ -93,7 +94,7 @@ impl World {
         World { folder, room: std::cell::Cell::new(ROOM), ..World::default() }
     }
 
-    /// The path of a file that an expression names.
+    /// The path of a file named in an expression.
     pub fn path(&self, written: &str) -> PathBuf {
         self.folder.join(written)
     }
@@ -111,10 +112,10 @@ impl World {
 
 type Eval<T = Value> = Result<T, Fault>;
 
-/// Calls a lambda on values. Files count from `folder`.
+/// Calls a lambda with values. File names are relative to `folder`.
 ///
 /// # Errors
-/// What the lambda does that is not evaluated, or fails.
+/// An operation of the lambda that is not supported, or that fails.
 pub fn call(function: &Function, args: &[Value], folder: &Path) -> Result<Value, Fault> {
     let world = World::new(folder.to_owned());
     call_in(function, args, &world).map_err(|fault| {
@@ -158,7 +159,7 @@ impl Scope<'_> {
         Scope { names: self.names.clone(), ..*self }
     }
 
-    /// The value of an expression.
+    /// Evaluates an expression.
     pub fn eval(&self, expr: &Expr) -> Eval {
         let depth = self.world.depth.get();
         if depth >= DEEPEST {
@@ -232,7 +233,7 @@ impl Scope<'_> {
             }
             Expr::Call(function, args) => self.call(function, args),
             Expr::Lambda(lambda) => {
-                // It keeps the text around it, and the names.
+                // A lambda keeps the text around it, and the names.
                 let names = 32 * (self.names.len() + self.references.len());
                 self.world.take(16 + self.text.len() / VALUE + names)?;
                 let defaults =
@@ -254,8 +255,8 @@ impl Scope<'_> {
         }
     }
 
-    /// What a call of `torch.load` gives; anything else as it is. A file of weights is handed on by its
-    /// path, and only one that is looked into is read here.
+    /// Reads the result of a `torch.load` call; other values are returned unchanged. Weight files
+    /// are passed on as paths; only a file whose content is used is read here.
     pub(super) fn opened(&self, value: Value) -> Eval {
         match &value {
             Value::Call(call) if call.name == "torch.load" => match call.get(0, "f").and_then(Value::as_str) {
@@ -266,7 +267,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A value that was made: its elements count.
+    /// Counts the elements of a new value against the limit.
     fn counted(&self, value: Value) -> Eval {
         self.world.take(match &value {
             Value::Text(text) | Value::Path(text) => text.len() / VALUE,
@@ -342,7 +343,7 @@ impl Scope<'_> {
         })
     }
 
-    /// Whether all that is gone through is known.
+    /// Runs the loops of a comprehension; returns whether all iterables and conditions are known.
     fn run_clauses(&mut self, clauses: &[Clause], each: &mut dyn FnMut(&Self) -> Eval<()>) -> Eval<bool> {
         let Some((clause, rest)) = clauses.split_first() else {
             each(self)?;
@@ -450,7 +451,7 @@ impl Scope<'_> {
             self.world.effects.borrow_mut().push(Effect::Load { loader: component.clone(), engine });
             return Ok(Value::None);
         }
-        // What is computed or written later is described now.
+        // Things that are computed or written later are only described now.
         if component.name() == "SaveImage" {
             return Ok(self.does("SaveImage.__call__", component, given));
         }
@@ -460,14 +461,14 @@ impl Scope<'_> {
         Err(Fault::outside(format!("a {} is called", component.name())))
     }
 
-    /// Notes a call of a component that does something.
+    /// Records a call of a component that has an effect.
     pub(crate) fn does(&self, name: &str, component: &Arc<Component>, given: CallValue) -> Value {
         self.world.effects.borrow_mut().push(Effect::Call(Arc::new(bound(name, component, given))));
         Value::None
     }
 }
 
-/// A call of a component, which is the first argument.
+/// A call of a component, with the component as the first argument.
 pub(crate) fn bound(name: &str, component: &Arc<Component>, given: CallValue) -> CallValue {
     let CallValue { args, named, .. } = given;
     let args = std::iter::once(Value::Component(component.clone())).chain(args).collect();

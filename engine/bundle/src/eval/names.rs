@@ -1,10 +1,10 @@
-//! What names mean: modules, constants, enumerations, types of numbers.
+//! The values of names: modules, constants, enumerations and numeric types.
 
 use super::{Eval, Scope};
 use crate::fault::Fault;
 use crate::value::Value;
 
-/// Functions that are known without an import.
+/// Functions that need no import.
 const BUILTINS: [&str; 23] = [
     "list",
     "sorted",
@@ -69,7 +69,7 @@ impl Scope<'_> {
     }
 }
 
-/// Whether a dotted name without a dot is a function of Python's own.
+/// Whether a name without a dot is a built-in function of Python.
 pub fn is_builtin(name: &str) -> bool {
     BUILTINS.contains(&name)
 }
@@ -92,7 +92,7 @@ pub fn constant(name: &str) -> Option<Value> {
     })
 }
 
-/// The name of a type of numbers as NumPy spells it, of any spelling: `torch.float`, `np.uint8`, `"int"`.
+/// The NumPy name of a numeric type in any spelling: `torch.float`, `np.uint8`, `"int"`.
 ///
 /// ```
 /// use hearth_bundle::{Value, dtype_name};

@@ -7,17 +7,17 @@ use crate::fault::Fault;
 use crate::syntax::{Binary, Compare, Unary};
 use crate::value::{CallValue, Value};
 
-/// The elements of what can be gone through.
+/// The elements of an iterable value.
 pub fn elements(value: &Value) -> Eval<Vec<Value>> {
     match value {
         Value::List(items) | Value::Tuple(items) | Value::Set(items) | Value::Column(items) => Ok(items.to_vec()),
         Value::Dict(entries) => Ok(entries.iter().map(|(key, _)| key.clone()).collect()),
         Value::Text(text) => Ok(text.chars().map(|c| Value::text(c.to_string())).collect()),
-        other => Err(Fault::value(format!("{} cannot be gone through", other.kind()))),
+        other => Err(Fault::value(format!("{} is not iterable", other.kind()))),
     }
 }
 
-/// An array as lists of lists.
+/// Converts an array to nested lists.
 pub fn listed(value: &Value) -> Value {
     match value {
         Value::Column(items) => Value::list(items.iter().map(listed)),
@@ -25,7 +25,7 @@ pub fn listed(value: &Value) -> Value {
     }
 }
 
-/// A set of values.
+/// Makes a set of values.
 pub fn set(items: Vec<Value>) -> Value {
     let mut out: Vec<Value> = Vec::new();
     let simple = items.iter().all(|item| item.as_int().is_some());
@@ -44,7 +44,7 @@ pub fn set(items: Vec<Value>) -> Value {
     Value::Set(out.into())
 }
 
-/// Puts an entry into a dictionary.
+/// Inserts an entry into a dictionary.
 pub fn insert(entries: &mut Vec<(Value, Value)>, key: Value, value: Value) {
     match entries.iter_mut().find(|(known, _)| known.equals(&key)) {
         Some(entry) => entry.1 = value,
@@ -56,7 +56,7 @@ fn unfit(what: &str, a: &Value, b: &Value) -> Fault {
     Fault::value(format!("{what} of {} and {}", a.kind(), b.kind()))
 }
 
-/// `-a`, `+a`, `~a`
+/// Evaluates `-a`, `+a` and `~a`.
 pub fn unary(op: Unary, value: &Value) -> Eval {
     let wrong = || Fault::value(format!("a sign before {}", value.kind()));
     Ok(match (op, value) {
@@ -76,11 +76,11 @@ pub fn unary(op: Unary, value: &Value) -> Eval {
     })
 }
 
-/// `a + b` and the like.
+/// Evaluates binary operators such as `a + b`.
 pub fn binary(op: Binary, a: &Value, b: &Value, world: &World) -> Eval {
     match (op, a, b) {
         (_, Value::Unknown, _) | (_, _, Value::Unknown) => return Ok(Value::Unknown),
-        // A column: element by element.
+        // Columns: element by element.
         (_, Value::Column(items), Value::Column(others)) if items.len() == others.len() => {
             let made: Eval<Vec<Value>> =
                 items.iter().zip(others.iter()).map(|(a, b)| binary(op, a, b, world)).collect();
@@ -162,7 +162,7 @@ fn sign(op: Binary) -> &'static str {
     }
 }
 
-/// Of two whole numbers, where the result is one.
+/// Evaluates an operator on two integers, if the result is an integer.
 fn whole(op: Binary, a: i64, b: i64) -> Eval<Option<Value>> {
     let large = || Fault::value("a whole number of more than 64 bits");
     let zero = || Fault::value("a division by zero");
@@ -203,7 +203,7 @@ fn repeat(value: &Value, times: &Value, world: &World) -> Eval {
     })
 }
 
-/// Whether Python takes a value for true; nothing where a value is not known.
+/// Python's truth value; `None` if the value is unknown.
 ///
 /// # Errors
 /// A table or an array of several elements, as in pandas and NumPy.
@@ -217,7 +217,7 @@ pub fn truth(value: &Value) -> Eval<Option<bool>> {
     }
 }
 
-/// A comparison; nothing where a value is not known.
+/// Evaluates a comparison; `None` if a value is unknown.
 pub fn compare(op: Compare, a: &Value, b: &Value) -> Eval<Option<bool>> {
     if matches!(a, Value::Unknown) || matches!(b, Value::Unknown) {
         return Ok(None);
@@ -248,7 +248,7 @@ fn contains(whole: &Value, part: &Value) -> Eval<bool> {
     }
 }
 
-/// Which of two values is the smaller one.
+/// Orders two values.
 pub fn order(a: &Value, b: &Value) -> Eval<std::cmp::Ordering> {
     match (a, b) {
         (Value::Text(a) | Value::Path(a), Value::Text(b) | Value::Path(b)) => Ok(a.cmp(b)),
@@ -268,7 +268,7 @@ pub fn order(a: &Value, b: &Value) -> Eval<std::cmp::Ordering> {
     }
 }
 
-/// `value[index]`
+/// Evaluates `value[index]`.
 pub fn index(value: &Value, index: &Value) -> Eval {
     let missing = |what: String| Err(Fault::value(what));
     match (value, index) {
@@ -281,7 +281,7 @@ pub fn index(value: &Value, index: &Value) -> Eval {
             Some((_, column)) => Ok(column.clone()),
             None => missing(format!("the table has no column {name}")),
         },
-        // What is loaded later is indexed later.
+        // A call that is evaluated later is also indexed later.
         (Value::Call(_), key) => Ok(Value::Call(Arc::new(CallValue {
             name: "[]".to_owned(),
             args: vec![value.clone(), key.clone()],
@@ -315,7 +315,7 @@ fn chosen(items: &[Value], start: Option<i64>, end: Option<i64>, step: Option<i6
     Ok(chosen.into_iter().filter_map(|place| items.get(place).cloned()).collect())
 }
 
-/// The places that a slice takes of `len` elements, in order.
+/// The indices that a slice selects from `len` elements, in order.
 ///
 /// # Errors
 /// A step of 0.

@@ -1,4 +1,4 @@
-//! The value of a pickle in an expression.
+//! Converts a pickle to a value of an expression.
 
 use std::sync::Arc;
 
@@ -6,17 +6,19 @@ use hearth_pickle::{Array, Number, Object, Pickled};
 
 use crate::value::{CallValue, Value};
 
-/// How deep values may be nested.
+/// The largest nesting depth of values.
 const DEEPEST: usize = 60;
 
-/// How many values a file may give to an expression.
+/// The largest number of values that a file may give to an expression.
 const MOST_VALUES: usize = 2_000_000;
 
-/// What was pickled, as a value, and how many values that has. Arrays are nested columns, so operators
-/// work on their elements; what is not read (a tensor, a type) is a call that fails where it is used.
+/// Converts a pickled object to a value, and counts its values. Arrays become nested columns, so
+/// operators work on their elements; an object that is not read (a tensor, a type) becomes a call
+/// that fails where it is used.
 ///
 /// # Errors
-/// Values that are nested too deeply, or too many: one that stands in many places is one for each.
+/// Values that are nested too deeply, or too many values. A value that occurs in several places
+/// counts once per place.
 pub(super) fn value(pickled: &Pickled) -> Result<(Value, usize), String> {
     let mut count = 0;
     let value = made(pickled, pickled.root(), 0, &mut count)?;
@@ -42,7 +44,7 @@ fn made(pickled: &Pickled, object: &Object, depth: usize, count: &mut usize) -> 
         Object::None => Value::None,
         Object::Number(number) => of_number(*number),
         Object::Text(text) => Value::text(text),
-        // Python 2's texts.
+        // Strings of Python 2.
         Object::Bytes(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => Value::text(text),
             Err(_) => foreign("bytes"),
@@ -78,7 +80,7 @@ fn of_array(array: &Array) -> Result<Value, String> {
     Ok(nested(&array.shape, &values))
 }
 
-/// An array as columns of columns; one without axes is its number.
+/// An array as columns of columns; an array without axes is its number.
 fn nested(shape: &[usize], values: &[Number]) -> Value {
     let Some((count, rest)) = shape.split_first() else {
         return values.first().map_or(Value::None, |number| of_number(*number));

@@ -6,10 +6,10 @@ use hearth_pickle::torch::{Layout, Saved, SavedError};
 use super::{Eval, World, files, pickled};
 use crate::fault::{Fault, FaultKind};
 
-/// The largest pickle that an expression reads. Tensors lie beside it, and are not read.
+/// The largest pickle in bytes that an expression reads. Tensors are stored outside of it and not read.
 const LARGEST: u64 = 64 << 20;
 
-/// What is in a file that `torch.save` wrote.
+/// The content of a file that `torch.save` wrote.
 pub fn load(world: &World, path: &str) -> Eval {
     if let Some(known) = world.loaded.borrow().get(path) {
         return Ok(known.clone());
@@ -28,7 +28,7 @@ fn content(world: &World, path: &str) -> Result<Saved, String> {
         SavedError::Unknown => "it is no file of torch.save".to_owned(),
         error => error.to_string(),
     })?;
-    // `torch.load` does not take one, either.
+    // `torch.load` does not accept a bare pickle, either.
     match saved.layout() {
         Layout::Pickle => Err("it is a pickle by itself, and no file of torch.save".to_owned()),
         _ => Ok(saved),

@@ -1,4 +1,4 @@
-//! Tokens of Python's expressions, and references.
+//! The tokens of Python's expressions, and of references.
 
 /// A token.
 #[derive(Clone, Debug, PartialEq)]
@@ -8,30 +8,30 @@ pub enum Token {
     Int(i64),
     Float(f64),
     Text(String),
-    /// A formatted text, as it is written.
+    /// A formatted string, unparsed.
     Formatted(String),
     /// An operator or a bracket.
     Sign(&'static str),
     End,
 }
 
-/// Longer ones first.
+/// All signs, longer ones first.
 const SIGNS: [&str; 36] = [
     "...", "**", "//", "==", "!=", "<=", ">=", "<<", ">>", "->", ":=", "+", "-", "*", "/", "%", "(", ")", "[", "]",
     "{", "}", ",", ":", ".", "<", ">", "=", "&", "|", "^", "~", ";", "!", "`", "?",
 ];
 
-/// The tokens of a text.
+/// Splits a text into tokens.
 ///
 /// # Errors
-/// What is none, and where.
+/// A character that is not part of a token, with its place.
 pub fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut lexer = Lexer { rest: text, depth: 0 };
     let mut tokens = Vec::new();
     loop {
         let token = lexer.next()?;
         let end = token == Token::End;
-        // Texts side by side are one.
+        // Adjacent strings are joined.
         match (tokens.last_mut(), token) {
             (Some(Token::Text(before)), Token::Text(more)) => before.push_str(&more),
             (_, token) => tokens.push(token),
@@ -227,7 +227,7 @@ impl Lexer<'_> {
                 return code.map(|c| out.push(c)).ok_or_else(|| format!("\\{octal} is no character"));
             }
             other => {
-                // Python keeps the backslash of an escape that it does not know.
+                // Python keeps the backslash of an unknown escape.
                 out.push('\\');
                 out.push(other);
                 return Ok(());
@@ -242,7 +242,7 @@ impl Lexer<'_> {
     }
 }
 
-/// The length of the prefix of a text, where one begins.
+/// The length of the prefix of a string literal, if one starts here.
 fn text_prefix(rest: &str) -> Option<usize> {
     let quote = rest.find(['\'', '"'])?;
     let fits = quote <= 2 && rest[..quote].chars().all(|c| matches!(c.to_ascii_lowercase(), 'r' | 'b' | 'f' | 'u'));

@@ -1,4 +1,4 @@
-//! Python's grammar of expressions, as far as configs use it: texts become trees of [`Expr`].
+//! Python's grammar of expressions, as far as configs use it: texts are parsed to trees of [`Expr`].
 
 mod lex;
 mod parse;
@@ -22,7 +22,7 @@ pub enum Constant {
     Ellipsis,
 }
 
-/// An operator of two numbers, texts or lists.
+/// An operator on two numbers, texts or lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// `+`
@@ -45,7 +45,7 @@ pub enum Binary {
     Or,
 }
 
-/// An operator of one value.
+/// An operator on one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unary {
     /// `-`
@@ -83,7 +83,7 @@ pub enum Compare {
     IsNot,
 }
 
-/// How an argument of a call or an element of a list is given.
+/// The form of an argument of a call, or of an element of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arg {
     /// By position.
@@ -101,25 +101,25 @@ pub enum Arg {
 pub struct Clause {
     /// The names that an element is bound to.
     pub target: Target,
-    /// What is gone through.
+    /// The iterable.
     pub iter: Expr,
-    /// Conditions.
+    /// The conditions.
     pub conditions: Vec<Expr>,
 }
 
-/// What an element is bound to.
+/// The target of a loop variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     /// A name.
     Name(String),
-    /// Several, for the elements of a tuple.
+    /// Several targets, for the elements of a tuple.
     Tuple(Vec<Target>),
 }
 
-/// What a comprehension makes.
+/// The result of a comprehension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Makes {
-    /// `[...]`, or a generator, which is gone through once.
+    /// `[...]`, or a generator, which is iterated once.
     List,
     /// `{...}`
     Set,
@@ -130,13 +130,13 @@ pub enum Makes {
 /// `lambda x, y=1, *_, **__: body`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lambda {
-    /// Names and defaults.
+    /// Parameter names and defaults.
     pub parameters: Vec<(String, Option<Expr>)>,
     /// The name of `*args`.
     pub rest: Option<String>,
     /// The name of `**kwargs`.
     pub named_rest: Option<String>,
-    /// What it gives.
+    /// The expression of the result.
     pub body: Expr,
 }
 
@@ -155,7 +155,7 @@ pub enum Expr {
     Tuple(Vec<Arg>),
     /// `{a, b}`
     Set(Vec<Arg>),
-    /// `{k: v, **d}`; without a key a dictionary that is taken in.
+    /// `{k: v, **d}`; an entry without a key is an unpacked dictionary.
     Dict(Vec<(Option<Expr>, Expr)>),
     /// `-a`
     Unary(Unary, Box<Expr>),
@@ -171,9 +171,9 @@ pub enum Expr {
     If {
         /// The condition.
         condition: Box<Expr>,
-        /// What is given where it holds.
+        /// The value if the condition holds.
         then: Box<Expr>,
-        /// What else.
+        /// The value otherwise.
         otherwise: Box<Expr>,
     },
     /// `a.b`
@@ -188,21 +188,21 @@ pub enum Expr {
     Lambda(std::sync::Arc<Lambda>),
     /// `[x for y in z]`
     Comprehension {
-        /// What it makes.
+        /// The kind of result.
         makes: Makes,
         /// The key of a dictionary.
         key: Option<Box<Expr>>,
         /// The element.
         value: Box<Expr>,
-        /// Its loops.
+        /// The loops.
         clauses: Vec<Clause>,
     },
-    /// A formatted text, which is read and not evaluated.
+    /// A formatted string, which is parsed but not evaluated.
     Formatted(String),
 }
 
 impl Expr {
-    /// The dotted name that this is, as `torch.nn.Module`.
+    /// The dotted name of the expression, such as `torch.nn.Module`.
     pub fn dotted(&self) -> Option<String> {
         match self {
             Expr::Name(name) => Some(name.clone()),
@@ -211,7 +211,7 @@ impl Expr {
         }
     }
 
-    /// The expressions inside of this one, in the order in which they are written.
+    /// Visits the direct subexpressions, in the order in which they are written.
     pub fn each(&self, visit: &mut dyn FnMut(&Expr)) {
         fn args(args: &[Arg], visit: &mut dyn FnMut(&Expr)) {
             for arg in args {
@@ -257,7 +257,7 @@ impl Expr {
         }
     }
 
-    /// The ids that are referred to anywhere inside, in the order in which they are written.
+    /// All ids that the expression refers to, in the order in which they are written.
     pub fn references(&self) -> Vec<String> {
         let mut found = Vec::new();
         fn walk(expr: &Expr, found: &mut Vec<String>) {
@@ -273,7 +273,7 @@ impl Expr {
     }
 }
 
-/// The value of a text of the command line: a Python literal where it is one, else the text.
+/// Parses a value of the command line: a Python literal, or else the text.
 pub(crate) fn literal(text: &str) -> serde_json::Value {
     let parsed = match parse(&text.trim().replace('@', AT)) {
         Ok(Statement::Expression(expr)) => constant(&expr),
@@ -282,7 +282,7 @@ pub(crate) fn literal(text: &str) -> serde_json::Value {
     parsed.unwrap_or_else(|| text.into())
 }
 
-/// Stands for `@` while a literal is parsed: in a list of expressions, a reference belongs to those.
+/// Replaces `@` while a literal is parsed: in a list of expressions, references belong to the elements.
 const AT: &str = "\u{f8ff}";
 
 fn constant(expr: &Expr) -> Option<serde_json::Value> {

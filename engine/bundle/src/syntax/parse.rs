@@ -1,4 +1,4 @@
-//! From tokens to an expression, by Python's precedence.
+//! Parses tokens to an expression, with Python's precedence.
 
 mod atoms;
 
@@ -7,31 +7,31 @@ use std::sync::Arc;
 use super::lex::{Token, tokens};
 use super::{Arg, Binary, Clause, Compare, Expr, Lambda, Makes, Target, Unary};
 
-/// What stands behind `$`.
+/// The statement after `$`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
     /// `import module as name`
     Import {
-        /// The dotted name that is meant.
+        /// The dotted name of the module or member.
         module: String,
-        /// The name that it gets here.
+        /// The name to which it is bound.
         name: String,
     },
     /// An expression.
     Expression(Expr),
 }
 
-/// How deep expressions may be nested.
+/// The largest nesting depth of expressions.
 const DEEPEST: usize = 60;
 
-/// How many operators, attributes, calls and indices an expression may have: each is around the one before,
-/// and whoever follows an expression recurses.
+/// The largest number of operators, attributes, calls and indices of an expression. Each wraps the
+/// one before, and code that follows an expression is recursive.
 const MOST_LINKS: usize = 1000;
 
 /// Parses a text without its `$`.
 ///
 /// # Errors
-/// What is not in the grammar, in words that follow "the expression".
+/// Unsupported or invalid syntax, in words that follow "the expression".
 pub fn parse(text: &str) -> Result<Statement, String> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0, links: 0 };
     if let Some(import) = parser.import()? {
@@ -137,7 +137,7 @@ impl Parser {
         } else {
             return Ok(None);
         };
-        // Only the first name of a list counts.
+        // Only the first name of a list is used.
         let named = self.dotted()?;
         let alias = if self.eat_word("as") { Some(self.name()?) } else { None };
         Ok(Some(match (from, alias) {
@@ -153,7 +153,7 @@ impl Parser {
         }))
     }
 
-    /// An expression, or a tuple without brackets.
+    /// Parses an expression, or a tuple without brackets.
     fn list_of_expressions(&mut self) -> Parsed {
         let first = self.argument()?;
         if !self.is(",") {
@@ -172,7 +172,7 @@ impl Parser {
         Ok(Expr::Tuple(items))
     }
 
-    /// An element of a list, or an argument by position.
+    /// Parses an element of a list, or a positional argument.
     fn argument(&mut self) -> Parsed<Arg> {
         Ok(if self.eat("*") { Arg::Star(self.binary(4)?) } else { Arg::Plain(self.expression()?) })
     }
@@ -187,7 +187,7 @@ impl Parser {
         expr
     }
 
-    /// One more operator around what was parsed.
+    /// Counts one more operator around the parsed expression.
     fn link(&mut self) -> Parsed<()> {
         self.links += 1;
         match self.links > MOST_LINKS {
@@ -293,7 +293,7 @@ impl Parser {
         Ok(if rest.is_empty() { first } else { Expr::Compare(Box::new(first), rest) })
     }
 
-    /// Operators of two values that bind at least as tightly as `level`.
+    /// Parses binary operators that bind at least as tightly as `level`.
     fn binary(&mut self, level: u8) -> Parsed {
         let mut left = self.unary()?;
         loop {

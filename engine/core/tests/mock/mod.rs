@@ -23,7 +23,7 @@ pub struct Mock {
     pub batches: u64,
     pub known: bool,
     pub inner: Vec<Event>,
-    /// What was learned so far.
+    /// The learned number.
     pub weights: u64,
     /// Sum over the epoch, reset at its start.
     pub total: u64,
@@ -32,15 +32,15 @@ pub struct Mock {
     /// (pass, skip) of every pass begun.
     pub passes: Vec<(u64, u64)>,
     pub shelf: Shelf,
-    /// Fails in the iteration of this number.
+    /// The iteration that fails.
     pub fail_at: Option<u64>,
-    /// `shelf` is full.
+    /// Whether `shelf` is full.
     pub full: bool,
-    /// Checkpoints are begun, and reported only when they are waited for.
+    /// Whether checkpoints are only begun, and reported when waited for.
     pub slow: bool,
-    /// How checkpoints ended that were begun.
+    /// The results of checkpoints that were begun.
     begun: VecDeque<Result<PathBuf, HostError>>,
-    /// The most that were begun at once.
+    /// The largest number of checkpoints being written at once.
     pub most_begun: usize,
     pub logged: Vec<String>,
     pub learning_rate: f64,
@@ -141,13 +141,13 @@ impl Workflow for Mock {
     }
 }
 
-/// Asks for a checkpoint with this tag.
+/// Requests a checkpoint with this tag.
 pub fn save(cx: &mut Context<'_>, tag: &str) -> Result<(), HandlerError> {
     cx.host.save_checkpoint(CheckpointRequest { dir: "checkpoints".into(), tag: tag.to_owned(), keep_last: None })?;
     Ok(())
 }
 
-/// What happened, as `event epoch iteration`.
+/// The fired events, as `event epoch iteration`.
 pub type Trace = Arc<Mutex<Vec<String>>>;
 
 /// Records each of these events in a trace.

@@ -1,4 +1,4 @@
-//! Real files, from the file to the checked data set, and how long common steps take.
+//! Tests on real files, from the file to the checked data set, and timings of common steps.
 
 #[path = "../../../../tests/clients.rs"]
 mod clients;

@@ -1,5 +1,5 @@
-//! Real files against what nibabel says about them (`expected.json`). Ignored: the files are not
-//! part of the project.
+//! Real files compared with nibabel's values (`expected.json`). Ignored: the files are not part of
+//! the project.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
 
-/// Everything `expected.json` says about one NIfTI file; an error text for each difference.
+/// Compares one NIfTI file with its entry in `expected.json`; returns an error text for each
+/// difference.
 fn compare(path: &Path, expected: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     let mut check = |what: &str, good: bool, got: String| {
@@ -79,7 +80,7 @@ fn compare(path: &Path, expected: &Value) -> Vec<String> {
     for sample in expected["samples"].as_array().into_iter().flatten() {
         let index: Vec<usize> = serde_json::from_value(sample[0].clone()).unwrap_or_default();
         let axis = |i: usize| index.get(i).copied().unwrap_or(0);
-        // Axes beyond the third are channels, the earlier ones faster.
+        // Axes beyond the third are channels; the earlier of these axes are faster.
         let (mut channel, mut stride) = (0, 1);
         for (i, length) in shape.iter().enumerate().skip(3) {
             channel += axis(i) * stride;
@@ -139,7 +140,8 @@ fn headers_without_values_are_errors_that_say_so() {
     assert!(message("analyze75.hdr").contains("Analyze"));
 }
 
-/// The hippocampus data set opens, splits by its own order, and its labels lie on its images.
+/// The hippocampus data set opens, its split follows its own order, and its labels lie on its
+/// images.
 #[test]
 #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
 fn a_decathlon_folder_opens() {
@@ -155,7 +157,7 @@ fn a_decathlon_folder_opens() {
     }
 }
 
-/// Matrices that MONAI's LoadImage gives files, by name.
+/// Affines that MONAI's LoadImage returns, by file name.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Affines {
     made_with: String,
@@ -248,7 +250,7 @@ fn folders_of_dicom_are_read_as_the_volume_they_hold() {
         }
     }
     let several = real_data().join("dicom/sts008");
-    // The series and what was drawn on each, against the masks of another group's conversion.
+    // The series and their structures, compared with the masks of another group's conversion.
     let report = verify(&several, &VerifyOptions::default()).expect("a report");
     assert_eq!(report.count(Severity::Error), 0, "{:?}", report.findings);
     let mut drawn: Vec<usize> = report.cases.iter().flat_map(|case| &case.labels).map(|label| label.voxels).collect();
@@ -258,8 +260,8 @@ fn folders_of_dicom_are_read_as_the_volume_they_hold() {
     drawn.sort_unstable();
     expected.sort_unstable();
     assert_eq!(drawn, expected);
-    // Two series in one folder can't be told apart by the folder: the images are checked alone,
-    // and it is said why.
+    // Two series in one folder cannot be separated by the folder: the images are checked alone, and
+    // the reason is reported.
     let mixed = tempfile::tempdir().expect("a folder");
     for folder in ["ct_rtstruct_2slice", "ct_tiny_4slice"] {
         for file in std::fs::read_dir(real_data().join("dicom").join(folder)).expect("a folder").flatten() {

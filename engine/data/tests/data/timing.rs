@@ -1,5 +1,5 @@
-//! The work of `monai_peer.py load|preprocess|crop`, with the same JSON fields. Ignored: it
-//! measures, it does not judge.
+//! The work of `monai_peer.py load|preprocess|crop`, with the same JSON fields. Ignored: it only
+//! measures and asserts nothing.
 
 use std::path::Path;
 use std::time::Instant;

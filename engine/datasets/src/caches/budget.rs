@@ -1,29 +1,29 @@
-//! How much memory a cache may take: [`Budget`].
+//! The memory limit of a cache: [`Budget`].
 
 use hearth_registry::Fault;
 
 use super::{CachePlace, CacheRun};
 use crate::dataset::free_memory;
 
-/// What counts as free on a device that does not say.
+/// The free memory that is assumed for a device that does not report it.
 const UNKNOWN: u64 = 4 << 30;
 
-/// How much memory a cache may take, as its table says it.
+/// The memory limit of a cache, as in its table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Budget {
     pub place: CachePlace,
-    /// GiB.
+    /// Limit in GiB.
     pub limit: Option<f64>,
-    /// Of a device's free memory.
+    /// Fraction of a device's free memory.
     pub part: f64,
 }
 
 impl Budget {
-    /// Half: the rest is for the training.
+    /// The default of `part`: half, so that the rest is for the training.
     pub const PART: f64 = 0.5;
 
-    /// Bytes; `None` where the cache finds out how much this machine has free. What is said of a
-    /// machine is for all of its ranks.
+    /// The limit in bytes; `None` if the cache determines this machine's free memory itself. A
+    /// limit in host memory is for all ranks of the machine.
     pub fn bytes(&self, run: &CacheRun) -> Option<u64> {
         let on_host = self.place == CachePlace::Host || hearth_kernels::host::is_host(&run.device);
         let sharing = if on_host { run.ranks_here.max(1) as u64 } else { 1 };
@@ -34,17 +34,17 @@ impl Budget {
         }
     }
 
-    /// The same where the cache's own finding is asked for, too.
+    /// The limit in bytes, also if the cache would determine it itself.
     pub fn most(&self, run: &CacheRun) -> u64 {
         let on_host = self.place == CachePlace::Host || hearth_kernels::host::is_host(&run.device);
         let free = if on_host { free_memory() } else { u64::MAX };
         self.bytes(run).map_or(free, |bytes| bytes.min(free))
     }
 
-    /// The part of what a device has free.
+    /// The fraction of a device's free memory.
     fn of_device(&self, free: Option<u64>) -> u64 {
         let free = free.unwrap_or_else(|| {
-            tracing::warn!("the device does not say how much memory is free: 4 GiB are assumed; set `limit_gib`");
+            tracing::warn!("the device does not report its free memory: 4 GiB are assumed; set `limit_gib`");
             UNKNOWN
         });
         (free as f64 * self.part) as u64
@@ -52,7 +52,7 @@ impl Budget {
 
     pub fn check(&self) -> Result<(), Fault> {
         if let Some(limit) = self.limit.filter(|limit| *limit <= 0.0 || !limit.is_finite()) {
-            return Err(Fault::at("limit_gib", format!("{limit} GiB hold nothing")));
+            return Err(Fault::at("limit_gib", format!("{limit} GiB is too little; give more than 0")));
         }
         if !(self.part > 0.0 && self.part <= 1.0) {
             let message = format!("{} is not a part of the device's memory; give more than 0 and at most 1", self.part);
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(budget(CachePlace::Same, None).bytes(&run(device, Some(8))), None, "a processor's is the host's");
     }
 
-    /// Two ranks on one machine may not take twice what it has.
+    /// Two ranks on one machine may together not use more than it has.
     #[test]
     fn the_ranks_of_a_machine_share_its_memory() {
         let of = |place, limit, ranks_here| {

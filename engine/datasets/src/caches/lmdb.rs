@@ -1,4 +1,4 @@
-//! One database for all cases: [`LmdbCache`].
+//! A cache in one database for all cases: [`LmdbCache`].
 
 use hearth_registry::entry;
 use schemars::JsonSchema;
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::on_disk::{OnDisk, on_disk_cache};
 
-/// All cases are kept in one database in a folder, keyed by its content and the steps applied to
-/// it. The cache outlives the run, and other recipes with the same steps reuse it (MONAI's
+/// Keeps all cases in one database in a folder, keyed by their content and the steps applied to
+/// them. The cache outlives the run, and other recipes with the same steps reuse it (MONAI's
 /// `LMDBDataset`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LmdbCache(pub OnDisk);

@@ -1,4 +1,4 @@
-//! Cases in memory: [`MemoryCache`].
+//! A cache of cases in memory: [`MemoryCache`].
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use serde::{Deserialize, Serialize};
 use super::{Budget, Cache, CachePlace, CacheRun, Rate, check_storage, half, two};
 use crate::{CacheDataset, CacheOptions, DataError, Dataset, Item, Storage};
 
-/// Cases are kept in host or device memory (MONAI's `CacheDataset`). Cases with the same content
-/// are kept once.
+/// Keeps cases in host or device memory (MONAI's `CacheDataset`). Cases with the same content are
+/// kept once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryCache {
-    /// The fraction of the cases, 0 to 1, or `auto`: as many as fit.
+    /// Fraction of the cases, 0 to 1, or `auto`: as many as fit.
     pub rate: Rate,
-    /// The maximum number of cases.
+    /// Maximum number of cases.
     pub num: Option<usize>,
-    /// Threads that fill it.
+    /// Number of threads that fill the cache.
     pub workers: usize,
     /// Where images are kept: `host`, or `same` for the training device.
     pub device: CachePlace,
-    /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
+    /// Type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
     pub storage: Storage,
-    /// Fill at the first use of each case instead of before the training.
+    /// Whether to fill at the first use of each case instead of before the training.
     pub runtime: bool,
-    /// GiB that it may take; of a machine's memory, what all its ranks may take together. An error
-    /// where it would take more, unless `rate = "auto"`. Where it is not said: 9/10 of what this
-    /// machine has free, `device_part` of what the device has.
+    /// Memory limit in GiB; in host memory, for all ranks of the machine together. It is an error
+    /// if the cache needs more, unless `rate = "auto"`. The default is 9/10 of the machine's free
+    /// memory, or `device_part` of the device's.
     pub limit_gib: Option<f64>,
-    /// Part of the device's free memory that it may take with `device = "same"`; the rest is for
-    /// the training.
+    /// Fraction of the device's free memory that the cache may use with `device = "same"`; the rest
+    /// is for the training.
     pub device_part: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The caches of cases between epochs, as a recipe names them:
+//! The caches of cases between epochs, as configured in a recipe:
 //! `[data] cache = { kind = "cache", rate = 0.5 }`.
 
 mod budget;
@@ -34,32 +34,32 @@ use hearth_transforms::Pipeline;
 
 /// How cases are kept after the deterministic transforms.
 pub trait Cache: Debug + Send + Sync {
-    /// The filled data set of these cases after these steps.
+    /// Creates the filled data set of these cases after these steps.
     ///
     /// # Errors
-    /// Where a case fails, the cache does not fit, or its folder cannot be written.
+    /// If a case fails, the cache does not fit, or its folder cannot be written.
     fn dataset(&self, cases: Vec<Item>, steps: Arc<Pipeline>, run: &CacheRun) -> Result<Arc<dyn Dataset>, DataError>;
 
-    /// How many of `cases` cases it keeps at a time.
+    /// The number of `cases` cases that are kept at a time.
     fn kept(&self, cases: usize) -> usize;
 
-    /// The type of the values that it keeps.
+    /// The type of the kept values.
     fn storage(&self) -> Storage {
         Storage::F32
     }
 
-    /// The cache's folder, where it has one.
+    /// The cache's folder, if it has one.
     fn dir(&self) -> Option<&Path> {
         None
     }
 
-    /// Whether it keeps them on the training device.
+    /// Whether cases are kept on the training device.
     fn on_device(&self) -> bool {
         false
     }
 
-    /// The most bytes of memory that it may take, where more are an error; `None` where it keeps what fits,
-    /// or takes no memory.
+    /// The maximum number of bytes of memory, if exceeding it is an error; `None` if the cache
+    /// keeps what fits, or uses no memory.
     fn limit(&self, run: &CacheRun) -> Option<u64> {
         let _ = run;
         None
@@ -73,26 +73,26 @@ pub trait Cache: Debug + Send + Sync {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// The first invalid one.
+    /// The first invalid parameter.
     fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-/// The run's properties that a cache needs.
+/// The properties of the run that a cache needs.
 #[derive(Clone, Debug)]
 pub struct CacheRun {
-    /// The training device.
+    /// Training device.
     pub device: Device,
     /// How the progress of filling is shown.
     pub progress: Progress,
     /// Whether every case is needed in every epoch, as for validation.
     pub whole: bool,
-    /// Bytes that the device has free, where that is known.
+    /// Free bytes of the device, if known.
     pub free: Option<u64>,
-    /// Bytes of host memory that the training takes beside the cache, an estimate; of one rank.
+    /// Estimated bytes of host memory that the training of one rank needs in addition to the cache.
     pub beside: u64,
-    /// Ranks on this machine, which share its memory; 1 where there is one process.
+    /// Number of ranks on this machine, which share its memory; 1 for a single process.
     pub ranks_here: usize,
 }
 
@@ -126,7 +126,7 @@ fn half() -> f64 {
     Budget::PART
 }
 
-/// The default of threads that fill a cache.
+/// The default number of threads that fill a cache.
 fn two() -> usize {
     2
 }

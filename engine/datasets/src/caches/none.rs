@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, CacheRun};
 use crate::{DataError, Dataset, Item, TransformDataset};
 
-/// Nothing is cached: all transforms run at each use of a case (MONAI's `Dataset`).
+/// Caches nothing: all transforms run at each use of a case (MONAI's `Dataset`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoCache {}

@@ -1,4 +1,4 @@
-//! The parameters of caches on disk, and what follows from them: [`OnDisk`].
+//! The common parameters of caches on disk: [`OnDisk`].
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ use crate::{Identity, Storage, StoreOptions};
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct OnDisk {
-    /// The folder of the cache.
+    /// Folder of the cache.
     pub dir: PathBuf,
-    /// Threads that fill it.
+    /// Number of threads that fill the cache.
     #[serde(default = "two")]
     pub workers: usize,
     /// Where images are kept: `host`, or `same` for the training device.
@@ -24,7 +24,7 @@ pub struct OnDisk {
     /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
     #[serde(default = "exact")]
     pub storage: Storage,
-    /// Fill at the first use of each case instead of before the training.
+    /// Whether to fill at the first use of each case instead of before the training.
     #[serde(default)]
     pub runtime: bool,
     /// How a changed source file is detected: `content`, or `stat` (path, size, time).
@@ -44,8 +44,8 @@ impl OnDisk {
     }
 }
 
-/// Implements [`Cache`](super::Cache) for a type that holds [`OnDisk`], with the data set that keeps
-/// the cases.
+/// Implements [`Cache`](super::Cache) for a type that holds [`OnDisk`], with the data set that
+/// keeps the cases.
 macro_rules! on_disk_cache {
     ($type:ident, $dataset:ident) => {
         impl super::Cache for $type {
@@ -93,7 +93,7 @@ mod tests {
         Node::from_toml(toml::Value::Table(toml::from_str(text).expect("TOML")), &Origin::Unknown)
     }
 
-    /// The parameters are those of the reference, with their defaults, for both caches.
+    /// Both caches have the parameters of the reference, with their defaults.
     #[test]
     fn both_caches_have_the_parameters_of_the_reference() {
         let registry = Registry::<dyn Cache>::new();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::on_disk::{OnDisk, on_disk_cache};
 
-/// Each case is kept in a file of a folder, keyed by its content and the steps applied to it. The
+/// Keeps each case in a file of a folder, keyed by its content and the steps applied to it. The
 /// cache outlives the run, and other recipes with the same steps reuse it (MONAI's
 /// `PersistentDataset`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

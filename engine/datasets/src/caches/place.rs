@@ -16,7 +16,7 @@ pub enum CachePlace {
 }
 
 impl CachePlace {
-    /// The device that images are moved to, where they are moved.
+    /// The device that images are moved to, if they are moved.
     pub(crate) fn of(self, device: &Device) -> Option<Device> {
         (self == CachePlace::Same).then(|| device.clone())
     }

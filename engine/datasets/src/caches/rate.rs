@@ -1,4 +1,4 @@
-//! How many cases are kept: [`Rate`].
+//! The number of cases that are kept: [`Rate`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,10 +8,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How many cases are kept.
+/// The number of cases that are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// This fraction of them.
+    /// A fraction of the cases.
     Part(f64),
     /// As many as fit.
     Auto,
@@ -24,7 +24,7 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// The fraction to try.
+    /// The fraction that is tried.
     pub fn part(self) -> f64 {
         match self {
             Rate::Part(part) => part,
@@ -32,7 +32,7 @@ impl Rate {
         }
     }
 
-    /// The number of `cases` cases that are kept, at most `num`.
+    /// The number of the `cases` cases that are kept, at most `num`.
     pub(crate) fn kept(self, cases: usize, num: Option<usize>) -> usize {
         ((cases as f64 * self.part()) as usize).min(num.unwrap_or(usize::MAX))
     }

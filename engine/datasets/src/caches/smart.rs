@@ -10,31 +10,31 @@ use serde::{Deserialize, Serialize};
 use super::{Budget, Cache, CachePlace, CacheRun, MemoryCache, Rate, check_storage, half, two};
 use crate::{DataError, Dataset, Item, SmartCacheDataset, SmartCacheOptions, Storage};
 
-/// A window of the cases is kept in memory and moves each epoch, while threads prepare the next
+/// Keeps a window of the cases in memory, which moves each epoch, while threads prepare the next
 /// cases (MONAI's `SmartCacheDataset`). Validation uses all cases, which are kept as by `cache`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartCache {
-    /// The fraction of the cases that is kept at a time, 0 to 1.
+    /// Fraction of the cases that is kept at a time, 0 to 1.
     pub rate: Rate,
-    /// The maximum number of cases.
+    /// Maximum number of cases.
     pub num: Option<usize>,
-    /// Threads that fill it.
+    /// Number of threads that fill the cache.
     pub workers: usize,
     /// Where images are kept: `host`, or `same` for the training device.
     pub device: CachePlace,
-    /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
+    /// Type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
     pub storage: Storage,
-    /// Share of the cached cases that is replaced each epoch, above 0.
+    /// Fraction of the cached cases that is replaced each epoch, above 0.
     pub replace_rate: f64,
     /// Whether the list is shuffled before the window moves over it.
     pub shuffle: bool,
-    /// GiB that it may take; of a machine's memory, what all its ranks may take together. An error
-    /// where it would take more. Where it is not said: any number in this machine's memory (several
-    /// ranks share 9/10 of what it has free), `device_part` of what the device has free.
+    /// Memory limit in GiB; in host memory, for all ranks of the machine together. It is an error
+    /// if the cache needs more. By default there is no limit in host memory (several ranks share
+    /// 9/10 of the free memory), and on the device it is `device_part` of the free memory.
     pub limit_gib: Option<f64>,
-    /// Part of the device's free memory that it may take with `device = "same"`; the rest is for
-    /// the training.
+    /// Fraction of the device's free memory that the cache may use with `device = "same"`; the rest
+    /// is for the training.
     pub device_part: f64,
 }
 
@@ -63,7 +63,7 @@ impl SmartCache {
 impl Cache for SmartCache {
     fn dataset(&self, cases: Vec<Item>, steps: Arc<Pipeline>, run: &CacheRun) -> Result<Arc<dyn Dataset>, DataError> {
         if run.whole {
-            // A window would leave out cases that are to be measured.
+            // A window would omit cases that are to be measured.
             let Self { rate, num, workers, device, storage, limit_gib, device_part, .. } = self.clone();
             return MemoryCache {
                 rate,

@@ -15,35 +15,36 @@ use super::in_memory::{CachePool, Kept, Slot, no_exact_on_device};
 use super::{Dataset, Item, Storage, epoch_again};
 use crate::{DataError, Progress};
 
-/// What is cached, and where.
+/// Options of a cache in memory.
 #[derive(Clone, Debug, Setters)]
 #[setters(strip_option)]
 pub struct CacheOptions {
-    /// Share of the cases that are cached.
+    /// Fraction of the cases that are cached.
     pub rate: f64,
-    /// At most this many cases.
+    /// Maximum number of cached cases.
     pub num: Option<usize>,
-    /// Cache as many of these as fit into `limit`; the others run the whole pipeline at each
-    /// access. Otherwise a cache that does not fit is an error.
+    /// Whether to cache as many of these as fit into `limit`; the others run the whole pipeline at
+    /// each access. Otherwise a cache that does not fit is an error.
     pub auto: bool,
-    /// Fill at the first access of each case instead of in advance.
+    /// Whether to fill at the first access of each case instead of in advance.
     pub runtime: bool,
-    /// Threads that fill the cache; 0: as many as there are cores.
+    /// Number of threads that fill the cache; 0 means the number of cores.
     pub workers: usize,
-    /// The device of cached images; by default the one the pipeline left them on.
+    /// Device of cached images; by default the one the pipeline left them on.
     pub device: Option<Device>,
-    /// The type of stored values.
+    /// Type of stored values.
     pub storage: Storage,
-    /// How cases with the same content, which are kept once, are recognized; `None`: each is kept
-    /// separately.
+    /// How cases with the same content are recognized, which are kept once; with `None` each case
+    /// is kept separately.
     pub identity: Option<Identity>,
-    /// Shares cases with other data sets.
+    /// Pool that shares cases with other data sets.
     pub pool: CachePool,
     /// How the progress of filling is shown.
     pub progress: Progress,
-    /// Bytes the cache may use; by default 9/10 of the free memory (for a cache in host memory).
+    /// Maximum number of bytes; by default 9/10 of the free memory (for a cache in host memory).
     pub limit: Option<u64>,
-    /// Bytes of host memory that the training takes beside the cache, which `auto` leaves free.
+    /// Bytes of host memory that the training needs in addition to the cache, which `auto` leaves
+    /// free.
     pub beside: u64,
 }
 
@@ -66,7 +67,8 @@ impl Default for CacheOptions {
     }
 }
 
-/// Caches the first cases up to the pipeline's first random step; runs the rest at every access.
+/// Caches the first cases up to the pipeline's first random step, and runs the rest at every
+/// access.
 ///
 /// Neither caching nor sharing changes a sample (except for [`Storage::F16`], which rounds).
 #[derive(Debug)]
@@ -74,22 +76,22 @@ pub struct CacheDataset {
     cases: Cases,
     options: CacheOptions,
     keys: Option<KeyMaker>,
-    /// One per case that may be cached; set when the case is first needed.
+    /// One slot per case that may be cached; set when the case is first needed.
     slots: Vec<OnceLock<Arc<Slot>>>,
-    /// Bytes it may use.
+    /// Maximum number of bytes.
     limit: u64,
     /// Bytes still available.
     left: AtomicU64,
-    /// Bytes of memory that stay free when cases are added: what goes on beside the cache needs them.
+    /// Bytes of memory that stay free when cases are added, because other work needs them.
     spare: AtomicU64,
 }
 
 impl CacheDataset {
-    /// Fills the cache, unless it is filled at run time. The first case determines the expected
-    /// memory; it is shown before the others are filled.
+    /// Creates the data set and fills the cache, unless it is filled at run time. The expected
+    /// memory is determined from the first case and shown before the others are filled.
     ///
     /// # Errors
-    /// Where a case fails, an option is invalid, or the cache would not fit (the error says what
+    /// If a case fails, an option is invalid, or the cache would not fit (the error states what
     /// would).
     pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>, options: CacheOptions) -> Result<Self, DataError> {
         let cases = Cases::new(items, pipeline)?;
@@ -99,7 +101,7 @@ impl CacheDataset {
         if options.storage == Storage::Exact && !on_host {
             return Err(no_exact_on_device());
         }
-        // Nobody can give more than there is.
+        // A limit above the existing memory has no effect.
         let free = on_host.then(free_memory);
         let limit = options.limit.map(|limit| limit.min(free.unwrap_or(u64::MAX))).or(free);
         if options.auto && limit.is_none() {
@@ -121,7 +123,7 @@ impl CacheDataset {
         Ok(dataset)
     }
 
-    /// Number of cases currently cached.
+    /// The number of cases currently cached.
     pub fn cached(&self) -> usize {
         self.kept().count()
     }
@@ -131,7 +133,7 @@ impl CacheDataset {
         self.slots.get(index).and_then(|slot| slot.get()?.get()).is_some()
     }
 
-    /// Bytes of the cached values; shared ones count once.
+    /// The number of bytes of the cached values; shared ones count once.
     pub fn bytes(&self) -> usize {
         let mut kept: Vec<&Kept> = self.kept().collect();
         kept.sort_by_key(|k| std::ptr::from_ref(*k));
@@ -151,8 +153,8 @@ impl CacheDataset {
         let first = self.keep(0)?;
         let Some(first) = first else {
             let why = match self.spare.load(Ordering::Relaxed) {
-                0 => format!("{} hold no case", readable(self.limit)),
-                beside => format!("no case fits beside the {} that the training takes", readable(beside)),
+                0 => format!("{} cannot hold a case", readable(self.limit)),
+                beside => format!("no case fits in addition to the {} that the training needs", readable(beside)),
             };
             self.options.progress.say(&format!("cache: {why}, so all are computed at each access"));
             return Ok(());
@@ -168,16 +170,17 @@ impl CacheDataset {
         full
     }
 
-    /// From now on as much memory stays free as preparing the first case took, for each thread that prepares
-    /// cases and once for the training that follows, and what its steps take. `before` is what the process had
-    /// in memory before that case, and the most that it ever had.
+    /// Reserves memory when cases are added: as much as preparing the first case took, for each
+    /// thread that prepares cases and once for the training, plus what the steps of the training
+    /// need. `before` is the memory of the process before that case, and its earlier peak.
     ///
-    /// The limit of a cache that takes what fits is a share of what is free; where that is little, a few
-    /// cases in work are more than the rest.
+    /// The limit of a cache that keeps what fits is a fraction of the free memory; if that is
+    /// little, a few cases in preparation need more than the rest.
     fn leave_spare(&self, bytes: u64, before: Option<(u64, u64)>) {
         let now = hearth_machine::peak_resident();
         let seen = before.zip(now).filter(|((_, peak), now)| now > peak).map(|((had, _), now)| now.saturating_sub(had));
-        // A process that once had more does not show what this case took: at least what goes in and what comes out.
+        // If the process had a higher peak before, the memory of this case is unknown: assume at
+        // least its input and output.
         let one = seen.unwrap_or(bytes.saturating_mul(2));
         let threads = match self.options.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -187,13 +190,13 @@ impl CacheDataset {
         self.spare.store(preparing.saturating_add(self.options.beside), Ordering::Relaxed);
     }
 
-    /// Whether a cache that takes what fits is full.
+    /// Whether a cache that keeps what fits is full.
     fn is_full(&self) -> bool {
         let spare = self.spare.load(Ordering::Relaxed);
         self.left.load(Ordering::Relaxed) == 0 || (spare > 0 && hearth_machine::Allowance::now().free < spare)
     }
 
-    /// The cached case; `None` where there is no space for it.
+    /// Returns the cached case; `None` if there is no space for it.
     fn keep(&self, index: usize) -> Result<Option<&Kept>, DataError> {
         let Some(place) = self.slots.get(index) else { return Ok(None) };
         let slot = match place.get() {
@@ -210,7 +213,7 @@ impl CacheDataset {
                 return Ok(None);
             }
             let samples = self.cases.fixed(index)?;
-            // A device without memory for it may panic.
+            // A device without memory for the case may panic.
             let kept = guarded(self.cases.name(index), || {
                 Kept::new(samples, self.options.storage, self.options.device.as_ref())
             })?;
@@ -237,11 +240,11 @@ impl CacheDataset {
         Ok(key.map_or_else(|_| Arc::default(), |key| self.options.pool.slot(key)))
     }
 
-    /// Reports the expected memory of the cache, and refuses one that would not fit.
+    /// Reports the expected memory of the cache, and rejects a cache that would not fit.
     fn predict(&self, each: u64) -> Result<(), DataError> {
         let (count, all) = (self.slots.len() as u64, self.cases.len());
         let needed = each.saturating_mul(count);
-        // One case is kept already.
+        // One case is already kept.
         let may = match self.spare.load(Ordering::Relaxed) {
             0 => self.limit,
             spare => self.limit.min(hearth_machine::Allowance::now().free.saturating_sub(spare).saturating_add(each)),
@@ -269,7 +272,7 @@ impl CacheDataset {
     }
 }
 
-/// The number of cases for a share and a maximum.
+/// The number of cases for a fraction and a maximum.
 pub(super) fn count(cases: usize, rate: f64, num: Option<usize>) -> Result<usize, DataError> {
     if !(0.0..=1.0).contains(&rate) {
         return Err(DataError::Option(format!("cache rate {rate} is not between 0 and 1")));
@@ -277,12 +280,12 @@ pub(super) fn count(cases: usize, rate: f64, num: Option<usize>) -> Result<usize
     Ok(((cases as f64 * rate) as usize).min(num.unwrap_or(usize::MAX)).min(cases))
 }
 
-/// The host memory that a cache may use: most of what this process may use yet.
+/// The host memory that a cache may use: most of what this process may still use.
 pub(crate) fn free_memory() -> u64 {
     hearth_machine::Allowance::now().free / 10 * 9
 }
 
-/// Bytes in a readable unit.
+/// Formats bytes in a readable unit.
 pub(crate) fn readable(bytes: u64) -> String {
     let bytes = bytes as f64;
     match bytes {

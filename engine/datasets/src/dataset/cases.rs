@@ -102,7 +102,7 @@ impl Cases {
         self.steps(item, vec![item.sample()], epoch, 0..self.pipeline.len())
     }
 
-    /// Runs the cached steps; each tensor owns its memory.
+    /// Runs the cached steps; each resulting tensor owns its memory.
     pub fn fixed(&self, index: usize) -> Result<Vec<Sample>, DataError> {
         let item = self.item(index)?;
         let mut samples = self.steps(item, vec![item.sample()], 0, 0..self.split)?;
@@ -140,10 +140,10 @@ impl Cases {
 pub struct TransformDataset(Cases);
 
 impl TransformDataset {
-    /// A data set of cases and a pipeline.
+    /// Creates a data set of cases and a pipeline.
     ///
     /// # Errors
-    /// Where a case lacks a file that the pipeline loads.
+    /// If a case lacks a file that the pipeline loads.
     pub fn new(items: Vec<Item>, pipeline: impl Into<Arc<Pipeline>>) -> Result<Self, DataError> {
         Ok(TransformDataset(Cases::new(items, pipeline)?))
     }
@@ -193,14 +193,14 @@ fn check_items(items: &[Item], pipeline: &Pipeline) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Turns a panic (for example of a decoder) into an error of that case.
+/// Converts a panic (for example of a decoder) to an error of that case.
 pub(crate) fn guarded<T>(case: &str, work: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(DataError::Panic { case: case.to_owned(), what: format!("panicked: {}", words_of(&*panic)) })
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".to_owned())
@@ -214,7 +214,7 @@ pub(crate) fn threads(workers: usize) -> usize {
     }
 }
 
-/// Does `work` for each of `indices`, on several threads, in order of the list. It ends early where
+/// Runs `work` for each of `indices` in the order of the list, on several threads. It ends early if
 /// `work` returns `false` or fails; of several failures that of the first index is returned.
 pub(crate) fn for_each(
     indices: Range<usize>,
@@ -246,12 +246,12 @@ pub(crate) fn for_each(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads(workers).min(indices.len()) {
-            // Where the system starts no more, those that there are do the work.
+            // If the system starts no more threads, the existing ones do the work.
             if std::thread::Builder::new().spawn_scoped(scope, run).is_err() {
                 break;
             }
         }
-        // The calling thread is one of them.
+        // The calling thread also takes part.
         run();
     });
     match failure.into_inner().unwrap_or_else(|p| p.into_inner()) {

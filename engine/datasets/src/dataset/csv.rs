@@ -12,7 +12,7 @@ use super::{Field, Item};
 use crate::DataError;
 use hearth_registry::nearest;
 
-/// A table with more bytes than this is not read.
+/// The maximum number of bytes of a table.
 const MAX_TABLE: u64 = 4 << 30;
 
 /// The kind of values of a column.
@@ -31,12 +31,12 @@ pub enum ColumnKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Column {
-    /// The kind of its values. By default numbers where every value is one; otherwise strings,
-    /// which in `image` and `label` are files.
+    /// Kind of the values. The default is numbers if every value is one; otherwise strings, which
+    /// are files in `image` and `label`.
     pub kind: Option<ColumnKind>,
-    /// The replacement of an empty value; without it an empty value is an error.
+    /// Replacement of an empty value; without it an empty value is an error.
     pub default: Option<Field>,
-    /// Appended to the name of each file: `.tif`.
+    /// Suffix that is appended to the name of each file: `.tif`.
     pub suffix: String,
 }
 
@@ -45,24 +45,24 @@ pub struct Column {
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]
 pub struct CsvOptions {
-    /// Whether the first line names the columns; without it they are named `0`, `1`, ...
+    /// Whether the first line names the columns; otherwise they are named `0`, `1`, ...
     pub header: bool,
-    /// The delimiter of values.
+    /// Delimiter of values.
     pub delimiter: char,
-    /// Columns to read; all if not given.
+    /// Columns to read; by default all.
     #[setters(into)]
     pub columns: Option<Vec<String>>,
-    /// Rows to read (from 0, the header not counted), in this order; all if not given.
+    /// Rows to read (from 0, without the header), in this order; by default all.
     #[setters(into)]
     pub rows: Option<Vec<Range<usize>>>,
-    /// How columns are read, by name.
+    /// Options of columns, by name.
     pub types: BTreeMap<String, Column>,
     /// New values that combine several columns of numbers: `location = ["y", "x"]`.
     pub groups: BTreeMap<String, Vec<String>>,
-    /// Where relative names of files begin; the table's folder if not given.
+    /// Base of relative file names; by default the table's folder.
     #[setters(into)]
     pub root: Option<PathBuf>,
-    /// The column that names the case; otherwise it is named after its first file, or its row.
+    /// Column that names the case; by default the case is named after its first file, or its row.
     #[setters(into)]
     pub case: Option<String>,
 }
@@ -82,12 +82,12 @@ impl Default for CsvOptions {
     }
 }
 
-/// One case per row of a table (MONAI's `CSVDataset`). Several tables are joined: rows that agree
-/// in all shared columns become one.
+/// Reads one case per row of a table (MONAI's `CSVDataset`). Several tables are joined: rows that
+/// agree in all shared columns become one.
 ///
 /// # Errors
-/// Where a table can't be read or has rows of different lengths, a column does not exist, or a
-/// value is missing or of another kind; the error names table, line and column.
+/// If a table can't be read or has rows of different lengths, a column does not exist, or a value
+/// is missing or of another kind; the error names table, line and column.
 pub fn csv_items(tables: &[impl AsRef<Path>], options: &CsvOptions) -> Result<Vec<Item>, DataError> {
     let Some((first, others)) = tables.split_first() else {
         return Err(DataError::Option("no table to read cases from".to_owned()));
@@ -99,7 +99,7 @@ pub fn csv_items(tables: &[impl AsRef<Path>], options: &CsvOptions) -> Result<Ve
     table.items(options)
 }
 
-/// The columns of a table.
+/// The columns of a table, by name.
 pub(crate) fn csv_columns(table: &Path, options: &CsvOptions) -> Result<Vec<String>, DataError> {
     Ok(Table::read(table, options)?.columns)
 }
@@ -116,12 +116,12 @@ struct Row {
     values: Vec<String>,
 }
 
-/// Splits a table's text: quotes, either line ending, empty lines skipped, blanks around values
-/// trimmed.
+/// Splits a table's text: handles quotes and both line endings, skips empty lines, and trims blanks
+/// around values.
 fn records(text: &str, delimiter: u8) -> Vec<Row> {
     let mut reader = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
     let mut rows = Vec::new();
-    // A value is never longer than its text, nor are there more of them than bytes.
+    // A value is never longer than its text, and there are never more values than bytes.
     let (mut values, mut ends) = (vec![0; text.len()], vec![0; 64]);
     let (mut rest, mut written, mut found) = (text.as_bytes(), 0, 0);
     // The line of the next record.
@@ -194,7 +194,7 @@ impl Table {
         })
     }
 
-    /// Rows of both that agree in the columns they share, in the order of this one.
+    /// Joins rows of both tables that agree in the shared columns, in the order of this one.
     fn join(&self, other: &Table) -> Result<Table, DataError> {
         let shared: Vec<(usize, usize)> = self
             .columns
@@ -352,8 +352,8 @@ mod tests {
         assert_eq!(items[0].fields["age"], Field::Number(41.0));
     }
 
-    /// The list of CAMELYON16 regions: no header, the nine labels of a grid column by column, put
-    /// row by row.
+    /// The list of CAMELYON16 regions: no header, and the nine labels of a grid column by column,
+    /// reordered row by row.
     #[test]
     fn a_list_of_regions() {
         let items = read(

@@ -10,10 +10,10 @@ use super::{Field, Item};
 use crate::DataError;
 use crate::numpy::shuffled_indices;
 
-/// `dataset.json` with more bytes than this is not read.
+/// The maximum number of bytes of `dataset.json`.
 const MAX_LIST: u64 = 64 << 20;
 
-/// The content of `dataset.json` of a Decathlon folder.
+/// The content of `dataset.json` in a Decathlon folder.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DecathlonDataset {
@@ -23,8 +23,8 @@ pub struct DecathlonDataset {
     pub labels: BTreeMap<u32, String>,
     /// Names of the channels.
     pub modality: BTreeMap<u32, String>,
-    /// Labelled cases (`image`, `label`), in the order of the file. Their other numbers and strings
-    /// (`weight`, `fold`) are fields.
+    /// Labelled cases (`image`, `label`), in the order of the file. Further numbers and strings of
+    /// an entry (`weight`, `fold`) become fields.
     pub training: Vec<Item>,
     /// Unlabelled cases (`image`).
     pub test: Vec<Item>,
@@ -34,7 +34,7 @@ impl DecathlonDataset {
     /// Reads `dir/dataset.json` and checks that the files it names exist.
     ///
     /// # Errors
-    /// Where the list is missing, damaged, names a file that does not exist, or one outside the
+    /// If the list is missing, damaged, or names a file that does not exist or lies outside the
     /// folder.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, DataError> {
         let dir = dir.as_ref();
@@ -73,10 +73,10 @@ impl DecathlonDataset {
         })
     }
 
-    /// Training and validation: the last `n` cases of the list are for validation.
+    /// Splits into training and validation: the last `n` cases of the list are for validation.
     ///
     /// # Errors
-    /// Where none would be left to train on.
+    /// If no case would be left to train on.
     pub fn split_last(&self, n: usize) -> Result<(Vec<Item>, Vec<Item>), DataError> {
         let count = self.training.len();
         if n >= count {
@@ -86,16 +86,16 @@ impl DecathlonDataset {
         Ok((train.to_vec(), validate.to_vec()))
     }
 
-    /// Training and validation, drawn by [`split_fraction`].
+    /// Splits into training and validation, drawn by [`split_fraction`].
     ///
     /// # Errors
-    /// Where `val_frac` is not a fraction.
+    /// If `val_frac` is not a fraction.
     pub fn split_fraction(&self, val_frac: f64, seed: u32) -> Result<(Vec<Item>, Vec<Item>), DataError> {
         split_fraction(&self.training, val_frac, seed)
     }
 }
 
-/// `dir/dataset.json`.
+/// Reads `dir/dataset.json`.
 pub(crate) fn read_list(dir: &Path) -> Result<Value, DataError> {
     let path = dir.join("dataset.json");
     let io = |source| DataError::Io { path: path.clone(), source };
@@ -105,15 +105,16 @@ pub(crate) fn read_list(dir: &Path) -> Result<Value, DataError> {
         return Err(wrong(format!("{length} bytes, more than the limit of {MAX_LIST}")));
     }
     let text = std::fs::read_to_string(&path).map_err(io)?;
-    // Some editors begin a file with the mark of its encoding.
+    // Some editors start a file with a byte order mark.
     serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|e| wrong(format!("not JSON: {e}")))
 }
 
-/// Training and validation as MONAI's `DecathlonDataset` and `TciaDataset` split a list: indices
-/// shuffled by numpy's `RandomState(seed)`, the first `int(count * val_frac)` are for validation.
+/// Splits a list into training and validation like MONAI's `DecathlonDataset` and `TciaDataset`:
+/// indices are shuffled by numpy's `RandomState(seed)`, and the first `int(count * val_frac)` are
+/// for validation.
 ///
 /// # Errors
-/// Where `val_frac` is not a fraction.
+/// If `val_frac` is not a fraction.
 pub fn split_fraction(items: &[Item], val_frac: f64, seed: u32) -> Result<(Vec<Item>, Vec<Item>), DataError> {
     if !(0.0..1.0).contains(&val_frac) {
         return Err(DataError::Option(format!("val_frac {val_frac} is not between 0 and 1")));
@@ -124,7 +125,7 @@ pub fn split_fraction(items: &[Item], val_frac: f64, seed: u32) -> Result<(Vec<I
     Ok((pick(&order[n..]), pick(&order[..n])))
 }
 
-/// A path of the list, below the folder.
+/// Resolves a path of the list, which must be below the folder.
 pub(crate) fn listed_file(dir: &Path, value: &Value) -> Result<PathBuf, String> {
     let name = value.as_str().ok_or_else(|| "is not a path".to_owned())?;
     let relative = Path::new(name);
@@ -159,7 +160,7 @@ pub(crate) fn case_name(path: &Path) -> String {
         .to_owned()
 }
 
-/// Cases with the same name (files in several folders) get a number.
+/// Numbers cases with the same name (files in several folders).
 pub(crate) fn make_unique(items: &mut [Item]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for item in items {

@@ -14,33 +14,33 @@ use crate::DataError;
 /// structure set (RTSTRUCT) or segmentation (SEG) that was drawn on it; its name is
 /// `PATIENT/NUMBER`.
 ///
-/// The folder is laid out as `hearth data download --tcia` does it (`PATIENT/NUMBER/image` and
-/// `.../seg`), or in any other way: then the headers of all files determine which images a
-/// structure set or segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). One
-/// whose images are missing is skipped with a warning where its patient has another, or no images.
+/// The folder has the structure that `hearth data download --tcia` creates (`PATIENT/NUMBER/image`
+/// and `.../seg`), or any other: then the headers of all files determine which images a structure
+/// set or segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). An annotation
+/// whose images are missing is skipped with a warning if its patient has another annotation, or no
+/// images.
 ///
 /// # Errors
-/// Where the folder can't be read, has no case, the only annotation of a patient is of another series
-/// than those that are here, or images lie in one folder with those of another
-/// series.
+/// If the folder can't be read or has no case, the only annotation of a patient belongs to a series
+/// outside the folder, or a folder holds the images of several series.
 pub fn dicom_items(dir: impl AsRef<Path>) -> Result<Vec<Item>, DataError> {
     dicom_items_preferring(dir, AnnotationKind::Segmentation)
 }
 
-/// The same, where a series may have both a segmentation and a structure set, as in the collection
-/// NSCLC-Radiomics: it is one case, with the file of the preferred kind. Otherwise the same image
-/// could be trained on and validate.
+/// Like [`dicom_items`], for series that have both a segmentation and a structure set, as in the
+/// collection NSCLC-Radiomics: they become one case, with the file of the preferred kind. Otherwise
+/// the same image could be used for both training and validation.
 ///
 /// # Errors
-/// As [`dicom_items`].
+/// Those of [`dicom_items`].
 pub fn dicom_items_preferring(dir: impl AsRef<Path>, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     let dir = dir.as_ref();
     let items = collection(dir)?;
     if items.is_empty() { scanned(dir, kind) } else { Ok(items) }
 }
 
-/// Cases laid out as `PATIENT/NUMBER/image` and `.../seg`; none where the folder has another
-/// layout.
+/// The cases of a folder with the structure `PATIENT/NUMBER/image` and `.../seg`; empty if the
+/// folder has another structure.
 pub(crate) fn collection(dir: &Path) -> Result<Vec<Item>, DataError> {
     let mut items = Vec::new();
     for (patient, folder) in folders(dir)? {
@@ -77,7 +77,8 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     }
     let patients: BTreeSet<_> = found.pairs.iter().filter_map(|pair| pair.annotation.patient.as_deref()).collect();
     for (annotation, why) in &found.unpaired {
-        // One of several is left out; the only one of a patient would be a patient lost.
+        // One of several annotations is skipped; a patient's only annotation is not, since the
+        // patient would be lost.
         if let Some(patient) = annotation.patient.as_deref().filter(|patient| !patients.contains(patient)) {
             let series = scan.series.iter().filter(|series| series.patient() == Some(patient));
             let here: Vec<String> = series.map(Series::summary).collect();
@@ -116,7 +117,7 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     Ok(items)
 }
 
-/// The folder that holds the files of this series, and of no other.
+/// The folder that holds the files of this series and of no other.
 fn folder_of(series: &Series, all: &[Series]) -> Result<PathBuf, String> {
     let folders = |series: &Series| -> BTreeSet<PathBuf> {
         series.files().iter().filter_map(|file| file.parent().map(Path::to_owned)).collect()

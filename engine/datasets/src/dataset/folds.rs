@@ -8,11 +8,10 @@ use super::partition::{PartitionOptions, partition_dataset};
 use super::{Field, Item};
 use crate::DataError;
 
-/// The members of the chosen folds, fold by fold; a negative number counts from the
-/// end.
+/// Returns the members of the chosen folds, fold by fold; a negative number counts from the end.
 ///
 /// # Errors
-/// Where there is no such fold.
+/// If there is no such fold.
 pub fn select_cross_validation_folds<T: Clone>(partitions: &[Vec<T>], folds: &[i64]) -> Result<Vec<T>, DataError> {
     let count = partitions.len();
     let mut out = Vec::new();
@@ -36,7 +35,7 @@ impl CrossValidation {
     /// Distributes the cases to `folds` folds.
     ///
     /// # Errors
-    /// Where there are fewer cases than folds.
+    /// If there are fewer cases than folds.
     pub fn new(items: &[Item], folds: usize, seed: u32) -> Result<Self, DataError> {
         let options = PartitionOptions { shuffle: true, seed, ..PartitionOptions::default() };
         let folds = partition_dataset(items.len(), folds, options)?;
@@ -44,7 +43,7 @@ impl CrossValidation {
         Ok(CrossValidation { folds: folds.into_iter().map(pick).collect() })
     }
 
-    /// Number of folds.
+    /// The number of folds.
     pub fn len(&self) -> usize {
         self.folds.len()
     }
@@ -54,30 +53,30 @@ impl CrossValidation {
         self.folds.is_empty()
     }
 
-    /// The cases of these folds.
+    /// Returns the cases of these folds.
     ///
     /// # Errors
-    /// Where there is no such fold.
+    /// If there is no such fold.
     pub fn cases(&self, folds: &[i64]) -> Result<Vec<Item>, DataError> {
         select_cross_validation_folds(&self.folds, folds)
     }
 
-    /// Training and validation cases of one run: all folds except this one, and this one.
+    /// Returns training and validation cases of one run: all folds except this one, and this one.
     ///
     /// # Errors
-    /// Where there is no such fold.
+    /// If there is no such fold.
     pub fn split(&self, fold: usize) -> Result<(Vec<Item>, Vec<Item>), DataError> {
         let others: Vec<i64> = (0..self.len()).filter(|f| *f != fold).map(|f| f as i64).collect();
         Ok((self.cases(&others)?, self.cases(&[fold as i64])?))
     }
 }
 
-/// Writes training and validation cases as a list like `dataset.json`: keys `training`
-/// and `validation`, each a list of tables of files (relative to `root` where they lie below it)
-/// and fields.
+/// Writes training and validation cases as a list like `dataset.json`: keys `training` and
+/// `validation`, each a list of tables of files (relative to `root` if they are below it) and
+/// fields.
 ///
 /// # Errors
-/// Where a file of a case does not exist, or the list can't be written.
+/// If a file of a case does not exist, or the list can't be written.
 pub fn cross_validation_list(
     path: impl AsRef<Path>,
     training: &[Item],
@@ -144,7 +143,7 @@ mod tests {
         assert!(folds.split(5).is_err() && folds.cases(&[-6]).is_err());
     }
 
-    /// numpy's RandomState(0).shuffle(range(10)) is 2 8 4 9 1 6 7 3 0 5, dealt out in turn.
+    /// numpy's RandomState(0).shuffle(range(10)) is 2 8 4 9 1 6 7 3 0 5, distributed in turn.
     #[test]
     fn folds_are_monais() {
         let items: Vec<Item> = (0..10).map(|i| Item::new(i.to_string())).collect();

@@ -10,9 +10,9 @@ use hearth_transforms::{Keys, Sample, Value};
 use super::{Dataset, guarded};
 use crate::DataError;
 
-/// Key of a patch's position: first and last voxel (not included) per axis, the channels first.
+/// The key of a patch's position: first and last voxel (exclusive) per axis, the channels first.
 const COORDS: &str = "patch_coords";
-/// Key of the shape of the image that a patch is of.
+/// The key of the shape of a patch's image.
 const SHAPE: &str = "original_spatial_shape";
 
 /// All patches of a grid over every image of another data set, in order.
@@ -31,9 +31,9 @@ pub struct GridPatchDataset {
 }
 
 impl GridPatchDataset {
-    /// Patches of `patch_size` voxels (per spatial axis; 0 and omitted axes mean the whole axis) of
-    /// the images of these keys, which are divided in the same way. By default, as in MONAI,
-    /// patches beyond the end repeat the image.
+    /// Creates patches of `patch_size` voxels (per spatial axis; 0 and omitted axes mean the whole
+    /// axis) of the images of these keys, which are divided in the same way. By default, as in
+    /// MONAI, patches beyond the end repeat the image.
     pub fn new(dataset: impl Dataset + 'static, keys: impl Into<Keys>, patch_size: &[usize]) -> Self {
         // A grid over the image's axes; channels are not divided.
         let grid = PatchGrid::new([&[0][..], patch_size].concat());
@@ -41,21 +41,21 @@ impl GridPatchDataset {
         GridPatchDataset { dataset: Arc::new(dataset), keys: keys.into(), grid, padding, with_coordinates: true }
     }
 
-    /// The position of the first patch: channels, then spatial axes, as in MONAI; omitted entries
-    /// are 0.
+    /// Sets the position of the first patch: channels, then spatial axes, as in MONAI; omitted
+    /// entries are 0.
     pub fn start_pos(mut self, start_pos: &[i64]) -> Self {
         self.grid = self.grid.start_pos(start_pos);
         self
     }
 
-    /// The padding of patches beyond the image, and the constant of [`PadMode::Constant`]; `None`:
-    /// only patches within the image.
+    /// Sets the padding of patches beyond the image, and the constant of [`PadMode::Constant`].
+    /// With `None` patches are only within the image.
     pub fn padding(mut self, padding: Option<(PadMode, f32)>) -> Self {
         self.padding = padding;
         self
     }
 
-    /// Whether patches hold their positions.
+    /// Selects whether patches hold their positions.
     pub fn with_coordinates(mut self, with_coordinates: bool) -> Self {
         self.with_coordinates = with_coordinates;
         self

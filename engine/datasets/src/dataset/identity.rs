@@ -9,14 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Field, Item};
 
-/// Raised when the output of a transform or reader changes, so that caches on disk are rebuilt.
+/// A version that changes with the output of a transform or reader, so that caches on disk are
+/// rebuilt.
 const REVISION: u32 = 1;
 
 /// How a cache recognizes a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {
-    /// By its content: a copy elsewhere is the same file. The file is read once more, before its
+    /// By its content: a copy elsewhere is the same file. Each file is read once more, before its
     /// first use.
     #[default]
     Content,
@@ -25,7 +26,8 @@ pub enum Identity {
     Stat,
 }
 
-/// Sizes and times of the files of a case: while they are unchanged, so is the content.
+/// Sizes and times of the files of a case: while they are unchanged, the content is assumed
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(Vec<(PathBuf, u64, Option<SystemTime>)>);
 
@@ -48,7 +50,7 @@ impl Stamp {
 pub(crate) struct KeyMaker(blake3::Hasher, Identity);
 
 impl KeyMaker {
-    /// `what` is everything that is the same for all cases.
+    /// Creates a hasher; `what` is everything that is the same for all cases.
     pub fn new(what: &str, identity: Identity) -> Self {
         let mut hash = blake3::Hasher::new();
         put(&mut hash, env!("CARGO_PKG_VERSION").as_bytes());
@@ -105,7 +107,7 @@ impl KeyMaker {
     fn put_file(&self, hash: &mut blake3::Hasher, root: &Path, file: &Path, stamp: &Stamp) -> io::Result<()> {
         match self.1 {
             Identity::Content => {
-                // In a folder names may decide the order of slices.
+                // The names in a folder may determine the order of slices.
                 let name = file.strip_prefix(root).unwrap_or(Path::new(""));
                 put(hash, name.as_os_str().as_encoded_bytes());
                 let mut content = blake3::Hasher::new();
@@ -125,13 +127,14 @@ impl KeyMaker {
     }
 }
 
-/// Prefixed by its length, so that the following data is not taken for a part of it.
+/// Hashes a text, prefixed by its length, so that the following data is not read as a part of it.
 fn put(hash: &mut blake3::Hasher, bytes: &[u8]) {
     hash.update(&(bytes.len() as u64).to_le_bytes());
     hash.update(bytes);
 }
 
-/// The files of a path: itself, or all in that folder, by name. Links to folders are not followed.
+/// Lists the files of a path: itself, or all in that folder, by name. Links to folders are not
+/// followed.
 fn list(path: &Path, out: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) -> io::Result<()> {
     let meta = fs::metadata(path)?;
     if !meta.is_dir() {

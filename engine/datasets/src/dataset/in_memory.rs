@@ -26,7 +26,8 @@ impl Kept {
         let samples = match storage {
             Storage::F32 => on_device(samples, device, |image| image),
             _ if device.is_none_or(host::is_host) => return Self::packed(samples, storage, device, &case),
-            // On other devices there are no packed chunks, only whole tensors of a narrower type.
+            // Packed chunks exist only on the host; other devices hold whole tensors of a narrower
+            // type.
             Storage::Exact => return Err(no_exact_on_device()),
             Storage::F16 => on_device(samples, device, |data| data.cast(FloatDType::F16)),
         };
@@ -48,12 +49,12 @@ impl Kept {
         Ok(Kept { samples: entry.samples(place), bytes: entry.held() })
     }
 
-    /// The samples; tensors are shared until a step changes one.
+    /// Returns the samples; tensors are shared until a step changes one.
     pub fn samples(&self) -> Vec<Sample> {
         self.samples.clone()
     }
 
-    /// Bytes of memory it uses.
+    /// The number of bytes of memory in use.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -122,7 +123,7 @@ impl Slot {
         self.kept.get()
     }
 
-    /// The existing value, or the result of `make`; `None` where that is not to be cached.
+    /// Returns the existing value, or the result of `make`; `None` if that is not to be cached.
     pub fn get_or_make<E>(&self, make: impl FnOnce() -> Result<Option<Kept>, E>) -> Result<Option<&Kept>, E> {
         if let Some(kept) = self.kept.get() {
             return Ok(Some(kept));
@@ -137,19 +138,19 @@ impl Slot {
 }
 
 /// Cases that several caches share: the same files with the same deterministic steps, in the same
-/// storage and on the same device. A case is dropped with the last data set that has it.
+/// storage and on the same device. A case is dropped with the last data set that uses it.
 ///
 /// For example, the folds of a cross-validation have separate data sets and a common pool.
 #[derive(Clone, Debug, Default)]
 pub struct CachePool(Arc<Mutex<HashMap<[u8; 32], Weak<Slot>>>>);
 
 impl CachePool {
-    /// An empty pool.
+    /// Creates an empty pool.
     pub fn new() -> Self {
         CachePool::default()
     }
 
-    /// Number of cases that any data set keeps.
+    /// The number of cases that any data set keeps.
     pub fn len(&self) -> usize {
         self.lock().values().filter(|slot| slot.upgrade().is_some_and(|s| s.get().is_some())).count()
     }

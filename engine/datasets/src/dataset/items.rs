@@ -1,11 +1,11 @@
-//! [`Items`]: from a list of cases to a data set in one call.
+//! [`Items`]: creates a data set from a list of cases in one call.
 
 use hearth_transforms::Pipeline;
 
 use super::{CacheDataset, CacheOptions, Item, TransformDataset};
 use crate::DataError;
 
-/// A list of cases that becomes a data set.
+/// A list of cases that can be converted to a data set.
 ///
 /// ```no_run
 /// use hearth_transforms::transforms::{EnsureChannelFirst, LoadImage, RandFlip};
@@ -17,24 +17,24 @@ use crate::DataError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Items: Sized {
-    /// Cases whose steps before the first random one run once, with the result in memory.
+    /// Runs the steps before the first random one once, and keeps the results in memory.
     ///
     /// # Errors
-    /// As [`CacheDataset::new`].
+    /// Those of [`CacheDataset::new`].
     fn cached(self, steps: &Pipeline) -> Result<CacheDataset, DataError> {
         self.cached_with(steps, CacheOptions::default())
     }
 
-    /// The same with options.
+    /// Caches like `cached`, with options.
     ///
     /// # Errors
-    /// As [`CacheDataset::new`].
+    /// Those of [`CacheDataset::new`].
     fn cached_with(self, steps: &Pipeline, options: CacheOptions) -> Result<CacheDataset, DataError>;
 
-    /// Cases whose steps all run at each access.
+    /// Runs all steps at each access.
     ///
     /// # Errors
-    /// As [`TransformDataset::new`].
+    /// Those of [`TransformDataset::new`].
     fn transformed(self, steps: &Pipeline) -> Result<TransformDataset, DataError>;
 }
 

@@ -1,5 +1,4 @@
-//! Folds as scikit-learn deals them: `KFold`, `StratifiedKFold`, `GroupKFold` and
-//! `StratifiedGroupKFold`.
+//! Folds as in scikit-learn: `KFold`, `StratifiedKFold`, `GroupKFold` and `StratifiedGroupKFold`.
 //!
 //! Each function returns the indices that validate in each fold, ascending; an index is in exactly
 //! one fold. A seed shuffles as `shuffle=True, random_state=seed` does.
@@ -7,10 +6,10 @@
 use crate::DataError;
 use crate::numpy::RandomState;
 
-/// `KFold`: consecutive blocks, the first ones longer by one where the number does not divide.
+/// `KFold`: consecutive blocks, the first ones longer by one if the number is not divisible.
 ///
 /// # Errors
-/// Where there are fewer than 2 folds, or fewer cases than folds.
+/// If there are fewer than 2 folds, or fewer cases than folds.
 pub fn k_fold(n: usize, folds: usize, seed: Option<u32>) -> Result<Vec<Vec<usize>>, DataError> {
     check(folds, n, "cases")?;
     let mut order: Vec<usize> = (0..n).collect();
@@ -24,7 +23,7 @@ pub fn k_fold(n: usize, folds: usize, seed: Option<u32>) -> Result<Vec<Vec<usize
 /// `classes` has one entry for each case.
 ///
 /// # Errors
-/// As [`k_fold`], and where every class has fewer cases than there are folds.
+/// Those of [`k_fold`], and if every class has fewer cases than there are folds.
 pub fn stratified_k_fold<C: Ord>(classes: &[C], folds: usize, seed: Option<u32>) -> Result<Vec<Vec<usize>>, DataError> {
     check(folds, classes.len(), "cases")?;
     // Classes in the order in which they appear.
@@ -56,12 +55,12 @@ pub fn stratified_k_fold<C: Ord>(classes: &[C], folds: usize, seed: Option<u32>)
     Ok(collected(&fold_of, folds))
 }
 
-/// `GroupKFold`: all cases of a group are in one fold. The largest group goes to the fold with the
-/// fewest cases, and so on; with a seed, shuffled groups are cut into blocks. `groups` has one
-/// entry for each case.
+/// `GroupKFold`: all cases of a group are in one fold. Groups are assigned by decreasing size, each
+/// to the fold with the fewest cases; with a seed, shuffled groups are cut into blocks. `groups`
+/// has one entry for each case.
 ///
 /// # Errors
-/// Where there are fewer than 2 folds, or fewer groups than folds.
+/// If there are fewer than 2 folds, or fewer groups than folds.
 pub fn group_k_fold<G: Ord>(groups: &[G], folds: usize, seed: Option<u32>) -> Result<Vec<Vec<usize>>, DataError> {
     let (group_of, number) = unique(groups);
     check(folds, number, "groups")?;
@@ -75,7 +74,7 @@ pub fn group_k_fold<G: Ord>(groups: &[G], folds: usize, seed: Option<u32>) -> Re
     } else {
         let sizes = counts(&group_of, number);
         let mut order: Vec<usize> = (0..number).collect();
-        // A stable sort, reversed as a whole: the last of equals comes first.
+        // A stable sort, reversed as a whole: the last of equal elements is first.
         order.sort_by_key(|group| sizes[*group]);
         let mut filled = vec![0; folds];
         for group in order.into_iter().rev() {
@@ -88,11 +87,11 @@ pub fn group_k_fold<G: Ord>(groups: &[G], folds: usize, seed: Option<u32>) -> Re
     Ok(collected(&fold_of, folds))
 }
 
-/// `StratifiedGroupKFold`: all cases of a group are in one fold, and the folds have shares of the
-/// classes as equal as its greedy search finds them.
+/// `StratifiedGroupKFold`: all cases of a group are in one fold, and a greedy search makes the
+/// folds' shares of the classes as equal as it can.
 ///
 /// # Errors
-/// As [`group_k_fold`] and [`stratified_k_fold`]; where the lists differ in length.
+/// Those of [`group_k_fold`] and [`stratified_k_fold`], and if the lists differ in length.
 pub fn stratified_group_k_fold<C: Ord, G: Ord>(
     classes: &[C],
     groups: &[G],
@@ -135,7 +134,7 @@ pub fn stratified_group_k_fold<C: Ord, G: Ord>(
     Ok(collected(&fold_of, folds))
 }
 
-/// The fold with which the classes' shares differ least over the folds; of equal ones that with the
+/// The fold for which the classes' shares differ least over the folds; of equal ones that with the
 /// fewest cases.
 fn best_fold(in_fold: &mut [Vec<f64>], class_counts: &[usize], added: &[f64]) -> usize {
     let (mut best, mut least, mut fewest) = (0, f64::INFINITY, f64::INFINITY);
@@ -182,7 +181,8 @@ fn check_classes(counts: &[usize], folds: usize) -> Result<(), DataError> {
     Ok(())
 }
 
-/// For each value its place among the distinct values in ascending order, and their number.
+/// Returns, for each value, its index among the sorted distinct values, and the number of distinct
+/// values.
 fn unique<T: Ord>(values: &[T]) -> (Vec<usize>, usize) {
     let mut distinct: Vec<&T> = values.iter().collect();
     distinct.sort_unstable();
@@ -197,7 +197,7 @@ fn counts(places: &[usize], number: usize) -> Vec<usize> {
     counts
 }
 
-/// Consecutive blocks; the first ones are longer by one where the number does not divide.
+/// Consecutive blocks; the first ones are longer by one if the number is not divisible.
 fn blocks(order: &[usize], folds: usize) -> impl Iterator<Item = &[usize]> {
     let (each, longer) = (order.len() / folds, order.len() % folds);
     (0..folds).scan(0, move |start, fold| {

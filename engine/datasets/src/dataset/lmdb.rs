@@ -16,11 +16,11 @@ use super::entry::{Bytes, Counter, slice};
 use super::stored_cases::{Store, StoreOptions, StoredCases, stored_dataset};
 use crate::DataError;
 
-/// Name of the database's file in its folder.
+/// The name of the database's file in its folder.
 const FILE: &str = "hearth.lmdb";
-/// Initial size of the map. It grows with its content.
+/// The initial size of the map. It grows with its content.
 const FIRST_SIZE: usize = 64 << 20;
-/// Readers at the same time, over all processes.
+/// The maximum number of readers at the same time, over all processes.
 const READERS: u32 = 1024;
 
 /// Keeps each case after the pipeline's deterministic steps in an LMDB database, one file in a
@@ -33,11 +33,11 @@ const READERS: u32 = 1024;
 pub struct LmdbDataset(StoredCases<Lmdb>);
 
 impl LmdbDataset {
-    /// A data set of cases, a pipeline and the folder of the database, which is created if it does
-    /// not exist.
+    /// Creates a data set of cases, a pipeline and the folder of the database, which is created if
+    /// it does not exist.
     ///
     /// # Errors
-    /// Where the database can't be opened, or a case lacks a file that the pipeline loads.
+    /// If the database can't be opened, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
         pipeline: impl Into<Arc<Pipeline>>,
@@ -58,7 +58,8 @@ struct Inner {
     path: PathBuf,
     env: Env<WithoutTls>,
     entries: Database<'static, Blob, Blob>,
-    /// Held for reading during a transaction, for writing while the map changes its size.
+    /// A lock that is held for reading during a transaction, and for writing while the map changes
+    /// its size.
     resizing: RwLock<()>,
 }
 
@@ -109,7 +110,7 @@ impl Lmdb {
     }
 }
 
-/// A size that LMDB accepts: a multiple of any page size in use.
+/// Rounds up to a size that LMDB accepts: a multiple of any page size in use.
 fn whole_pages(bytes: usize) -> usize {
     bytes.next_multiple_of(1 << 20)
 }
@@ -128,7 +129,7 @@ impl Inner {
         resized.map_err(other)
     }
 
-    /// Runs a transaction, and grows the map where needed.
+    /// Runs a transaction, and grows the map if needed.
     fn transact<T>(&self, mut work: impl FnMut() -> heed::Result<T>) -> io::Result<T> {
         loop {
             let done = {

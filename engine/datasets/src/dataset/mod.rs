@@ -72,7 +72,7 @@ pub struct Item {
     pub fields: BTreeMap<String, Field>,
 }
 
-/// A number, several numbers, or a string.
+/// A field of a case: a number, several numbers, or a string.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(untagged, expecting = "expected a number, a list of numbers, or a text")]
 pub enum Field {
@@ -85,7 +85,7 @@ pub enum Field {
 }
 
 impl Item {
-    /// A case without files.
+    /// Creates a case without files.
     pub fn new(case: impl Into<String>) -> Self {
         Item { case: case.into(), ..Item::default() }
     }
@@ -102,7 +102,7 @@ impl Item {
         self
     }
 
-    /// Whether there is a file, or several, for a key.
+    /// Whether a key has a file, or several.
     pub fn has_file(&self, key: &str) -> bool {
         self.files.contains_key(key) || self.parts.contains_key(key)
     }
@@ -118,7 +118,7 @@ impl Item {
         self
     }
 
-    /// The sample a pipeline starts with.
+    /// Creates the sample that a pipeline starts with.
     pub fn sample(&self) -> Sample {
         let fields = self.fields.iter().map(|(key, field)| {
             let value = match field {
@@ -136,7 +136,7 @@ impl Item {
 
 /// A list of cases that are prepared on demand, from several threads at once.
 pub trait Dataset: Send + Sync {
-    /// Number of cases.
+    /// The number of cases.
     fn len(&self) -> usize;
 
     /// Whether there is no case.
@@ -144,33 +144,35 @@ pub trait Dataset: Send + Sync {
         self.len() == 0
     }
 
-    /// Name of a case; empty for an index that does not exist.
+    /// The name of a case; empty for an index that does not exist.
     fn case(&self, index: usize) -> &str;
 
-    /// An epoch begins: a loader calls this before it requests the first case.
+    /// Starts an epoch: a loader calls this before it requests the first case.
     fn begin_epoch(&self, epoch: u64) {
         let _ = epoch;
     }
 
-    /// The samples of a case (several where the pipeline crops several). The same index and epoch
-    /// return the same samples.
+    /// Returns the samples of a case (several if the pipeline crops several). The same index and
+    /// epoch return the same samples.
     ///
     /// # Errors
-    /// Where a file or a step of the pipeline fails, or there is no such index.
+    /// If a file or a step of the pipeline fails, or there is no such index.
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError>;
 
-    /// The same for a case that a sampler draws several times in an epoch: `before` times already.
-    /// Random steps draw other numbers each time. By default they do not.
+    /// Returns the samples of a case that a sampler draws several times in an epoch, with `before`
+    /// earlier occurrences. Random steps draw other numbers each time. The default implementation
+    /// does not distinguish occurrences.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
         let _ = before;
         self.get(index, epoch)
     }
 }
 
-/// The epoch whose draws a case has that was drawn `before` times in this one: no run has as many.
+/// The epoch number for the draws of a case with `before` earlier occurrences in this epoch; no run
+/// has as many epochs.
 pub(crate) fn epoch_again(epoch: u64, before: u64) -> u64 {
     epoch | before << 40
 }

@@ -9,13 +9,13 @@ use derive_setters::Setters;
 /// How a list is partitioned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
 pub struct PartitionOptions {
-    /// Shuffle first.
+    /// Whether to shuffle first.
     pub shuffle: bool,
     /// Seed of the shuffle.
     pub seed: u32,
-    /// With `even_divisible`: drop the remainder instead of repeating the first ones.
+    /// Whether to drop the remainder with `even_divisible`, instead of repeating the first cases.
     pub drop_last: bool,
-    /// All parts have the same length.
+    /// Whether all parts have the same length.
     pub even_divisible: bool,
 }
 
@@ -26,7 +26,7 @@ fn order(n: usize, options: PartitionOptions) -> Vec<usize> {
 /// Distributes indices 0..n to `parts` in turn: part `i` gets `i`, `i + parts`, ...
 ///
 /// # Errors
-/// Where there are fewer indices than parts, or `drop_last` is set without `even_divisible`.
+/// If there are fewer indices than parts, or `drop_last` is set without `even_divisible`.
 pub fn partition_dataset(n: usize, parts: usize, options: PartitionOptions) -> Result<Vec<Vec<usize>>, DataError> {
     if parts == 0 || n < parts {
         return Err(DataError::Option(format!("{n} cases cannot be distributed to {parts} parts")));
@@ -52,7 +52,7 @@ pub fn partition_dataset(n: usize, parts: usize, options: PartitionOptions) -> R
 /// Cuts indices 0..n into consecutive blocks of these ratios, which need not add up to 1.
 ///
 /// # Errors
-/// Where a ratio is negative or all are 0.
+/// If a ratio is negative or all are 0.
 pub fn partition_ratios(n: usize, ratios: &[f64], options: PartitionOptions) -> Result<Vec<Vec<usize>>, DataError> {
     let sum: f64 = ratios.iter().sum();
     if sum.is_nan() || sum <= 0.0 || ratios.iter().any(|r| *r < 0.0) {
@@ -71,11 +71,11 @@ pub fn partition_ratios(n: usize, ratios: &[f64], options: PartitionOptions) -> 
         .collect())
 }
 
-/// [`partition_dataset`] for each class separately, so that every part has the same share of each.
-/// `classes` has one entry per case.
+/// Applies [`partition_dataset`] to each class separately, so that every part has the same share of
+/// each. `classes` has one entry per case.
 ///
 /// # Errors
-/// As [`partition_dataset`]; a class with fewer cases than parts cannot be distributed.
+/// Those of [`partition_dataset`]; a class with fewer cases than parts cannot be distributed.
 pub fn partition_dataset_classes(
     classes: &[i64],
     parts: usize,
@@ -86,10 +86,10 @@ pub fn partition_dataset_classes(
     })
 }
 
-/// [`partition_ratios`] for each class separately.
+/// Applies [`partition_ratios`] to each class separately.
 ///
 /// # Errors
-/// As [`partition_ratios`].
+/// Those of [`partition_ratios`].
 pub fn partition_ratios_classes(
     classes: &[i64],
     ratios: &[f64],
@@ -123,18 +123,18 @@ fn by_class(
     Ok(parts)
 }
 
-/// Indices 0..n repeated `factor` times; the fraction adds the first part of the list (a random
-/// part with `random_pick`).
+/// Returns the indices 0..n repeated `factor` times; a fraction adds the first part of the list (a
+/// random part with `random_pick`).
 ///
 /// # Errors
-/// Where the factor is negative or not finite.
+/// If the factor is negative or not finite.
 pub fn resample_datalist(n: usize, factor: f64, random_pick: bool, seed: u32) -> Result<Vec<usize>, DataError> {
     if !(factor >= 0.0 && factor.is_finite()) {
         return Err(DataError::Option(format!("a list can't be repeated {factor} times")));
     }
     let mut out: Vec<usize> = (0..factor as usize).flat_map(|_| 0..n).collect();
     let rest = factor.fract();
-    // MONAI's bound: a remainder from rounding does not count.
+    // MONAI's bound: a remainder from rounding is ignored.
     if rest > 1e-6 {
         let options = PartitionOptions { shuffle: random_pick, seed, ..PartitionOptions::default() };
         out.extend(partition_ratios(n, &[rest, 1.0 - rest], options)?.swap_remove(0));
@@ -170,7 +170,8 @@ mod tests {
         let ranks = partition_dataset(388, 8, training).expect("enough cases");
         assert_eq!(ranks[0][..5], [54, 100, 68, 376, 355]);
         assert!(ranks.iter().all(|rank| rank.len() == 49));
-        // 392 are distributed: the first four of the shuffled list are repeated, on the last ranks.
+        // 392 indices are distributed: the first four of the shuffled list are repeated, on the
+        // last ranks.
         for rank in 0..4 {
             assert_eq!(ranks[rank][0], ranks[rank + 4][48]);
         }

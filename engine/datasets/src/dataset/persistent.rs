@@ -30,10 +30,11 @@ const SUFFIX: &str = "hearth";
 pub struct PersistentDataset(StoredCases<Folder>);
 
 impl PersistentDataset {
-    /// A data set of cases, a pipeline and the folder, which is created if it does not exist.
+    /// Creates a data set of cases, a pipeline and the folder, which is created if it does not
+    /// exist.
     ///
     /// # Errors
-    /// Where the folder cannot be created, or a case lacks a file that the pipeline loads.
+    /// If the folder cannot be created, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
         pipeline: impl Into<Arc<Pipeline>>,
@@ -48,11 +49,11 @@ impl PersistentDataset {
         Ok(PersistentDataset(StoredCases::new(cases, Folder(dir), options)))
     }
 
-    /// Removes the entries of the folder that do not belong to this data set: those of other steps
-    /// or other files. Returns the number of bytes freed.
+    /// Removes the entries of the folder that belong to other steps or other files. Returns the
+    /// number of bytes freed.
     ///
     /// # Errors
-    /// Where the folder can't be read.
+    /// If the folder can't be read.
     pub fn remove_others(&self) -> Result<u64, DataError> {
         let dir = &self.0.store().0;
         let mine: HashSet<PathBuf> = self.0.keys().iter().map(|key| self.0.store().path(key)).collect();
@@ -79,10 +80,10 @@ stored_dataset!(PersistentDataset);
 pub struct CacheNTransDataset(PersistentDataset);
 
 impl CacheNTransDataset {
-    /// A data set of cases, a pipeline, the number of cached steps, and the folder.
+    /// Creates a data set of cases, a pipeline, the number of cached steps, and the folder.
     ///
     /// # Errors
-    /// Where the pipeline has fewer steps, and as [`PersistentDataset::new`].
+    /// If the pipeline has fewer steps, and those of [`PersistentDataset::new`].
     pub fn new(
         items: Vec<Item>,
         pipeline: impl Into<Arc<Pipeline>>,

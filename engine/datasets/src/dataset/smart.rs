@@ -19,28 +19,29 @@ use crate::{DataError, Progress};
 #[derive(Clone, Debug, Setters)]
 #[setters(strip_option)]
 pub struct SmartCacheOptions {
-    /// Share of the cached cases that is replaced each epoch, above 0.
+    /// Fraction of the cached cases that is replaced each epoch, above 0.
     pub replace_rate: f64,
-    /// Share of the cases that are cached at a time.
+    /// Fraction of the cases that are cached at a time.
     pub rate: f64,
-    /// At most this many cases at a time.
+    /// Maximum number of cases at a time.
     pub num: Option<usize>,
-    /// Threads that fill the first window; 0: the number of cores.
+    /// Number of threads that fill the first window; 0 means the number of cores.
     pub init_workers: usize,
-    /// Threads that prepare the next window in the background; 0: the number of cores.
+    /// Number of threads that prepare the next window in the background; 0 means the number of
+    /// cores.
     pub replace_workers: usize,
-    /// Shuffle the cases once, by numpy's `RandomState(shuffle_seed)`.
+    /// Whether to shuffle the cases once, by numpy's `RandomState(shuffle_seed)`.
     pub shuffle: bool,
     /// Seed of the shuffle.
     pub shuffle_seed: u32,
-    /// The device of cached images; by default the one the pipeline left them on.
+    /// Device of cached images; by default the one the pipeline left them on.
     pub device: Option<Device>,
-    /// The type of stored values.
+    /// Type of stored values.
     pub storage: Storage,
     /// How the progress of the first filling is shown.
     pub progress: Progress,
-    /// Bytes that the window and what prepares the next one may take; where it would be more, every
-    /// case is an error that says so. Not given: no limit.
+    /// Maximum number of bytes of the window and of the cases prepared for the next one; if they
+    /// need more, every case returns an error that states it. By default there is no limit.
     pub limit: Option<u64>,
     /// Number of the epoch whose window is the first one.
     pub first_epoch: u64,
@@ -66,14 +67,14 @@ impl Default for SmartCacheOptions {
 }
 
 /// Keeps a window of the cases in memory, one epoch's worth. Each epoch the next cases of the list,
-/// which threads have prepared during the previous epoch, replace the oldest ones.
+/// which threads prepared during the previous epoch, replace the oldest ones.
 ///
 /// With N cases, C of them cached and R replaced, epoch e (the first is `first_epoch`) has the
 /// cases `(e - first) * R + i` modulo N for i from 0 to C - 1: MONAI's sequence. It is a function
 /// of the epoch, so a resumed run or a rebuilt data set continues with the same sequence, and no
 /// case is repeated. During an epoch up to C + R cases are in memory.
 ///
-/// A loader sets the epoch by [`Dataset::begin_epoch`]; there is nothing to start or to stop.
+/// A loader sets the epoch by [`Dataset::begin_epoch`]; nothing needs to be started or stopped.
 #[derive(Debug)]
 pub struct SmartCacheDataset {
     shared: Arc<Shared>,
@@ -90,14 +91,14 @@ struct Shared {
     replaced: usize,
     state: Mutex<State>,
     changed: Condvar,
-    /// Why nothing is kept: it would be more than the limit.
+    /// The error if the window would exceed the limit, so that nothing is kept.
     refused: OnceLock<String>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     epoch: Option<u64>,
-    /// By case: those of this window and the next.
+    /// Kept values by case: those of this window and the next.
     kept: BTreeMap<usize, Arc<Slot>>,
     /// The cases that the next window needs.
     wanted: VecDeque<usize>,
@@ -105,10 +106,10 @@ struct State {
 }
 
 impl SmartCacheDataset {
-    /// A data set of cases and a pipeline. The cache is filled when the first epoch begins.
+    /// Creates a data set of cases and a pipeline. The cache is filled when the first epoch starts.
     ///
     /// # Errors
-    /// Where an option is invalid, or a case lacks a file that the pipeline loads.
+    /// If an option is invalid, or a case lacks a file that the pipeline loads.
     pub fn new(
         items: Vec<Item>,
         pipeline: impl Into<Arc<Pipeline>>,
@@ -142,7 +143,7 @@ impl SmartCacheDataset {
         self.shared.window(epoch)
     }
 
-    /// Number of cases currently in memory.
+    /// The number of cases currently in memory.
     pub fn cached(&self) -> usize {
         self.shared.lock().kept.values().filter(|slot| slot.get().is_some()).count()
     }
@@ -152,7 +153,7 @@ impl SmartCacheDataset {
         if running.is_empty() && self.shared.replaced > 0 {
             running.extend((0..threads(self.shared.options.replace_workers)).map_while(|_| {
                 let shared = self.shared.clone();
-                // Where the system starts no more, those that there are do the work.
+                // If the system starts no more threads, the existing ones do the work.
                 std::thread::Builder::new().spawn(move || shared.replace()).ok()
             }));
         }
@@ -182,7 +183,7 @@ impl Shared {
         Kept::new(self.cases.fixed(case)?, self.options.storage, self.options.device.as_ref())
     }
 
-    /// Refuses to keep anything where a case of this size says that the window would not fit.
+    /// Keeps nothing if the size of this case shows that the window would exceed the limit.
     fn check_room(&self, each: u64) {
         let Some(limit) = self.options.limit else { return };
         let count = (self.cached + self.replaced) as u64;
@@ -192,12 +193,12 @@ impl Shared {
                 "the cache would take about {needed} for {count} cases ({each} each, those of the next window with them), but \
                  only {limit} may be used.\n  {most} cases fit: use a lower rate or num, or device = \"host\""
             );
-            // Only the first case looks.
+            // Only the first case is checked.
             let _ = self.refused.set(why);
         }
     }
 
-    /// Moves the window to an epoch and fills what it lacks.
+    /// Moves the window to an epoch and fills missing cases.
     fn move_to(&self, epoch: u64) {
         let (window, next) = (self.window(epoch), self.window(epoch + 1));
         let mut state = self.lock();
@@ -259,7 +260,7 @@ impl Dataset for SmartCacheDataset {
         self.shared.cached
     }
 
-    /// The case at an index of the epoch that was begun last.
+    /// Returns the case at an index of the epoch that was started last.
     fn case(&self, index: usize) -> &str {
         let epoch = self.shared.lock().epoch.unwrap_or(self.shared.options.first_epoch);
         if index < self.shared.cached { self.shared.cases.name(self.shared.case(epoch, index)) } else { "" }
@@ -279,7 +280,7 @@ impl Dataset for SmartCacheDataset {
             self.begin_epoch(epoch);
         }
         let case = shared.case(epoch, index);
-        // Outside the window where a caller still reads an older epoch.
+        // An index is outside the window if a caller still reads an older epoch.
         let slot = shared.lock().kept.get(&case).cloned().unwrap_or_default();
         if let Some(why) = shared.refused.get() {
             return Err(DataError::Cache(why.clone()));

@@ -17,7 +17,7 @@ use crate::{DataError, Progress};
 
 /// The storage of entries.
 pub(crate) trait Store: Send + Sync + Debug {
-    /// The bytes of an entry and their number, if it exists. Reads are counted.
+    /// Returns the bytes of an entry and their number, if it exists. Reads are counted.
     fn open(&self, key: &[u8; 32], counter: &Counter) -> io::Result<Option<(Box<dyn Bytes>, u64)>>;
 
     /// Writes an entry, replacing an older one.
@@ -33,12 +33,12 @@ pub(crate) trait Store: Send + Sync + Debug {
 pub struct StoreOptions {
     /// How a changed source file is detected.
     pub identity: Identity,
-    /// The type of stored values. On disk the lossless `Exact` is the default.
+    /// Type of stored values. The lossless `Exact` is the default on disk.
     pub storage: Storage,
-    /// The device that images are read to; by default the CPU.
+    /// Device that images are read to; by default the CPU.
     pub device: Option<Device>,
-    /// Changes the key of every entry. Raise it when a custom transform changes without a change in
-    /// its parameters.
+    /// Version that changes the key of every entry. Raise it when a custom transform changes
+    /// without a change in its parameters.
     #[setters(into)]
     pub version: String,
 }
@@ -49,19 +49,19 @@ impl Default for StoreOptions {
     }
 }
 
-/// Makes a data set of a type that holds [`StoredCases`].
+/// Implements a data set for a type that holds [`StoredCases`].
 macro_rules! stored_dataset {
     ($type:ident) => {
         impl $type {
-            /// Writes the missing entries, on `workers` threads (0: the number of cores).
+            /// Writes the missing entries, on `workers` threads (0 means the number of cores).
             ///
             /// # Errors
-            /// The first case that fails.
+            /// The error of the first case that fails.
             pub fn fill(&self, workers: usize, progress: crate::Progress) -> Result<(), crate::DataError> {
                 self.0.fill(workers, progress)
             }
 
-            /// Bytes read from entries so far.
+            /// The number of bytes read from entries so far.
             pub fn bytes_read(&self) -> u64 {
                 self.0.bytes_read()
             }
@@ -112,7 +112,7 @@ pub(crate) struct StoredCases<S> {
 /// A prepared case.
 enum Ready {
     Entry(Entry),
-    /// It could not be stored.
+    /// The entry could not be stored.
     Samples(Vec<Sample>),
 }
 
@@ -148,7 +148,7 @@ impl<S: Store> StoredCases<S> {
         done
     }
 
-    /// Keys of all cases, without those whose files cannot be read.
+    /// Lists the keys of all cases, without those whose files cannot be read.
     pub fn keys(&self) -> Vec<[u8; 32]> {
         (0..self.cases.len()).filter_map(|i| self.key(i, &mut self.lock(i)).ok()).collect()
     }
@@ -162,9 +162,9 @@ impl<S: Store> StoredCases<S> {
         if !entry.is_damaged() {
             return done;
         }
-        // A chunk was damaged. Draws depend on no state, so a retry returns the same result.
+        // A chunk was damaged. Draws have no state, so a retry returns the same result.
         let why = done.err().map_or_else(|| "a chunk is damaged".to_owned(), |e| e.to_string());
-        tracing::warn!(case = self.cases.name(index), "made anew: {why}");
+        tracing::warn!(case = self.cases.name(index), "computed again: {why}");
         match self.ready(index, true)? {
             Ready::Entry(entry) => self.cases.rest(index, epoch, self.samples(&entry)),
             Ready::Samples(samples) => self.cases.rest(index, epoch, samples),
@@ -193,7 +193,7 @@ impl<S: Store> StoredCases<S> {
         Ok(key)
     }
 
-    /// The entry of a case, written where there is no valid one.
+    /// Returns the entry of a case, which is written if there is no valid one.
     fn ready(&self, index: usize, anew: bool) -> Result<Ready, DataError> {
         // Fails for an index that does not exist.
         self.cases.item(index)?;
@@ -229,7 +229,7 @@ impl<S: Store> StoredCases<S> {
         if let Err(error) = self.store.put(&key, &bytes) {
             self.warn_once(&format!("{name} can't be written: {error}; missing cases are computed at each access"));
         }
-        // The encoded values, which later accesses read, are also used now.
+        // The encoded values, which later accesses read, are also used in this access.
         let length = bytes.len() as u64;
         let entry = Entry::open(Box::new(MemoryBytes::new(bytes)), length, &key, name.clone());
         Ok(Ready::Entry(entry.map_err(|e| DataError::Cache(format!("{name}: {e}")))?))

@@ -1,5 +1,5 @@
-//! Patches of whole-slide images: [`PatchWSIDataset`], with listed patches, in a sliding window, or
-//! on tissue.
+//! Patches of whole-slide images: [`PatchWSIDataset`], with patches from a list, in a sliding
+//! window, or on tissue.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use crate::DataError;
 /// A patch to read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WsiPatch {
-    /// The slide.
+    /// Path of the slide.
     pub slide: PathBuf,
     /// Row and column in pixels of level 0: of the centre or of the top left corner, see
     /// [`WsiOptions::center_location`].
     pub location: [i64; 2],
-    /// Its labels; may be empty. They become the image `label`, `[1, n, 1, 1]`.
+    /// Labels; may be empty. They become the image `label`, `[1, n, 1, 1]`.
     pub label: Vec<f32>,
-    /// The pixel (row, column) of the map that a result for this patch belongs to.
+    /// Pixel (row, column) of the map that a result for this patch belongs to.
     pub map_location: Option<[usize; 2]>,
 }
 
@@ -34,26 +34,26 @@ pub struct WsiPatch {
 pub struct WsiOptions {
     /// Height and width, in pixels of the level that is read.
     pub patch_size: [usize; 2],
-    /// The resolution: a level, micrometres per pixel, or the power of the objective (both within 5
-    /// %).
+    /// Resolution: a level, micrometres per pixel, or the power of the objective (both within 5 %).
     pub resolution: Resolution,
-    /// Locations are centres (the corner is `location - size / 2`, as in MONAI) instead of corners.
+    /// Whether locations are centres (the corner is `location - size / 2`, as in MONAI) instead of
+    /// corners.
     pub center_location: bool,
 }
 
 impl WsiOptions {
-    /// Patches of a height and width at level 0, around their locations.
+    /// Creates options for patches of a height and width at level 0, centred at their locations.
     pub fn new(height: usize, width: usize) -> Self {
         WsiOptions { patch_size: [height, width], resolution: Resolution::Level(0), center_location: true }
     }
 
-    /// Reads another level, or the one of a resolution.
+    /// Selects another level, or the level of a resolution.
     pub fn resolution(mut self, resolution: Resolution) -> Self {
         self.resolution = resolution;
         self
     }
 
-    /// Locations are top left corners.
+    /// Uses locations as top left corners.
     pub fn corners(mut self) -> Self {
         self.center_location = false;
         self
@@ -63,9 +63,9 @@ impl WsiOptions {
 /// Reads patches of slides and runs a pipeline on each. Only the tiles that a patch touches are
 /// decoded, and all slides share one bounded cache of tiles.
 ///
-/// A sample has `image` (`[3, H, W, 1]`, 0 to 255, rows first), `label` where there is one, the
-/// string `slide`, and the numbers `row`, `column` (of the corner, level 0), `map_row` and
-/// `map_column` where the patch belongs to a map.
+/// A sample has `image` (`[3, H, W, 1]`, 0 to 255, rows first), `label` if the patch has labels,
+/// the string `slide`, and the numbers `row`, `column` (of the corner, level 0), and `map_row` and
+/// `map_column` if the patch belongs to a map.
 #[derive(Debug)]
 pub struct PatchWSIDataset {
     patches: Vec<WsiPatch>,
@@ -79,8 +79,8 @@ impl PatchWSIDataset {
     /// Opens all slides and finds the level in each.
     ///
     /// # Errors
-    /// A slide cannot be opened, lacks the resolution, or a patch begins beyond its slide's right
-    /// or lower edge.
+    /// If a slide cannot be opened or lacks the resolution, or a patch starts beyond its slide's
+    /// right or lower edge.
     pub fn new(
         patches: Vec<WsiPatch>,
         options: WsiOptions,
@@ -114,11 +114,12 @@ impl PatchWSIDataset {
         Ok(PatchWSIDataset { patches, names, slides, options, pipeline })
     }
 
-    /// All patches of a window sliding over each slide, as MONAI's `SlidingPatchWSIDataset`: those
-    /// completely inside, neighbours overlapping by `overlap` (0 to less than 1) of their size.
+    /// Creates all patches of a window that slides over each slide, as MONAI's
+    /// `SlidingPatchWSIDataset`: those completely inside, neighbours overlapping by `overlap` (0 to
+    /// less than 1) of their size.
     ///
     /// # Errors
-    /// As [`PatchWSIDataset::new`]; also where the overlap leaves no step.
+    /// Those of [`PatchWSIDataset::new`], and if the overlap leaves no step.
     pub fn sliding(
         slides: &[PathBuf],
         overlap: f64,
@@ -142,11 +143,11 @@ impl PatchWSIDataset {
         PatchWSIDataset::new(patches, options.corners(), pipeline)
     }
 
-    /// A patch around each pixel of tissue of a mask, as MONAI's `MaskedPatchWSIDataset`: for maps
-    /// of probabilities.
+    /// Creates a patch around each tissue pixel of a mask, as MONAI's `MaskedPatchWSIDataset`: for
+    /// probability maps.
     ///
     /// # Errors
-    /// As [`PatchWSIDataset::new`]; also where the mask's level does not exist.
+    /// Those of [`PatchWSIDataset::new`], and if the mask's level does not exist.
     pub fn masked(
         slides: &[PathBuf],
         mask: &TissueOptions,

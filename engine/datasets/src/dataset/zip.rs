@@ -7,7 +7,7 @@ use hearth_transforms::{Pipeline, Sample};
 use super::{Dataset, guarded};
 use crate::DataError;
 
-/// Combines several data sets: case i has the values of case i of each. It is as long as the
+/// Combines several data sets: case i has the values of case i of each. Its length is that of the
 /// shortest.
 ///
 /// With one data set per key, each with its own pipeline, it corresponds to MONAI's `ArrayDataset`:
@@ -18,7 +18,7 @@ impl ZipDataset {
     /// Combines these data sets.
     ///
     /// # Errors
-    /// Where there is none, or case names differ (draws depend on them).
+    /// If there is no data set, or case names differ (draws depend on them).
     pub fn new(datasets: Vec<Arc<dyn Dataset>>) -> Result<Self, DataError> {
         let Some((first, others)) = datasets.split_first() else {
             return Err(DataError::Option("no data set to combine".to_owned()));
@@ -89,12 +89,13 @@ pub struct PatchDataset {
 }
 
 impl PatchDataset {
-    /// The draws of the steps depend on seed, epoch and case, and on their index in `patches`.
+    /// Creates a data set. The draws of the steps depend on seed, epoch and case, and on their
+    /// index in `patches`.
     pub fn new(dataset: impl Dataset + 'static, patches: Pipeline) -> Self {
         PatchDataset { dataset: Arc::new(dataset), patches, samples_per_image: None }
     }
 
-    /// Makes it an error when a case has another number of patches.
+    /// Makes another number of patches per case an error.
     pub fn with_samples_per_image(mut self, samples: usize) -> Self {
         self.samples_per_image = Some(samples);
         self

@@ -13,9 +13,9 @@ use crate::Progress;
 /// Limits of an archive's content.
 #[derive(Clone, Copy, Debug)]
 pub struct ArchiveLimits {
-    /// Bytes of all files.
+    /// Maximum number of bytes of all files.
     pub bytes: u64,
-    /// Number of files and folders.
+    /// Maximum number of files and folders.
     pub entries: u64,
 }
 
@@ -26,14 +26,14 @@ impl Default for ArchiveLimits {
 }
 
 /// Unpacks a tar, tar.gz or zip archive (recognized by content) to the folder `into`, which must
-/// not exist, or be empty. The folder appears only when it is complete.
+/// not exist or be empty. The folder appears only when it is complete.
 ///
-/// An archive with one top-level folder with the name of `into` is unpacked without that level.
+/// A single top-level folder of the archive with the name of `into` is omitted.
 /// Files that Apple's tools add (`._*`, `__MACOSX`) are skipped.
 ///
 /// # Errors
-/// Where the archive is damaged or of another kind, holds a path outside the folder (`..`,
-/// absolute), a link, a device or the same file twice, or is larger than the limits.
+/// If the archive is damaged or of another kind, contains a path outside the folder (`..`,
+/// absolute), a link, a device or the same file twice, or exceeds the limits.
 pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits, progress: Progress) -> Result<(), DownloadError> {
     if fs::read_dir(into).is_ok_and(|mut inside| inside.next().is_some()) {
         let what = format!("not unpacked: {} is not empty", into.display());
@@ -79,11 +79,11 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// Shows how much was read.
+/// Reports how much was read to the progress display.
 struct Counted<'a, R> {
     inner: R,
     shown: &'a crate::Running,
-    /// Bytes that were not shown yet: the directory of a zip is read more than once.
+    /// Bytes that were not reported yet: the directory of a zip is read more than once.
     left: u64,
 }
 
@@ -120,7 +120,7 @@ impl Writer<'_> {
         self.wrong(format!("is damaged: {error}"))
     }
 
-    /// The target of an entry; `None` where it is skipped.
+    /// The target of an entry; `None` if it is skipped.
     fn place(&mut self, name: &Path) -> Result<Option<PathBuf>, DownloadError> {
         self.entries += 1;
         if self.entries > self.limits.entries {
@@ -174,7 +174,7 @@ impl Writer<'_> {
             }
             self.bytes += read as u64;
             if self.bytes > self.limits.bytes {
-                let what = format!("what {} unpacks to", self.archive.display());
+                let what = format!("the content of {}", self.archive.display());
                 return Err(DownloadError::TooLarge { what, limit: self.limits.bytes });
             }
             io::Write::write_all(&mut file, &buffer[..read]).map_err(DownloadError::io(&place))?;
@@ -189,7 +189,7 @@ impl Writer<'_> {
             match entry.header().entry_type() {
                 EntryType::Regular | EntryType::Continuous => self.file(&name, entry)?,
                 EntryType::Directory => self.folder(&name)?,
-                // Entries that are not files.
+                // Other entries are not files.
                 EntryType::XGlobalHeader | EntryType::XHeader => {}
                 other => {
                     return Err(
@@ -207,7 +207,7 @@ impl Writer<'_> {
             let entry = archive.by_index(index).map_err(|e| self.damaged(e))?;
             // Some tools on Windows write backslashes.
             let name = PathBuf::from(entry.name().replace('\\', "/"));
-            // The Unix file type; 0 where the archive does not state it.
+            // The Unix file type; 0 if the archive does not state it.
             let unix = entry.unix_mode().map_or(0, |mode| mode & 0o170_000);
             if entry.is_dir() {
                 self.folder(&name)?;

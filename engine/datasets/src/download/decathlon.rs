@@ -8,7 +8,7 @@ use super::fetch::{Checksum, FetchOptions, fetch};
 use crate::{DataError, DecathlonDataset};
 use hearth_registry::nearest;
 
-/// The location of the archives.
+/// The URL of the archives.
 const BASE: &str = "https://msd-for-monai.s3-us-west-2.amazonaws.com";
 
 /// A task that can be downloaded.
@@ -35,10 +35,11 @@ pub const DECATHLON_TASKS: [DecathlonTask; 10] = [
 ];
 
 impl DecathlonTask {
-    /// A task by its name (`Task09_Spleen`), its number (`Task09`, `9`) or its organ (`spleen`).
+    /// Finds a task by its name (`Task09_Spleen`), its number (`Task09`, `9`) or its organ
+    /// (`spleen`).
     ///
     /// # Errors
-    /// Where there is none; the message lists all.
+    /// If there is no such task; the message lists all.
     pub fn find(name: &str) -> Result<DecathlonTask, DataError> {
         let wanted = name.to_lowercase();
         let is = |task: &&DecathlonTask| {
@@ -60,11 +61,11 @@ impl DecathlonTask {
 
 /// Downloads a task into `dir/TASK` and opens it. An existing task is only opened.
 ///
-/// The archive is stored next to it while it is unpacked, then removed, unless `keep_archive`.
-/// `base` is an alternative location of the archives.
+/// The archive is stored next to the folder while it is unpacked, then removed, unless
+/// `keep_archive`. `base` is an alternative URL of the archives.
 ///
 /// # Errors
-/// Where the download fails, the archive is not the published one, or the disk is full.
+/// If the download fails, the archive is not the published one, or the disk is full.
 pub fn decathlon(
     task: DecathlonTask,
     dir: &Path,

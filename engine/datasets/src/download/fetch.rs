@@ -1,4 +1,4 @@
-//! One file over HTTP: [`fetch`].
+//! Downloads one file over HTTP: [`fetch`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,24 +13,24 @@ use super::DownloadError;
 use super::redirect::target;
 use crate::Progress;
 
-/// The most redirects of a request.
+/// The maximum number of redirects of a request.
 const MAX_REDIRECTS: usize = 5;
 
 /// The expected checksum of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Checksum {
-    /// MD5, in hexadecimal: sufficient against damage, not against malice.
+    /// MD5, in hexadecimal: sufficient against damage, not against an attack.
     Md5(String),
     /// BLAKE3, in hexadecimal.
     Blake3(String),
 }
 
 impl Checksum {
-    /// Fails where a file has other content.
+    /// Fails if a file has other content.
     ///
     /// # Errors
-    /// [`DownloadError::Checksum`], or where the file can't be read.
+    /// [`DownloadError::Checksum`], or an I/O error if the file can't be read.
     pub fn check(&self, path: &Path) -> Result<(), DownloadError> {
         let mut file = File::open(path).map_err(DownloadError::io(path))?;
         let (expected, found) = match self {
@@ -62,16 +62,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// How files are fetched.
+/// Options of fetching files.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
-    /// The most consecutive tries without progress.
+    /// Maximum number of consecutive tries without progress.
     pub tries: u32,
-    /// The longest time without a byte, and for establishing a connection.
+    /// Timeout for a connection, and for waiting without receiving a byte.
     pub timeout: Duration,
-    /// Time before the second try; it doubles with each.
+    /// Delay before the second try; it doubles with each try.
     pub pause: Duration,
-    /// Larger files are refused.
+    /// Maximum size of a file in bytes; larger files are rejected.
     pub max_bytes: u64,
     /// How progress is shown.
     pub progress: Progress,
@@ -93,7 +93,7 @@ impl FetchOptions {
     pub(super) fn agent(&self) -> Agent {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // They are followed here, where it is looked at where they lead.
+            // Redirects are followed in this module, which checks their targets.
             .max_redirects(0)
             .timeout_connect(Some(self.timeout))
             .timeout_recv_response(Some(self.timeout))
@@ -103,15 +103,14 @@ impl FetchOptions {
     }
 }
 
-/// Fetches a file. Partial data of an earlier try is in `PATH.part`, and the download is resumed
-/// from it where the server allows it.
+/// Downloads a file. Partial data of an earlier try is in `PATH.part`, from which the download is
+/// resumed if the server allows it.
 ///
-/// An existing file is only checked.
+/// The checksum of an existing file is compared, and nothing is downloaded.
 ///
 /// # Errors
-/// Where the server has no such file, the connection fails too often, or the content does not match
-/// the checksum (where a part from an earlier try belongs to another file, the download restarts
-/// once).
+/// If the server has no such file, the connection fails too often, or the content does not match
+/// the checksum. If the partial data belongs to another file, the download restarts once.
 pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &FetchOptions) -> Result<(), DownloadError> {
     if path.exists() {
         return checksum.map_or(Ok(()), |c| c.check(path));
@@ -123,7 +122,7 @@ pub fn fetch(url: &str, path: &Path, checksum: Option<&Checksum>, options: &Fetc
     let began_with = fs::metadata(&part).map_or(0, |m| m.len());
     if let Err(error) = download(url, &part, options) {
         if fs::metadata(&part).is_ok_and(|m| m.len() == 0) {
-            // There is nothing to resume from. It does no harm if removal fails.
+            // There is nothing to resume from. A failed removal has no effect.
             let _ = fs::remove_file(&part);
         }
         return Err(error);
@@ -161,11 +160,11 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A try failed.
+/// The error of a try.
 enum Failed {
-    /// Another may succeed.
+    /// Another try may succeed.
     Again(String),
-    /// No other will.
+    /// No other try can succeed.
     For(DownloadError),
 }
 
@@ -195,7 +194,7 @@ fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), Downlo
     file.sync_all().map_err(DownloadError::io(part))
 }
 
-/// Asks for a file from a byte on, and for where it is redirected to.
+/// Requests a file from a byte on, following redirects.
 fn request(agent: &Agent, url: &str, offset: u64) -> Result<Response<Body>, Failed> {
     let answer = |what: String| Failed::For(DownloadError::Answer { url: url.to_owned(), what });
     let mut place = url.to_owned();
@@ -213,7 +212,8 @@ fn request(agent: &Agent, url: &str, offset: u64) -> Result<Response<Body>, Fail
         })?;
         let location = response.headers().get(header::LOCATION).filter(|_| response.status().is_redirection());
         let Some(location) = location else { return Ok(response) };
-        let location = location.to_str().map_err(|_| answer("it is redirected to what is not text".to_owned()))?;
+        let location =
+            location.to_str().map_err(|_| answer("the address that it is redirected to is not text".to_owned()))?;
         place = target(&place, location).map_err(answer)?;
     }
     Err(answer("it is redirected in a loop, or too often".to_owned()))

@@ -1,9 +1,9 @@
 //! Public data sets from the network (feature `download`): [`decathlon`] and [`Tcia`].
 //!
-//! A download resumes where it was interrupted, is checked against a checksum, and gets its name
-//! when it is complete. Archives are unpacked to a temporary folder and moved; paths outside the
-//! folder, links and devices are refused. Redirects are followed on the same host only, and never to a
-//! weaker scheme.
+//! An interrupted download is resumed, is checked against a checksum, and gets its name when it is
+//! complete. Archives are unpacked to a temporary folder and moved; paths outside the folder, links
+//! and devices are rejected. Redirects are followed only on the same host, and never to a weaker
+//! scheme.
 
 mod archive;
 mod decathlon;
@@ -22,28 +22,28 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DownloadError {
-    /// The server answered, but not with the file.
+    /// The server answered with an error status.
     #[error("{url}: the server answers {status}{}", advice(*status))]
     Status {
-        /// The requested URL.
+        /// Requested URL.
         url: String,
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
     },
     /// The connection failed repeatedly.
     #[error("{url}: {what} ({tries} tries); partial data is kept, and the next try resumes from there")]
     Network {
-        /// The requested URL.
+        /// Requested URL.
         url: String,
-        /// The last failure.
+        /// Last failure.
         what: String,
-        /// The number of tries.
+        /// Number of tries.
         tries: u32,
     },
     /// The server's answer is invalid.
     #[error("{url}: {what}")]
     Answer {
-        /// The requested URL.
+        /// Requested URL.
         url: String,
         /// What is wrong.
         what: String,
@@ -51,25 +51,25 @@ pub enum DownloadError {
     /// The content does not match the published checksum.
     #[error("{path}: the checksum is {found}, expected {expected}; delete the file and try again")]
     Checksum {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The expected checksum.
+        /// Expected checksum.
         expected: String,
-        /// The actual checksum.
+        /// Actual checksum.
         found: String,
     },
-    /// More than the limit.
+    /// A download or archive exceeds the limit.
     #[error("{what} is larger than the limit of {limit} bytes")]
     TooLarge {
-        /// The download or archive.
+        /// Name of the download or archive.
         what: String,
-        /// The limit.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// An archive cannot be unpacked, or must not be.
+    /// An archive is damaged, or its content is not allowed.
     #[error("{path}: {what}")]
     Archive {
-        /// The archive.
+        /// Path of the archive.
         path: PathBuf,
         /// What is wrong.
         what: String,
@@ -77,9 +77,9 @@ pub enum DownloadError {
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The downloaded data is not DICOM, or damaged.

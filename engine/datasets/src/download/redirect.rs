@@ -1,17 +1,17 @@
-//! Where an answer sends the reader, and whether it may: [`target`].
+//! Redirects: where they lead, and whether to follow them: [`target`].
 
 use ureq::http::Uri;
 
-/// The address that `location` means in an answer of `from`: on the same host, and by no weaker scheme.
-/// Elsewhere may be anybody, or something that is not a server at all.
+/// Returns the address of `location` in an answer of `from`, which must be on the same host, with
+/// no weaker scheme. Another host may be untrusted, or not a server.
 ///
 /// # Errors
-/// Why it is not followed.
+/// The reason for not following the redirect.
 pub(super) fn target(from: &str, location: &str) -> Result<String, String> {
     let refused = |why: &str| format!("it is redirected to {location}: {why}");
     let here: Uri = from.parse().map_err(|error| refused(&format!("the address {from} is not usable: {error}")))?;
     let (Some(scheme), Some(authority)) = (here.scheme_str(), here.authority()) else {
-        return Err(refused("it is not known from where"));
+        return Err(refused("the original address has no host"));
     };
     let location = location.trim().split('#').next().unwrap_or_default();
     let names_scheme = location.split(['/', '?']).next().is_some_and(|start| start.contains(':'));

@@ -12,11 +12,11 @@ use super::archive::{ArchiveLimits, unpack};
 use super::fetch::{Checksum, FetchOptions, fetch, with_suffix};
 use crate::{DataError, Item};
 
-/// The archive's service.
+/// The URL of the archive's service.
 const BASE: &str = "https://services.cancerimagingarchive.net/nbia-api/services/v1";
-/// Larger answers are refused.
+/// The maximum number of bytes of an answer.
 const MAX_ANSWER: u64 = 256 << 20;
-/// The index of series in the folder of a collection.
+/// The name of the index of series in the folder of a collection.
 const INDEX: &str = "series.json";
 /// The archive's list of a series' files: their names and MD5 sums.
 const SUMS: &str = "md5hashes.csv";
@@ -26,9 +26,9 @@ const SUMS: &str = "md5hashes.csv";
 pub struct TciaOptions {
     /// Modality of the annotations: SEG, or RTSTRUCT.
     pub modality: String,
-    /// The most annotations; by default all.
+    /// Maximum number of annotations; by default all.
     pub limit: Option<usize>,
-    /// Another server with the archive's API.
+    /// Alternative server with the archive's API.
     pub base: Option<String>,
     /// How files are fetched.
     pub fetch: FetchOptions,
@@ -43,7 +43,7 @@ impl Default for TciaOptions {
 /// Segmentations of a collection and the images they were drawn on: `DIR/PATIENT/NUMBER/image` and
 /// `.../seg`, folders of DICOM files.
 ///
-/// Patient and series number are those of the segmentation; a second one of the same number is
+/// Patient and series number are those of the segmentation; a second one with the same number is
 /// `NUMBER-2`.
 #[derive(Clone, Debug)]
 pub struct Tcia {
@@ -51,12 +51,12 @@ pub struct Tcia {
 }
 
 impl Tcia {
-    /// Downloads a collection into `dir`. Existing series are not fetched again; files are checked
-    /// against the sums that the archive sends with them.
+    /// Downloads a collection into `dir`. Existing series are not downloaded again; files are
+    /// compared with the MD5 sums that the archive sends with them.
     ///
     /// # Errors
-    /// Where the service does not answer, a file is damaged, or the images of a segmentation cannot
-    /// be found.
+    /// If the service does not answer, a file is damaged, or the images of a segmentation cannot be
+    /// found.
     pub fn download(collection: &str, dir: impl Into<PathBuf>, options: &TciaOptions) -> Result<Self, DownloadError> {
         let dir = dir.into();
         let service = Service { base: options.base.as_deref().unwrap_or(BASE).trim_end_matches('/'), options };
@@ -83,16 +83,16 @@ impl Tcia {
         Ok(Tcia { dir })
     }
 
-    /// A collection that was downloaded before.
+    /// Opens a collection that was downloaded before.
     pub fn open(dir: impl Into<PathBuf>) -> Self {
         Tcia { dir: dir.into() }
     }
 
-    /// The cases (`image`, `seg`: folders), sorted by patient and number, so that a split does not
-    /// depend on the file system.
+    /// Returns the cases (`image`, `seg`: folders), sorted by patient and number, so that a split
+    /// does not depend on the file system.
     ///
     /// # Errors
-    /// Where the folder can't be read or has no case.
+    /// If the folder can't be read or has no case.
     pub fn cases(&self) -> Result<Vec<Item>, DataError> {
         let items = crate::dataset::collection(&self.dir)?;
         if items.is_empty() {
@@ -128,7 +128,7 @@ impl Service<'_> {
         format!("{}/{query}?{}", self.base, pairs.join("&"))
     }
 
-    /// The UIDs in the answer to a query: of series, or of instances.
+    /// Returns the UIDs in the answer to a query: of series, or of instances.
     fn list(&self, query: &str, parameters: &[(&str, &str)]) -> Result<Vec<String>, DownloadError> {
         let url = self.url(query, parameters);
         let dir = tempfile::tempdir().map_err(DownloadError::io(Path::new("the folder for temporary files")))?;
@@ -139,7 +139,7 @@ impl Service<'_> {
         let text = fs::read(&path).map_err(DownloadError::io(&path))?;
         let wrong = |what: String| DownloadError::Answer { url: url.clone(), what };
         if text.is_empty() {
-            // The service's answer for "none".
+            // The service's answer for an empty result.
             return Ok(Vec::new());
         }
         let answer: Value = serde_json::from_slice(&text).map_err(|e| wrong(format!("the answer is not JSON: {e}")))?;
@@ -170,8 +170,8 @@ impl Service<'_> {
         Ok(name)
     }
 
-    /// The series of images that a segmentation was drawn on: the first that it names, else the one
-    /// with most of the images that it names.
+    /// The series of images that a segmentation was drawn on: the first that it references, else
+    /// the one with most of the referenced images.
     fn reference(&self, segmentation: &Annotation) -> Result<Option<String>, DownloadError> {
         if let Some(series) = segmentation.referenced_series.iter().find(|uid| is_uid(uid)) {
             return Ok(Some(series.clone()));
@@ -205,7 +205,7 @@ impl Service<'_> {
         }
         let unpacked = unpack(&archive, &beside, ArchiveLimits::default(), self.options.fetch.progress);
         let checked = unpacked.and_then(|()| check_sums(&beside));
-        // A damaged archive must not be taken for a complete one the next time.
+        // A damaged archive must not be used as a complete one in the next run.
         fs::remove_file(&archive).map_err(DownloadError::io(&archive))?;
         checked?;
         fs::rename(&beside, into).map_err(DownloadError::io(into))
@@ -239,7 +239,7 @@ fn free_place(segmentation: &Annotation, uid: &str, places: &BTreeMap<String, St
     name
 }
 
-/// Checks the files of a series against the list that came with them.
+/// Checks the files of a series against the list that the archive sent with them.
 fn check_sums(dir: &Path) -> Result<(), DownloadError> {
     let path = dir.join(SUMS);
     let wrong = |what: String| DownloadError::Archive { path: path.clone(), what };
@@ -265,7 +265,7 @@ fn check_sums(dir: &Path) -> Result<(), DownloadError> {
     Ok(())
 }
 
-/// Digits and dots, which are safe in a path and a query.
+/// Whether a text has only digits and dots, which are safe in a path and a query.
 fn is_uid(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64
@@ -273,7 +273,7 @@ fn is_uid(text: &str) -> bool {
         && !text.contains("..")
 }
 
-/// A patient's name as the name of a folder.
+/// Converts a patient's name to the name of a folder.
 fn as_name(patient: &str) -> String {
     let name: String = patient
         .trim()
@@ -283,7 +283,7 @@ fn as_name(patient: &str) -> String {
     if name.trim_matches('.').is_empty() { "patient".to_owned() } else { name }
 }
 
-/// A value in a query.
+/// Escapes a value in a query.
 fn escaped(value: &str) -> String {
     let byte = |b: u8| match b {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(b).to_string(),

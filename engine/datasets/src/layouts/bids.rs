@@ -11,10 +11,10 @@ use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, some, title,
 use crate::dataset::case_name;
 use crate::{CsvOptions, DataError, Field, Item, csv_items};
 
-/// Suffixes of label maps, the usual first.
+/// Suffixes of label maps, the most usual first.
 const LABELS: [&str; 3] = ["dseg", "mask", "roi"];
 
-/// Folders of data with images.
+/// Names of BIDS folders that contain images.
 const DATA: [&str; 7] = ["anat", "pet", "dwi", "func", "perf", "fmap", "micr"];
 
 /// The Brain Imaging Data Structure: `sub-01[/ses-02]/anat/sub-01_T1w.nii.gz`, label maps (`_dseg`,
@@ -25,11 +25,11 @@ const DATA: [&str; 7] = ["anat", "pet", "dwi", "func", "perf", "fmap", "micr"];
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bids {
-    /// Only files with these entities, as in `{ acq = "highres", run = "1" }`.
+    /// Entities that files must have, as in `{ acq = "highres", run = "1" }`.
     pub entities: BTreeMap<String, String>,
 }
 
-/// A file with the entities and suffix of its name.
+/// A file with the entities and suffix in its name.
 struct Named {
     path: PathBuf,
     entities: BTreeMap<String, String>,
@@ -161,7 +161,7 @@ impl Named {
         Some(Self { entities: pairs.collect::<Option<_>>()?, suffix: suffix.to_owned(), path })
     }
 
-    /// `sub-01`, `sub-01_ses-02`.
+    /// The name of a case: `sub-01` or `sub-01_ses-02`.
     fn case(&self) -> String {
         let part = |key: &str| self.entities.get(key).map(|value| format!("{key}-{value}"));
         [part("sub"), part("ses")].into_iter().flatten().collect::<Vec<_>>().join("_")
@@ -175,7 +175,8 @@ impl Named {
         self.path.strip_prefix(root).is_ok_and(|inside| inside.starts_with("derivatives"))
     }
 
-    /// Whether it is an image with this suffix; contrast agent distinguishes `T1gd` from `T1w`.
+    /// Whether the file is an image with this suffix; the contrast agent distinguishes `T1gd` from
+    /// `T1w`.
     fn is(&self, name: &str) -> bool {
         let enhanced = self.entities.contains_key("ce");
         if same_modality(&self.suffix, "T1w") {

@@ -87,12 +87,12 @@ impl Layout for Brats {
     }
 }
 
-/// What the labels are in the challenge that the names of all cases are of; nothing where they are
-/// of several, or of none whose labels are known.
+/// The labels of the challenge to which the names of all cases belong; empty if they belong to
+/// several, or to one whose labels are unknown.
 fn labels_of(cases: &[Item]) -> BTreeMap<u32, String> {
-    // Until 2021 label 3 was not used.
+    // Label 3 was not used until 2021.
     const UNTIL_2021: [&str; 6] = ["Brats17_", "Brats18_", "Brats19_", "BraTS19_", "BraTS20_", "BraTS2021_"];
-    // Adult gliomas, meningiomas, metastases, Africa; those of children have other labels.
+    // Adult gliomas, meningiomas, metastases, Africa; paediatric tumours have other labels.
     const FROM_2023: [&str; 4] = ["BraTS-GLI-", "BraTS-MEN-", "BraTS-MET-", "BraTS-SSA-"];
     let all = |starts: &[&str]| cases.iter().all(|item| starts.iter().any(|start| item.case.starts_with(start)));
     let enhancing = match (all(&UNTIL_2021), all(&FROM_2023)) {
@@ -104,7 +104,7 @@ fn labels_of(cases: &[Item]) -> BTreeMap<u32, String> {
     names.map(|(label, name)| (label, name.to_owned())).into()
 }
 
-/// A folder and those below it.
+/// Lists a folder and its subfolders.
 fn folders(path: &Path) -> Vec<PathBuf> {
     let (mut found, mut next) = (Vec::new(), vec![(path.to_owned(), 0)]);
     while let Some((dir, depth)) = next.pop() {
@@ -118,8 +118,9 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The files of a case by the end of their names, such as `t1ce` in `CASE_t1ce.nii.gz`; none where
-/// the folder is not a case, which has at least two of the contrasts under one name.
+/// Lists the files of a case by the suffix of their names, such as `t1ce` in `CASE_t1ce.nii.gz`.
+/// The list is empty if the folder is not a case; a case has at least two of the contrasts under
+/// one name.
 fn contrasts(dir: &Path) -> BTreeMap<String, PathBuf> {
     let mut cases: BTreeMap<String, BTreeMap<String, PathBuf>> = BTreeMap::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -136,7 +137,7 @@ fn contrasts(dir: &Path) -> BTreeMap<String, PathBuf> {
     let known = |files: &BTreeMap<String, PathBuf>| {
         files.keys().filter(|suffix| ORDER.iter().any(|name| same_modality(name, suffix))).count() >= 2
     };
-    // A folder of several cases is not one of them.
+    // A folder of several cases is not a case.
     let mut whole = cases.into_values().filter(known);
     match (whole.next(), whole.next()) {
         (Some(files), None) => files,

@@ -1,4 +1,4 @@
-//! Tables: a case in each row.
+//! Tables with a case in each row.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,19 @@ use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, csv_items};
 const NONE: &str = "\0none";
 
 /// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of
-/// `[data] images`, name files; so does `label` where the target is a label map. Other columns are
-/// fields of the cases: classes, scores, weights. Relative names start at the table's folder.
+/// `[data] images`, name files; so does `label` if the target is a label map. Other columns are fields of
+/// the cases: classes, scores, weights. Relative names start at the table's folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Csv {
-    /// The column that names a case; by default `case` where there is one, else its first file names
-    /// it.
+    /// Column that names a case; by default `case` if it exists, else the case is named after its
+    /// first file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
-    /// The base of relative file names instead of the table's folder.
+    /// Base of relative file names, instead of the table's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// The delimiter of values; by default a comma, or a tab where the file name ends with `.tsv`.
+    /// Delimiter of values; by default a comma, or a tab if the file name ends with `.tsv`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
 }
@@ -80,10 +80,11 @@ impl Layout for Csv {
             options.types.insert(column.clone(), as_file(None));
         }
         if let Some(label) = label.as_ref().filter(|label| columns.contains(label)) {
-            // A row without a label is a case to predict.
+            // A row without a label is a case for prediction.
             options.types.insert(label.clone(), as_file(Some(Field::Text(NONE.to_owned()))));
         }
-        // An empty value means no value; `label` is not a file where the target is something else.
+        // An empty value means that there is none; `label` is not a file if the target is something
+        // else.
         for column in &columns {
             let column_type = options.types.entry(column.clone()).or_default();
             if column_type.kind.is_none() {
@@ -102,8 +103,8 @@ impl Layout for Csv {
     }
 }
 
-/// The names that these are of, in the spelling of a list; where it has none of them but an `image`,
-/// that has all channels.
+/// Matches requested names with the spelling of a list. A list without any of them but with an
+/// `image` has all channels in it.
 pub(super) fn spelled(known: &[String], wanted: Vec<String>) -> Vec<String> {
     let of =
         |name: &String| known.iter().find(|other| *other == name).or(known.iter().find(|o| same_modality(o, name)));
@@ -113,11 +114,11 @@ pub(super) fn spelled(known: &[String], wanted: Vec<String>) -> Vec<String> {
     wanted.into_iter().map(|name| of(&name).cloned().unwrap_or(name)).collect()
 }
 
-/// The column that names a case unless another one is given.
+/// The default column that names a case.
 const CASE: &str = "case";
 
-/// The files of a row as `image` and `label`, and numbers written as text. A case without a name has
-/// that of its first file.
+/// Converts the files of a row to `image` and `label`, and numbers written as text to numbers. A
+/// case without a name is named after its first file.
 fn case(
     mut item: Item,
     images: &[String],

@@ -10,14 +10,14 @@ use super::{CaseList, Layout, Target, Wants, title, wrong};
 use crate::dataset::dicom_items_preferring;
 use crate::{DataError, Item};
 
-/// A folder of DICOM with any layout: each series of images is a case, and the structure set or
-/// segmentation drawn on it is its label. Of several of one kind on the same series, each is a case
-/// of its own.
+/// A folder of DICOM with any structure: each series of images is a case, and the structure set or
+/// segmentation drawn on it is its label. If there are several of one kind on the same series, each
+/// is a separate case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dicom {
-    /// Of a segmentation and a structure set that are drawn on the same series, the one that is
-    /// its label: `SEG` or `RTSTRUCT`. The other is not used.
+    /// Kind of label that is used if both a segmentation and a structure set are drawn on the same
+    /// series: `SEG` or `RTSTRUCT`. The other one is ignored.
     pub prefer: Preferred,
 }
 
@@ -25,10 +25,10 @@ pub struct Dicom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Preferred {
-    /// Voxels.
+    /// Segmentation: voxels.
     #[default]
     Seg,
-    /// Contours.
+    /// Structure set: contours.
     RtStruct,
 }
 
@@ -45,7 +45,7 @@ impl Layout for Dicom {
         let found = dicom_items_preferring(path, kind).map_err(|error| {
             let known = "no dataset.json, no BIDS, no BraTS folders, no table";
             let why = error.to_string();
-            // Most such errors begin with the same folder.
+            // Most such errors start with the same folder.
             let of_folder = why.strip_prefix(&format!("{}: ", path.display()));
             let why = of_folder.map_or_else(|| why.clone(), |what| format!("it {what}"));
             wrong(path, format!("not a known data set ({known}), and no cases of DICOM: {why}"))
@@ -61,7 +61,7 @@ impl Layout for Dicom {
             item
         };
         let mut list = CaseList { name: title(path), ..CaseList::default() };
-        // Targets from fields are not in DICOM.
+        // DICOM has no targets from fields.
         if let Target::Fields(names) = &wants.target {
             let what = format!("DICOM has no {}; name series and values in a table (.csv)", names.join(", "));
             return Err(wrong(path, what));

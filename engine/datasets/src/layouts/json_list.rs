@@ -13,7 +13,7 @@ use super::{CaseList, Layout, Target, Wants, title, with_image, wrong};
 use crate::dataset::{case_name, make_unique};
 use crate::{DataError, Field, Item};
 
-/// A list with more bytes than this is not read.
+/// The maximum number of bytes of a list.
 const MAX_LIST: u64 = 256 << 20;
 
 /// A list of cases in JSON, as MONAI's `load_decathlon_datalist` and Auto3DSeg read it: `{
@@ -23,7 +23,7 @@ const MAX_LIST: u64 = 256 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JsonList {
-    /// The base of relative file names instead of the list's folder.
+    /// Base of relative file names, instead of the list's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ impl Layout for JsonList {
     }
 }
 
-/// One entry: a table, or the name of an image.
+/// Parses one entry: a table, or the name of an image.
 fn case(root: &Path, entry: &Value, wants: &Wants) -> Result<Item, String> {
     let plain;
     let entry = match entry {

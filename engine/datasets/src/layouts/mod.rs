@@ -40,13 +40,13 @@ pub use slides::Slides;
 
 /// A layout of data sets on disk.
 pub trait Layout: Debug + Send + Sync {
-    /// Whether the folder or file looks like it.
+    /// Whether a folder or file appears to have this layout.
     fn fits(&self, path: &Path) -> bool;
 
-    /// Its cases.
+    /// Lists its cases.
     ///
     /// # Errors
-    /// Where a list is damaged, or a case lacks a requested value; the error names list and case.
+    /// If a list is damaged, or a case lacks a requested value; the error names list and case.
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError>;
 }
 
@@ -54,35 +54,35 @@ impl Kind for dyn Layout {
     const WORD: &'static str = "layout";
 }
 
-/// What a recipe needs of each case.
+/// The values that a recipe needs of each case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wants {
-    /// The modalities that make up `image`, in the order of its channels: columns of a table, keys
-    /// of a list, suffixes of files, names of channels. Empty: all of them, in the order of the
+    /// Modalities that make up `image`, in the order of its channels: columns of a table, keys of a
+    /// list, suffixes of files, names of channels. Empty means all of them, in the order of the
     /// data set.
     pub images: Vec<String>,
-    /// The target of the training.
+    /// Target of the training.
     pub target: Target,
 }
 
 /// The target of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Target {
-    /// An image: a label map, or an image to reconstruct. It is the case's `label`, whatever its
-    /// name in the data set.
+    /// An image: a label map, or an image to reconstruct. It becomes the case's `label`, whatever
+    /// its name in the data set.
     Image {
-        /// Its column, key or suffix where that differs from the layout's default.
+        /// Column, key or suffix, if it differs from the layout's default.
         name: Option<String>,
     },
     /// Numbers or strings: fields of the case.
     Fields(Vec<String>),
-    /// Nothing: the image itself is the target.
+    /// No target: the image itself is used.
     #[default]
     Nothing,
 }
 
 impl Target {
-    /// The usual label map.
+    /// A label map in the default place.
     pub fn label() -> Self {
         Target::Image { name: None }
     }
@@ -91,15 +91,15 @@ impl Target {
 /// The cases of a data set.
 #[derive(Clone, Debug, Default)]
 pub struct CaseList {
-    /// Its name.
+    /// Name of the data set.
     pub name: String,
-    /// Names of the label values, where it has them.
+    /// Names of the label values, if the data set has them.
     pub labels: BTreeMap<u32, String>,
-    /// Names of the channels of `image`, where it has them.
+    /// Names of the channels of `image`, if the data set has them.
     pub modalities: Vec<String>,
     /// Cases with a target, in the order of the data set.
     pub labelled: Vec<Item>,
-    /// The names of those that the data set reserves for validation, where it does.
+    /// Names of the cases that the data set reserves for validation, if it does.
     pub validation: Option<Vec<String>>,
     /// Cases without a target.
     pub unlabelled: Vec<Item>,
@@ -124,20 +124,20 @@ impl CaseList {
     }
 }
 
-/// The cases of a data set in any known layout.
+/// Reads the cases of a data set in any known layout.
 ///
-/// Layouts that a user's program registers take precedence.
+/// Layouts registered by a user's program take precedence.
 ///
 /// # Errors
-/// Where no layout matches, or the matching one cannot be read.
+/// If no layout matches, or the matching one cannot be read.
 pub fn read(path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
     recognize(path)?.read(path, wants)
 }
 
-/// The layout of a data set.
+/// Finds the layout of a data set.
 ///
 /// # Errors
-/// Where no layout matches.
+/// If no layout matches.
 pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     if !path.exists() {
         return Err(wrong(path, "no such file or folder".to_owned()));
@@ -145,7 +145,7 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     if let Some(layout) = recognize_list(path) {
         return Ok(layout);
     }
-    // Any folder may hold DICOM: only reading it shows.
+    // Any folder may hold DICOM: only reading it shows whether it does.
     let dicom = Dicom::default();
     if dicom.fits(path) {
         return Ok(Box::new(dicom));
@@ -155,10 +155,10 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     Err(wrong(path, what.to_owned()))
 }
 
-/// The layout of a data set whose cases follow from a list or the names of its files.
+/// Finds the layout of a data set whose cases follow from a list or the names of its files.
 pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
     let bundled: [Box<dyn Layout>; 8] = [
-        // Before the other tables.
+        // Checked before the other tables.
         Box::new(Slides::default()),
         Box::new(Csv::default()),
         Box::new(JsonList::default()),
@@ -166,7 +166,7 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
         Box::new(Decathlon::default()),
         Box::new(Bids::default()),
         Box::new(Brats::default()),
-        // Any of the others may hold pictures, too.
+        // Checked last: any of the other layouts may hold pictures, too.
         Box::new(Pictures::default()),
     ];
     // Custom layouts take precedence; one that needs options must be named.
@@ -188,10 +188,10 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
     own.chain(bundled).find(|layout| layout.fits(path))
 }
 
-/// Where modalities are chosen, for messages.
+/// The option that chooses modalities, for messages.
 pub(crate) const CHOOSE: &str = "data.images of a recipe (--images of `hearth data verify`)";
 
-/// An error about a data set.
+/// Creates an error about a data set.
 pub(crate) fn wrong(path: &Path, what: String) -> DataError {
     DataError::List { path: path.to_owned(), what }
 }
@@ -203,17 +203,18 @@ pub(crate) fn title(path: &Path) -> String {
     name.map_or_else(|| "data".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The channels of an image that are the requested modalities; `None` where all are, in their
-/// order.
+/// Returns the channels of an image that are the requested modalities; `None` if they are all
+/// channels, in their order.
 pub(crate) fn channels(known: &[String], wanted: &[String]) -> Result<Option<Vec<usize>>, String> {
     if wanted.is_empty() {
         return Ok(None);
     }
-    // Names that say nothing of contrasts, as many as are wanted: they are taken in their order.
+    // If the channels have no contrast names and their number is right, they are used in their
+    // order.
     let means = |a: &String| wanted.iter().any(|b| same_modality(a, b));
     if known.len() == wanted.len() && !known.iter().any(means) {
         let (known, wanted) = (known.join(", "), wanted.join(", "));
-        tracing::warn!("the data set calls its channels {known}; they are taken for {wanted}, in this order");
+        tracing::warn!("the channels of the data set are named {known}; they are used as {wanted}, in this order");
         return Ok(None);
     }
     let find = |name: &String| {
@@ -227,7 +228,8 @@ pub(crate) fn channels(known: &[String], wanted: &[String]) -> Result<Option<Vec
     Ok((!all).then_some(chosen))
 }
 
-/// `image` of a case: a plain file where it is a single one and all of its channels are used.
+/// Stores `image` of a case: as a plain file if it is a single one and all of its channels are
+/// used.
 pub(crate) fn with_image(item: Item, key: &str, parts: Parts) -> Item {
     match (&parts.files[..], &parts.channels) {
         ([file], None) => item.with(key, file),
@@ -235,7 +237,7 @@ pub(crate) fn with_image(item: Item, key: &str, parts: Parts) -> Item {
     }
 }
 
-/// The first few cases of a list, for messages.
+/// Formats the first few cases of a list, for messages.
 pub(crate) fn some(cases: &[String]) -> String {
     const SHOWN: usize = 6;
     let more = cases.len().saturating_sub(SHOWN);

@@ -1,6 +1,6 @@
 //! Names of MR contrasts, which data sets spell differently.
 
-/// Spellings of one contrast: Decathlon, BraTS 2018 to 2021, BraTS 2023 and later, BIDS, plain
+/// Spellings of each contrast: Decathlon, BraTS 2018 to 2021, BraTS 2023 and later, BIDS, plain
 /// words.
 const SPELLINGS: &[&[&str]] = &[
     &["flair", "t2f", "t2flair", "t2wflair"],

@@ -13,9 +13,9 @@ use crate::dataset::read_list;
 use crate::{DataError, Item};
 
 /// A folder of `nnUNet_preprocessed` (`DatasetXXX_Name`): `dataset.json`, and a folder for each
-/// configuration with the arrays of each case: `CASE.b2nd` and `CASE_seg.b2nd`, or one archive,
-/// `CASE.npz`, as nnU-Net v2 wrote it before. The recipe's `NnunetPreprocess` leaves such images as
-/// they are. Images for prediction are those of the raw data set.
+/// configuration with the arrays of each case: `CASE.b2nd` and `CASE_seg.b2nd`, or, from earlier
+/// versions of nnU-Net v2, one archive `CASE.npz`. The recipe's `NnunetPreprocess` leaves such
+/// images unchanged. Images for prediction are those of the raw data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NnUnetPreprocessed {
@@ -51,7 +51,7 @@ impl Layout for NnUnetPreprocessed {
             if let Target::Image { .. } = wants.target {
                 item = match ends(&file, BLOSC2) {
                     true => item.with("label", labels_of(&file)),
-                    // Behind the channels of the image.
+                    // The label follows the channels of the image.
                     false => item.with_parts("label", part(vec![known.len()])),
                 };
             }
@@ -69,7 +69,7 @@ fn ends(file: &Path, extension: &str) -> bool {
     file.extension().is_some_and(|known| known == extension)
 }
 
-/// The files with the images of a configuration's cases, in the order of their names.
+/// Lists the image files of a configuration's cases, sorted by name.
 fn arrays(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let io = |source| DataError::Io { path: folder.to_owned(), source };
     let files: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -77,7 +77,7 @@ fn arrays(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()
         .map_err(io)?;
-    // As nnU-Net tells images from labels.
+    // nnU-Net distinguishes images from labels in this way.
     let labels = |file: &Path| file.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("_seg"));
     let of = |extension: &str| {
         let of_labels = |file: &Path| extension == BLOSC2 && labels(file);

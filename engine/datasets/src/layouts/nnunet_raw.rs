@@ -13,10 +13,10 @@ use crate::dataset::{case_name, read_list};
 use crate::{DataError, Item};
 
 /// A raw data set of nnU-Net (`DatasetXXX_Name`): `imagesTr/CASE_0000.nii.gz` with a file for each
-/// channel, `labelsTr/CASE.nii.gz`, `dataset.json` with `channel_names`, `labels` and
-/// `file_ending`, or with a table `dataset` of the files of each case. A picture (`.png`) may have all
-/// channels in its one file, as nnU-Net stores colours. A folder with only images,
-/// `CASE_0000.nii.gz`, as nnU-Net's input for prediction, can also be read.
+/// channel, `labelsTr/CASE.nii.gz`, and `dataset.json` with `channel_names`, `labels` and
+/// `file_ending`, or with a table `dataset` of the files of each case. A single picture (`.png`)
+/// may hold all channels, as nnU-Net stores colours. A folder that only has images
+/// `CASE_0000.nii.gz`, nnU-Net's input for prediction, can also be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NnUnetRaw {}
@@ -73,13 +73,14 @@ impl Layout for NnUnetRaw {
     }
 }
 
-/// Whether it is nnU-Net's list and not the Decathlon's: version 2 states how file names end. A
-/// list with an entry for each case and without channel numbers in its images is the Decathlon's.
+/// Whether the list is nnU-Net's and not the Decathlon's: version 2 states the suffix of file
+/// names. A list with an entry for each case and without channel numbers in its images is the
+/// Decathlon's.
 fn is_nnunet(list: &Value) -> bool {
     list["channel_names"].is_object() || list["file_ending"].is_string()
 }
 
-/// The names of the channels in their order.
+/// The names of the channels, in order.
 pub(super) fn channel_names(json: &Value) -> Vec<String> {
     let names = ["channel_names", "modality"].into_iter().find_map(|key| json[key].as_object());
     let mut numbered: Vec<(usize, String)> = names
@@ -91,7 +92,8 @@ pub(super) fn channel_names(json: &Value) -> Vec<String> {
     numbered.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Names to values: nnU-Net writes them in reverse. With regions, each value has the first name.
+/// Names and values of the labels: nnU-Net writes them in reverse. With regions, each value gets
+/// the name of the first.
 pub(super) fn labels(json: &Value) -> BTreeMap<u32, String> {
     let mut out = BTreeMap::new();
     for (name, value) in json.as_object().into_iter().flatten() {
@@ -106,7 +108,7 @@ pub(super) fn labels(json: &Value) -> BTreeMap<u32, String> {
     out
 }
 
-/// The case and the channel of a file's name: `CASE_0001.nii.gz`.
+/// Splits a file's name `CASE_0001.nii.gz` into case and channel.
 fn split_name(path: &Path, ending: &str) -> Option<(String, usize)> {
     let name = path.file_name()?.to_str()?;
     let stem = if ending.is_empty() { case_name(path) } else { name.strip_suffix(ending)?.to_owned() };
@@ -130,7 +132,7 @@ fn is_image(path: &Path) -> bool {
     !name.starts_with('.') && ends.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a file may have several colours, which nnU-Net takes for channels.
+/// Whether a file may hold several colours, which nnU-Net reads as channels.
 fn is_picture(path: &Path) -> bool {
     path.extension().is_some_and(|end| ["png", "bmp"].iter().any(|known| end.eq_ignore_ascii_case(known)))
 }

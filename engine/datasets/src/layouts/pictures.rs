@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::{CaseList, Layout, Target, Wants, title, wrong};
 use crate::{DataError, Item};
 
-/// A folder whose pictures (`.png`, `.jpg`, `.jpeg`, `.bmp`) are a case each, in the order of their
-/// names: MedNIST's folders, for example. There is no target, so this is for `Generation`; labels
-/// need a table.
+/// A folder in which each picture (`.png`, `.jpg`, `.jpeg`, `.bmp`) is a case, in the order of
+/// their names, for example MedNIST's folders. There is no target, so this is for `Generation`;
+/// labels need a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pictures {}
@@ -39,7 +39,7 @@ impl Layout for Pictures {
 
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
         if wants.target != Target::Nothing {
-            let what = "a folder of pictures says nothing of their labels: give a table (.csv) with the columns image and label";
+            let what = "a folder of pictures has no labels: give a table (.csv) with the columns image and label";
             return Err(wrong(path, what.to_owned()));
         }
         if let Some(name) = wants.images.first() {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::verify::CaseReport;
 use super::{Finding, Inspection, Kind, Severity};
 
-/// A case whose sizes differ from the median by more than this factor is unusual.
+/// The factor by which a size must differ from the median to be unusual.
 const UNUSUAL: f64 = 3.0;
-/// The least number of cases to determine what is usual.
+/// The minimum number of cases for determining what is usual.
 const ENOUGH: usize = 5;
-/// The fraction of cases that counts as usual.
+/// The fraction of cases above which a property counts as usual.
 const MOST: f64 = 0.9;
 
 pub(super) fn findings(cases: &[CaseReport], names: &BTreeMap<u32, String>, channels: Option<usize>) -> Vec<Finding> {
@@ -27,8 +27,8 @@ fn images(cases: &[CaseReport]) -> impl Iterator<Item = (&CaseReport, &Inspectio
     cases.iter().filter_map(|case| Some((case, case.image.as_ref()?)))
 }
 
-/// The same content under several names. Empty labels and constant images are all equal and do not
-/// count.
+/// Reports files with the same content under several names. Empty labels and constant images are
+/// all equal and are not reported.
 fn duplicates(cases: &[CaseReport], out: &mut Vec<Finding>) {
     let telling = |i: &&Inspection| i.values.iter().any(|v| v.min != v.max);
     let mut groups: BTreeMap<(bool, &str), Vec<(&CaseReport, &Inspection)>> = BTreeMap::new();
@@ -95,7 +95,8 @@ fn orientations(cases: &[CaseReport], out: &mut Vec<Finding>) {
     }
 }
 
-/// Sizes far from the median. Axes are sorted by length, so that the orientation does not matter.
+/// Reports sizes far from the median. Axes are sorted by length, so that the orientation does not
+/// matter.
 fn sizes(cases: &[CaseReport], out: &mut Vec<Finding>) {
     let spacing = |image: &Inspection| sorted(image.spacing.clone());
     let shape = |image: &Inspection| sorted(image.shape.iter().map(|n| *n as f64).collect());
@@ -156,7 +157,7 @@ fn called(value: u32, names: &BTreeMap<u32, String>) -> String {
     }
 }
 
-/// Labels that no case has, or that nearly all cases except this one have.
+/// Reports labels that no case has, or that nearly all cases except this one have.
 fn missing_labels(cases: &[CaseReport], names: &BTreeMap<u32, String>, out: &mut Vec<Finding>) {
     let labelled: Vec<&CaseReport> = cases.iter().filter(|c| c.has_labels()).collect();
     if labelled.is_empty() {
@@ -181,7 +182,7 @@ fn missing_labels(cases: &[CaseReport], names: &BTreeMap<u32, String>, out: &mut
     }
 }
 
-/// Labels in pieces where nearly all cases have one.
+/// Reports labels in several pieces that have one piece in nearly all cases.
 fn pieces(cases: &[CaseReport], names: &BTreeMap<u32, String>, out: &mut Vec<Finding>) {
     let mut by_label: BTreeMap<u32, Vec<(&CaseReport, &super::LabelReport)>> = BTreeMap::new();
     for case in cases {

@@ -10,20 +10,20 @@ use serde::Serialize;
 use super::values::{LabelValues, count};
 use super::{Finding, Kind, Severity};
 
-/// The most invalid values that are named.
+/// The maximum number of invalid values that a message lists.
 const NAMED: usize = 5;
 
 /// One label value in one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelReport {
-    /// The value.
+    /// Value of the label.
     pub value: u32,
-    /// Its voxels.
+    /// Number of its voxels.
     pub voxels: usize,
     /// Sizes of its connected components (all neighbours), largest first; at most ten.
     pub largest: Vec<usize>,
-    /// Number of its connected components.
+    /// Number of its connected components (all neighbours).
     pub components: usize,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn labels(image: &Image) -> (LabelValues, Vec<LabelReport>) {
     })
 }
 
-/// Findings about the values of a label map. `names` are the labels of the data set; empty where
+/// Findings about the values of a label map. `names` are the labels of the data set; empty if
 /// unknown.
 pub(super) fn label_findings(counts: &LabelValues, names: &BTreeMap<u32, String>) -> Vec<Finding> {
     let mut out = Vec::new();

@@ -5,15 +5,14 @@ use hearth_io::nifti::Header;
 
 use super::{Finding, Kind, Severity};
 
-/// Cosine of the angle between two axes above which a grid counts as sheared: 0.06 degrees off a
-/// right angle.
+/// The cosine of the angle between two axes above which a grid counts as sheared: 0.06 degrees from
+/// a right angle.
 const SHEAR: f64 = 1e-3;
-/// Degrees between an axis and the nearest axis of the body above which a grid counts as oblique.
+/// The degrees between an axis and the nearest body axis above which a grid counts as oblique.
 const OBLIQUE: f64 = 1.0;
 /// The tolerance between two affines, as a fraction of the spacing.
 const SAME: f64 = 1e-2;
-/// The plausible voxel sizes of an image of a body: a tenth of a micrometre to half a metre (in
-/// mm).
+/// The plausible voxel sizes of a medical image: a tenth of a micrometre to half a metre (in mm).
 const SIZES: std::ops::Range<f64> = 1e-4..500.0;
 
 pub(super) fn findings(image: &Image) -> Vec<Finding> {
@@ -23,7 +22,7 @@ pub(super) fn findings(image: &Image) -> Vec<Finding> {
     let finite = grid.iter().flatten().all(|v| v.is_finite());
     if !finite || affine::inverse(&grid).is_none() {
         let what = if finite { "the affine can't be inverted" } else { "the affine has values that are not finite" };
-        let advice = "set a valid affine in the file's header, or convert the image anew from its source";
+        let advice = "set a valid affine in the file's header, or convert the image again from its source";
         out.push(Finding::new(Severity::Error, Kind::BadAffine, what).advice(advice));
     } else {
         axes(&grid, n, &mut out);
@@ -79,7 +78,7 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
         out.push(Finding::new(Severity::Warning, Kind::BadSpacing, what).advice(advice));
     }
     for what in header.unusable() {
-        let advice = "write a valid value into the header, or convert the image anew from its source";
+        let advice = "write a valid value into the header, or convert the image again from its source";
         out.push(Finding::new(Severity::Warning, Kind::BadHeader, what).advice(advice));
     }
     let (sform, qform) = (header.sform(), header.qform());
@@ -98,7 +97,7 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
         }
         (false, false) => {
             let what = "the header has no affine (sform and qform codes are 0)";
-            let advice = "left and right are a guess: set the affine, or convert the image anew from its source";
+            let advice = "left and right are a guess: set the affine, or convert the image again from its source";
             out.push(Finding::new(Severity::Warning, Kind::NoAffine, what).advice(advice));
         }
         _ => {}
@@ -123,7 +122,7 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
         _ => None,
     };
     if let Some(unit) = unit {
-        let what = format!("the header says that lengths are in {unit}; they are read as millimetres");
+        let what = format!("the header states lengths in {unit}; they are read as millimetres");
         let advice = "rescale the affine to millimetres, or correct xyzt_units";
         out.push(Finding::new(Severity::Warning, Kind::Units, what).advice(advice));
     }

@@ -15,30 +15,31 @@ use crate::DataError;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The file it came from.
+    /// Path of the file.
     #[serde(serialize_with = "super::as_text")]
     pub file: Option<PathBuf>,
     /// Type of the values in the file.
     pub stored_type: String,
-    /// Shape in the file, its own axis order.
+    /// Shape in the file, in its own axis order.
     pub stored_shape: Vec<usize>,
-    /// Voxels per spatial axis (two or three).
+    /// Number of voxels per spatial axis (two or three).
     pub shape: Vec<usize>,
     /// Number of channels.
     pub channels: usize,
     /// Voxel size in mm, per spatial axis.
     pub spacing: Vec<f64>,
-    /// Orientation code, for instance `RAS`; empty where the affine is not finite.
+    /// Orientation code, for instance `RAS`; empty if the affine is not finite.
     pub orientation: String,
-    /// Voxel index to mm, RAS+.
+    /// Affine from voxel index to mm, RAS+.
     pub affine: Affine,
     /// Statistics of each channel.
     pub values: Vec<ValueSummary>,
-    /// How often each value occurs, where these can be labels: one channel of at most 256 whole numbers from 0.
+    /// Frequency of each value, if the values can be labels: one channel of at most 256 whole
+    /// numbers from 0.
     pub labels: Option<LabelValues>,
-    /// blake3 of shape and values: equal for two files with the same content in any format.
+    /// blake3 hash of shape and values: equal for two files with the same content in any format.
     pub digest: String,
-    /// The findings.
+    /// Findings about the image.
     pub findings: Vec<Finding>,
 }
 
@@ -77,15 +78,15 @@ pub fn inspect(image: &Image) -> Inspection {
 /// Reads a file (or a folder that is one image) and inspects it.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// If it cannot be read.
 pub fn inspect_file(path: impl AsRef<Path>) -> Result<Inspection, ReadError> {
     inspect_file_with(path, &ReadOptions::default())
 }
 
-/// The same with options.
+/// Reads and inspects a file like [`inspect_file`], with options.
 ///
 /// # Errors
-/// Where it can't be read.
+/// If it can't be read.
 pub fn inspect_file_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Inspection, ReadError> {
     let path = path.as_ref();
     let mut found = inspect(&read_image_with(path, options)?);
@@ -93,24 +94,24 @@ pub fn inspect_file_with(path: impl AsRef<Path>, options: &ReadOptions) -> Resul
     Ok(found)
 }
 
-/// An image of a folder and its inspection, or why it cannot be read.
+/// A path in a folder with its inspection, or the error of reading it.
 pub type Inspected = (PathBuf, Result<Inspection, ReadError>);
 
 /// Inspects every image in a folder and its subfolders, in the order of their names.
 ///
 /// # Errors
-/// Where the folder cannot be listed. A file that cannot be read is an entry with its error.
+/// If the folder cannot be listed. A file that cannot be read is an entry with its error.
 pub fn inspect_folder(dir: impl AsRef<Path>) -> Result<Vec<Inspected>, DataError> {
     inspect_folder_with(dir, &ReadOptions::default())
 }
 
-/// The same with options.
+/// Inspects a folder like [`inspect_folder`], with options.
 ///
 /// # Errors
-/// As [`inspect_folder`].
+/// Those of [`inspect_folder`].
 pub fn inspect_folder_with(dir: impl AsRef<Path>, options: &ReadOptions) -> Result<Vec<Inspected>, DataError> {
     let files = images_below(dir.as_ref())?;
-    // One after the other: each is looked at by all threads, and only one lies in memory.
+    // One image after another: all threads work on each, and only one is in memory.
     Ok(files.into_iter().map(|file| (file.clone(), inspect_file_with(&file, options))).collect())
 }
 

@@ -14,12 +14,12 @@ use crate::{CsvOptions, DataError, Item};
 /// The depth of the search in nested folders.
 const DEPTH: usize = 8;
 
-/// A data set as it describes itself.
+/// The description of a data set that it contains.
 pub(super) struct Listing {
     pub name: String,
-    /// Names of the label values; empty where unknown.
+    /// Names of the label values; empty if unknown.
     pub labels: BTreeMap<u32, String>,
-    /// Number of channels, where the data set states it.
+    /// Number of channels, if the data set states it.
     pub channels: Option<usize>,
     pub cases: Vec<Listed>,
     pub findings: Vec<Finding>,
@@ -31,13 +31,14 @@ pub(super) struct Listed {
     pub split: &'static str,
     pub image: Result<Parts, String>,
     pub label: Option<Result<Parts, String>>,
-    /// Whether the label was drawn on the image (DICOM), so that its grid is the image's.
+    /// Whether the label was drawn on the image (DICOM), so that it has the image's grid.
     pub drawn: bool,
 }
 
-/// By the layout that training would find; a Decathlon's `dataset.json` entry by entry, so that
-/// what is missing is a finding. Without a layout, `imagesTr` with `labelsTr` (and the like) by
-/// file name; without those, all images, and in DICOM what was drawn on them.
+/// Lists the cases by the layout that training would use; a Decathlon's `dataset.json` is read
+/// entry by entry, so that missing files become findings. Without a layout, `imagesTr` and
+/// `labelsTr` (and similar folders) are matched by file name. Without those folders, all images are
+/// listed, and in DICOM their annotations.
 pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataError> {
     let decathlon = Decathlon::default().fits(dir) && !NnUnetRaw::default().fits(dir);
     let plain = options.images.is_empty() && options.label.is_none();
@@ -50,17 +51,17 @@ pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataE
         let what = "holds neither a dataset.json nor an image that a reader knows".to_owned();
         return Err(DataError::List { path: dir.to_owned(), what });
     }
-    // Where modalities are chosen, the others lie beside them.
+    // If modalities are chosen, the others lie next to them.
     if options.images.is_empty() {
         unlisted(&mut listing, dir);
     }
     Ok(listing)
 }
 
-/// The cases as training would have them.
+/// Lists the cases as training uses them.
 fn by_layout(dir: &Path, layout: &dyn Layout, options: &VerifyOptions) -> Result<Listing, DataError> {
     let mut wants = Wants { images: options.images.clone(), target: Target::Image { name: options.label.clone() } };
-    // A table of numbers to learn has no label map.
+    // A table of target numbers has no label map.
     if Csv::default().fits(dir) && options.label.is_none() {
         let tab = dir.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
         let how = CsvOptions { delimiter: if tab { '\t' } else { ',' }, ..CsvOptions::default() };
@@ -88,7 +89,7 @@ fn by_layout(dir: &Path, layout: &dyn Layout, options: &VerifyOptions) -> Result
     Ok(Listing { name: found.name, labels: found.labels, channels, cases, findings: Vec::new() })
 }
 
-/// One file as an image.
+/// Reads one file as an image.
 fn one(file: PathBuf) -> Parts {
     Parts::new(vec![file])
 }
@@ -113,7 +114,7 @@ fn by_list(dir: &Path) -> Result<Listing, DataError> {
         && count as usize != entries("training").len()
     {
         let listed = entries("training").len();
-        let what = format!("dataset.json says that there are {count} training cases, and lists {listed}");
+        let what = format!("dataset.json states {count} training cases, but lists {listed}");
         findings.push(Finding::new(Severity::Note, Kind::MissingFile, what));
     }
     let channels = list["modality"].as_object().or(list["channel_names"].as_object()).map(serde_json::Map::len);
@@ -151,10 +152,10 @@ fn by_folders(dir: &Path) -> Result<Listing, DataError> {
     Ok(Listing { name, labels: BTreeMap::new(), channels: None, cases, findings })
 }
 
-/// Series of DICOM with their annotations, and every other image separately.
+/// Lists DICOM series with their annotations, and every other image separately.
 fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError> {
     let mut findings = Vec::new();
-    // Without any pair, or where series share a folder, every image is checked separately.
+    // If there is no pair, or series share a folder, every image is checked separately.
     let pairs = dicom_items(dir).unwrap_or_else(|error| {
         // Without annotations this is not a problem.
         if hearth_dicom::scan(dir).is_ok_and(|scan| !scan.annotations.is_empty()) {
@@ -194,12 +195,12 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
     Ok((cases, findings))
 }
 
-/// Images in the folders of the list that are not in it.
+/// Reports images in the folders of the list that are not listed.
 fn unlisted(listing: &mut Listing, dir: &Path) {
     let files =
         listing.cases.iter().flat_map(|c| [c.image.as_ref().ok(), c.label.as_ref().and_then(|l| l.as_ref().ok())]);
     let known: BTreeSet<&Path> = files.flatten().flat_map(|parts| &parts.files).map(PathBuf::as_path).collect();
-    // What lies around the data set is none of its business.
+    // Files outside the data set's folder are ignored.
     let around = |folder: &Path| dir != folder && dir.starts_with(folder);
     let folders: BTreeSet<&Path> =
         known.iter().filter_map(|path| path.parent()).filter(|folder| !around(folder)).collect();
@@ -219,17 +220,17 @@ fn unlisted(listing: &mut Listing, dir: &Path) {
     }
 }
 
-/// The images of a folder and its subfolders, sorted, each with the name of its case: the file name
-/// without its extension. A folder that a reader recognizes as one image is one.
+/// Lists the images of a folder and its subfolders, sorted, each with the name of its case: the
+/// file name without its extension. A folder that a reader recognizes as one image counts as one.
 ///
 /// # Errors
-/// Folders that cannot be read.
+/// If a folder cannot be read.
 pub fn cases_below(dir: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     Ok(images_below(dir)?.into_iter().map(|path| (case_name(&path), path)).collect())
 }
 
-/// The images of a folder and its subfolders, sorted. A folder that a reader recognizes as one
-/// image is one.
+/// Lists the images of a folder and its subfolders, sorted. A folder that a reader recognizes as
+/// one image counts as one.
 pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     let mut found = Vec::new();
     let mut folders = vec![(dir.to_owned(), 0)];
@@ -241,7 +242,7 @@ pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
             if hidden(&path) {
                 continue;
             }
-            // A link to a folder is not followed: it may lead back.
+            // Links to folders are not followed: they may form a loop.
             let folder = entry.file_type().map_err(io)?.is_dir();
             if is_image(&path) {
                 found.push(path);
@@ -254,7 +255,7 @@ pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(found)
 }
 
-/// Such as the `._` files that macOS adds to archives.
+/// Whether a file is hidden, such as the `._` files that macOS adds to archives.
 fn hidden(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'))
 }

@@ -1,4 +1,4 @@
-//! Checks whether data is fit to train on: for a single image file ([`inspect()`]), and for a whole
+//! Checks whether data is suitable for training: a single image file ([`inspect()`]), or a whole
 //! data set, including checks across its files ([`verify()`]).
 //!
 //! Every result is a [`Finding`]: severity, kind, location, and advice. [`inspect()`] takes any
@@ -40,14 +40,14 @@ use serde::{Serialize, Serializer};
 pub enum Severity {
     /// Information.
     Note,
-    /// Unusual; should be checked.
+    /// Unusual; the user should check it.
     Warning,
-    /// Training would fail or learn nonsense.
+    /// Training would fail or learn the wrong thing.
     Error,
 }
 
 impl Severity {
-    /// Its name.
+    /// The name of the severity.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Note => "note",
@@ -76,11 +76,11 @@ pub enum Kind {
     BadAffine,
     /// A voxel size that is 0, negative, NaN or implausible.
     BadSpacing,
-    /// A value of the header that cannot be used.
+    /// A header value that cannot be used.
     BadHeader,
     /// Axes that are not at right angles.
     Sheared,
-    /// Axes that lie between the body's axes.
+    /// Axes that are oblique to the body's axes.
     Oblique,
     /// A left-handed grid.
     Mirrored,
@@ -104,24 +104,24 @@ pub enum Kind {
     UnexpectedLabel,
     /// Label values that are not whole numbers from 0.
     BadLabelValue,
-    /// A label that most cases have, or that no case has.
+    /// A label that this case lacks though most cases have it, or that no case has.
     MissingLabel,
     /// A label with more or smaller pieces than usual.
     Pieces,
     /// Two files with the same content.
     Duplicate,
-    /// Another number of channels than the data set states or other cases have.
+    /// A number of channels that differs from the data set's or from that of other cases.
     Channels,
     /// A size far from that of the other cases.
     UnusualShape,
     /// A voxel size far from that of the other cases.
     UnusualSpacing,
-    /// Another orientation than the other cases have.
+    /// An orientation that differs from that of the other cases.
     MixedOrientation,
 }
 
 impl Kind {
-    /// Its description.
+    /// The description of the kind.
     pub fn words(self) -> &'static str {
         match self {
             Kind::Refused => "not usable",
@@ -164,10 +164,10 @@ pub struct Finding {
     pub severity: Severity,
     /// The kind.
     pub kind: Kind,
-    /// The case concerned.
+    /// Case concerned, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
-    /// The file it is about.
+    /// File concerned, if any.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub file: Option<PathBuf>,
     /// What was found.
@@ -178,7 +178,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// What was found, without a place or advice.
+    /// Creates a finding without a place or advice.
     pub fn new(severity: Severity, kind: Kind, what: impl Into<String>) -> Self {
         Finding { severity, kind, case: None, file: None, what: what.into(), advice: None }
     }
@@ -205,7 +205,7 @@ impl Finding {
     }
 }
 
-/// A path that is not UTF-8 is no reason to show nothing.
+/// A path that is not UTF-8 is shown with replacement characters.
 fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.display().to_string()).serialize(serializer)
 }

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// More different values than this are not counted one by one.
+/// The maximum number of distinct values that are counted one by one.
 const MOST: usize = 256;
-/// Values per task.
+/// The number of values per parallel task.
 const PIECE: usize = 1 << 16;
 
 /// Statistics over the values of one channel.
@@ -14,52 +14,52 @@ const PIECE: usize = 1 << 16;
 pub struct ValueSummary {
     /// Number of voxels.
     pub voxels: usize,
-    /// Voxels that are NaN.
+    /// Number of NaN voxels.
     pub nan: usize,
-    /// Voxels that are infinite.
+    /// Number of infinite voxels.
     pub infinite: usize,
-    /// Smallest finite value; NaN where there is none.
+    /// Smallest finite value; NaN if there is none.
     pub min: f32,
-    /// Largest finite value; NaN where there is none.
+    /// Largest finite value; NaN if there is none.
     pub max: f32,
-    /// Mean of the finite values; NaN where there is none.
+    /// Mean of the finite values; NaN if there is none.
     pub mean: f64,
-    /// Standard deviation (population) of the finite values; NaN where there is none.
+    /// Standard deviation (population) of the finite values; NaN if there is none.
     pub std: f64,
 }
 
-/// How often each value occurs.
+/// The frequency of each value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelValues {
-    /// The values, ascending; NaN last.
+    /// Distinct values, ascending, with NaN last.
     pub counts: Vec<LabelCount>,
-    /// Whether there are more values than are counted.
+    /// Whether there are more distinct values than are counted.
     pub more: bool,
 }
 
-/// How often one value occurs.
+/// The frequency of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LabelCount {
-    /// The value.
+    /// The value that is counted.
     pub value: f32,
-    /// Its voxels.
+    /// Number of its voxels.
     pub voxels: usize,
 }
 
 impl LabelValues {
-    /// Whether these can be labels: whole numbers from 0, and not too many.
+    /// Whether the values can be labels: whole numbers from 0, and not too many.
     pub fn are_labels(&self) -> bool {
         !self.more && self.counts.iter().all(|c| c.value >= 0.0 && c.value.fract() == 0.0 && c.value < 65536.0)
     }
 
-    /// Voxels of a value.
+    /// The number of voxels with a value.
     pub fn of(&self, value: f32) -> usize {
         self.counts.iter().find(|c| c.value == value).map_or(0, |c| c.voxels)
     }
 
-    /// Voxels that are not 0.
+    /// The number of voxels that are not 0.
     pub fn foreground(&self) -> usize {
         self.counts.iter().filter(|c| c.value != 0.0).map(|c| c.voxels).sum()
     }
@@ -105,7 +105,8 @@ impl Sums {
 }
 
 pub(super) fn summarize(values: &[f32]) -> ValueSummary {
-    // Sums about a value of the image: a large offset would otherwise cancel the variance's digits.
+    // Sums are relative to one of the image's values: a large offset would otherwise cancel the
+    // variance's digits.
     let shift = values.iter().copied().find(|v| v.is_finite()).map_or(0.0, f64::from);
     let piece = |piece: &[f32]| {
         let mut sums = Sums::NONE;
@@ -129,7 +130,7 @@ pub(super) fn summarize(values: &[f32]) -> ValueSummary {
     }
 }
 
-/// Counts the values; stops where there are too many.
+/// Counts the values; stops if there are too many.
 pub(super) fn count(values: &[f32]) -> LabelValues {
     let piece = |piece: &[f32]| {
         let mut counts = LabelValues::default();

@@ -21,10 +21,10 @@ use crate::{DataError, Progress, Running};
 pub struct VerifyOptions {
     /// How progress is shown.
     pub progress: Progress,
-    /// The modalities that make up an image, as `[data] images` names them: columns of a table,
-    /// keys of a list, ends of names. Empty: all that there are.
+    /// Modalities that make up an image, as in `[data] images`: columns of a table, keys of a list,
+    /// suffixes of names. Empty means all.
     pub images: Vec<String>,
-    /// The column, key or end of names of the labels, where that is not the usual one.
+    /// Column, key or suffix of the labels, if it is not the default one.
     pub label: Option<String>,
     /// Faults of DICOM series that are accepted: `MissingSlices`.
     pub accept: Vec<String>,
@@ -34,14 +34,14 @@ pub struct VerifyOptions {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Verification {
-    /// The folder, table or list.
+    /// Path of the folder, table or list.
     #[serde(serialize_with = "super::path_as_text")]
     pub dir: PathBuf,
     /// Name of the data set.
     pub name: String,
-    /// Names of the label values; empty where the data set does not state them.
+    /// Names of the label values; empty if the data set does not state them.
     pub names: BTreeMap<u32, String>,
-    /// The cases, in the order of the list.
+    /// Cases, in the order of the list.
     pub cases: Vec<CaseReport>,
     /// All findings, the most severe first, then by kind and case.
     pub findings: Vec<Finding>,
@@ -51,15 +51,15 @@ pub struct Verification {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CaseReport {
-    /// Its name.
+    /// Name of the case.
     pub case: String,
-    /// `training`, `validation` or `test`.
+    /// Part of the data set: `training`, `validation` or `test`.
     pub split: String,
-    /// Its image, where that could be read.
+    /// Its image, if that could be read.
     pub image: Option<Inspection>,
-    /// Its label, where it has one and it could be read.
+    /// Its label, if there is one and it could be read.
     pub label: Option<Inspection>,
-    /// The labels that occur, without 0.
+    /// Labels that occur, without 0.
     pub labels: Vec<LabelReport>,
     #[serde(skip)]
     label_is_sound: bool,
@@ -68,14 +68,14 @@ pub struct CaseReport {
 }
 
 impl CaseReport {
-    /// Whether it has a label whose values are labels.
+    /// Whether the case has a label whose values can be labels.
     pub(super) fn has_labels(&self) -> bool {
         self.label_is_sound
     }
 }
 
 impl Verification {
-    /// Number of findings of a severity.
+    /// The number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|f| f.severity == severity).count()
     }
@@ -83,15 +83,15 @@ impl Verification {
 
 /// Reads every file of a data set and checks its content and the consistency of the files.
 ///
-/// The data set is anything that trains ([`layouts`](crate::layouts)): a folder with a
-/// `dataset.json` as the Decathlon has it (its labels and modalities are held against the files),
-/// nnU-Net raw, BIDS, BraTS, a table or a list of cases; or a folder with `imagesTr` and `labelsTr`
-/// (`images` and `labels`), or any folder of images: series of DICOM go with the structure sets and
-/// segmentations that were drawn on them. Cases are read by several threads, one case in memory for
-/// each.
+/// The data set is anything that can be trained on ([`layouts`](crate::layouts)): a folder with a
+/// Decathlon `dataset.json` (its labels and modalities are compared with the files), nnU-Net raw,
+/// BIDS, BraTS, a table or a list of cases. It can also be a folder with `imagesTr` and `labelsTr`
+/// (`images` and `labels`), or any folder of images, in which DICOM series are matched with the
+/// structure sets and segmentations drawn on them. Several threads read the cases, each with one
+/// case in memory.
 ///
 /// # Errors
-/// Where a list is damaged, or the folder holds no image. What is wrong with a file is a finding.
+/// If a list is damaged, or the folder holds no image. Faults of a file are findings.
 pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataError> {
     let Listing { name, labels, channels, cases, mut findings } = list(dir, options)?;
     let running = options.progress.start("cases", cases.len() as u64);
@@ -104,8 +104,8 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataE
     Ok(Verification { dir: dir.to_owned(), name, names: labels, cases, findings })
 }
 
-/// The reports in the order of the list. On threads of their own: a thread of the common pool that
-/// waits takes up further cases meanwhile, and with them their images.
+/// Makes the reports in the order of the list, on separate threads: a thread of the common pool
+/// that waits would meanwhile start further cases and load their images.
 fn look_at_all(
     cases: &[Listed],
     names: &BTreeMap<u32, String>,
@@ -155,12 +155,12 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>, options: &VerifyOptio
         let (counts, found) = labels(map);
         report.labels = found.into_iter().filter(|l| l.value != 0).collect();
         report.label_is_sound = counts.are_labels();
-        // A label with only background is empty, which is more specific than constant.
+        // A label with only background is reported as empty, which is more specific than constant.
         let of_label =
             report.label.iter().flat_map(|i| i.findings.iter().cloned()).filter(|f| f.kind != Kind::Constant);
         let mut more: Vec<Finding> = of_label.collect();
         more.extend(label_findings(&counts, names));
-        // Findings of both headers are reported once where they are the same.
+        // Findings that both headers share are reported once.
         let same = |f: &Finding| findings.iter().any(|of_image| of_image.kind == f.kind && of_image.what == f.what);
         more.retain(|f| !same(f));
         if let Some(image) = &image {
@@ -175,8 +175,8 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>, options: &VerifyOptio
     report
 }
 
-/// Reads a file, what was drawn on the grid of its images; what is wrong with it becomes a finding,
-/// a decoder's panic among it.
+/// Reads a file, and regions on the grid of their images. A fault, including a panic of a decoder,
+/// becomes a finding.
 fn read(file: &Result<Parts, String>, what: &str, options: &ReadOptions, findings: &mut Vec<Finding>) -> Option<Image> {
     let parts = match file {
         Ok(parts) => parts,
@@ -192,7 +192,7 @@ fn read(file: &Result<Parts, String>, what: &str, options: &ReadOptions, finding
     let (path, why) = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(image)) => return Some(image),
         Ok(Err(error)) => error,
-        Err(_) => (first, "the reader gave up on it".to_owned()),
+        Err(_) => (first, "the reader panicked".to_owned()),
     };
     let advice = "copy or download the file again, or exclude the case";
     let text = format!("the {what} can't be read: {why}");

@@ -1,4 +1,4 @@
-//! Phantom cases, a recipe for them, and what a data set makes of it.
+//! Tests of phantom cases, a recipe for them, and the resulting data set.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeSet;
@@ -76,7 +76,7 @@ pub fn persistent(items: &[Item], pipeline: Arc<Pipeline>, dir: &Path) -> Persis
     PersistentDataset::new(items.to_vec(), seeded(pipeline, 7), dir, StoreOptions::default()).expect("a folder")
 }
 
-/// A step that does nothing but count, before the random ones.
+/// A step without effect, before the random ones; it only counts.
 #[derive(Debug)]
 pub struct Count(Arc<AtomicUsize>);
 
@@ -99,7 +99,7 @@ impl Transform for Count {
     }
 }
 
-/// A pipeline that counts how many cases it has worked at.
+/// A pipeline that counts the cases it processed.
 pub fn counting(a_max: f64) -> (Arc<Pipeline>, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let mut steps = steps(a_max);

@@ -1,5 +1,5 @@
-//! Data sets and caches in memory: every cache gives the samples that no cache gives, and
-//! no more is kept than fits.
+//! Tests of data sets and caches in memory: every cache returns the same samples as no cache, and
+//! keeps no more than fits.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -141,7 +141,7 @@ fn equal_cases_are_kept_once() {
     let apart = CacheDataset::new(items.clone(), seeded(pipeline.clone(), 7), alone).expect("it fits");
     assert!(apart.bytes() > first.bytes() * 2);
     assert_eq!(contents(&first, 0..2), contents(&apart, 0..2));
-    // A second data set, the folds of a cross-validation say, makes nothing.
+    // A second data set, for example another fold of a cross-validation, computes nothing.
     count.store(0, Ordering::SeqCst);
     let second =
         CacheDataset::new(items[1..3].to_vec(), seeded(pipeline.clone(), 8), options.clone()).expect("it fits");
@@ -150,7 +150,7 @@ fn equal_cases_are_kept_once() {
     assert_eq!(pool.len(), 2);
     drop(second);
     assert!(pool.is_empty(), "dropped with the last that has it");
-    // What differs is not shared.
+    // Cases with other steps or options are not shared.
     let field = items[0].clone().with_field("age", Field::Number(3.0));
     let both = CacheDataset::new(vec![items[0].clone(), field], seeded(pipeline, 7), options).expect("it fits");
     assert_eq!((both.cached(), pool.len()), (2, 2));
@@ -171,7 +171,7 @@ fn as_many_as_fit_are_kept_and_the_rest_streamed() {
     let none = CacheOptions { auto: true, limit: Some(10), ..CacheOptions::default() };
     let none = CacheDataset::new(items.clone(), seeded(pipeline(), 7), none).expect("none fits");
     assert_eq!((none.cached(), none.bytes()), (0, 0));
-    // What the training takes is left free: here all there is.
+    // The memory that the training needs stays free: here all of it.
     for runtime in [false, true] {
         let none = CacheOptions { auto: true, beside: u64::MAX, runtime, ..CacheOptions::default() };
         let none = CacheDataset::new(items.clone(), seeded(pipeline(), 7), none).expect("none fits");
@@ -199,7 +199,7 @@ fn a_runtime_cache_is_filled_by_use() {
     assert!(dataset.is_cached(1) && !dataset.is_cached(0));
 }
 
-/// Which cases are worked at, in order.
+/// Records the cases that are processed, in order.
 #[derive(Debug)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -239,7 +239,7 @@ fn epoch_of(dataset: &SmartCacheDataset, epoch: u64) -> String {
 fn the_window_moves_as_monais() {
     let options =
         |shuffle| SmartCacheOptions { num: Some(4), replace_rate: 0.25, shuffle, ..SmartCacheOptions::default() };
-    // MONAI's documentation, and what MONAI does with its default shuffle.
+    // MONAI's documentation, and MONAI's result with its default shuffle.
     for (shuffle, expected) in [
         (false, ["1234", "2345", "3451", "4512", "5123", "1234"]),
         (true, ["3124", "1245", "2453", "4531", "5312", "3124"]),
@@ -247,13 +247,13 @@ fn the_window_moves_as_monais() {
         let (dataset, log) = smart(options(shuffle));
         let epochs: Vec<String> = (1..=6).map(|epoch| epoch_of(&dataset, epoch)).collect();
         assert_eq!(epochs, expected);
-        // The window of four and the one case that comes next are all there are: each is made once,
-        // and none is dropped.
+        // The window of four and the next case are all cases: each is prepared once, and none is
+        // dropped.
         let made = log.lock().expect("no panic").len();
         assert_eq!(made, 5);
         assert!(dataset.cached() <= 5);
     }
-    // A run that begins later has the window it would have had, and no case twice.
+    // A run that starts later has the window of its epoch, and no case twice.
     let (resumed, _) = smart(options(false));
     assert_eq!(epoch_of(&resumed, 4), "4512");
     assert_eq!(epoch_of(&resumed, 2), "2345", "and back");

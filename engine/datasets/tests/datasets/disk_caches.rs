@@ -1,4 +1,5 @@
-//! Caches on disk: made once, complete or made again, shared, and read no further than needed.
+//! Tests of caches on disk: written once, replaced if damaged, shared, and read only as far as
+//! needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ fn an_entry_is_made_once_and_again_when_something_changed() {
     assert_eq!(made(&pipeline, std::slice::from_ref(&moved)), 0, "a copy");
     let sample = persistent(&[moved], pipeline.clone(), &cache).get(0, 0).expect("samples").remove(0);
     assert_eq!(sample.image("image").expect("an image").meta.path.as_ref(), Some(&copy), "messages name the copy");
-    // Another content is another case, even while a data set is in use.
+    // Changed content is a new case, even while a data set is in use.
     let dataset = persistent(&items, pipeline.clone(), &cache);
     let before = contents(&dataset, 0..1);
     count.store(0, Ordering::SeqCst);
@@ -49,7 +50,7 @@ fn an_entry_is_made_once_and_again_when_something_changed() {
     fs::copy(&items[1].files["label"], &items[0].files["label"]).expect("copied");
     assert_ne!(contents(&dataset, 0..1), before);
     assert_eq!(count.load(Ordering::SeqCst), 0, "it is now the same as case 1, which is there");
-    // Other parameters, other entries; the old ones are not touched.
+    // Other parameters lead to other entries; the old ones are unchanged.
     let (other, counted) = counting(165.0);
     contents(&persistent(&items[..1], other.clone(), &cache), 0..1);
     assert_eq!((counted.load(Ordering::SeqCst), entries(&cache).len()), (1, 3));
@@ -86,7 +87,7 @@ fn a_damaged_entry_is_made_anew() {
     }
     let draw = DrawKey::new(0, 0, 0).draw("damage", 0, 0);
     for _ in 0..60 {
-        // Everywhere, and often within the head.
+        // Damage everywhere, and often within the head.
         let limit = if draw.happens(0.5) { sound.len() } else { 700 };
         let at = draw.below(limit as u64) as usize;
         let mut bytes = sound.clone();
@@ -120,7 +121,7 @@ fn a_folder_that_takes_no_file_costs_time_only() {
     assert!(refused.expect_err("no folder").to_string().contains("below"));
 }
 
-/// A case of noise, which no compression makes smaller, with a label of one voxel in eight.
+/// A case of noise, which does not compress, with a label of one voxel in eight.
 fn noise(dir: &Path, name: &str, size: usize) -> Item {
     let count = size * size * size;
     let mut values = vec![0.0_f32; count];
@@ -164,7 +165,7 @@ fn a_crop_reads_the_chunks_it_touches() {
         let expected = plain.get(0, epoch).expect("a crop");
         assert_eq!(samples.iter().map(describe).collect::<Vec<_>>(), expected.iter().map(describe).collect::<Vec<_>>());
         assert_eq!(describe(&database.get(0, epoch).expect("a crop")[0]), describe(&expected[0]));
-        // 64 voxels touch two chunks of 32 where they begin with one, else three.
+        // 64 voxels touch two chunks of 32 if they start with one, else three.
         let Some(hearth_image::Applied::Crop { start, .. }) =
             samples[0].image("image").expect("an image").meta.applied.last()
         else {
@@ -188,7 +189,7 @@ fn a_crop_reads_the_chunks_it_touches() {
 #[test]
 fn the_database_grows_and_is_shared() {
     let dir = tempfile::tempdir().expect("a folder");
-    // Five of 17 MB and two of 4 MB: more than the 64 MiB that the map has at first.
+    // Five entries of 17 MB and two of 4 MB: more than the initial 64 MiB of the map.
     let large: Vec<Item> = (0..5).map(|i| noise(dir.path(), &format!("large {i}"), 160)).collect();
     let small: Vec<Item> = (0..2).map(|i| noise(dir.path(), &format!("small {i}"), 96)).collect();
     let open = |items: &[Item]| {

@@ -1,4 +1,4 @@
-//! Downloads from a server in this process that misbehaves in every way it can.
+//! Tests of downloads from a server in this process that misbehaves in many ways.
 
 use std::fs;
 use std::io::Write;
@@ -50,7 +50,7 @@ fn a_file_comes_whole_however_often_the_connection_is_cut() {
     // Nothing is sent twice: each request continues where the previous one ended.
     let expected: Vec<String> = (0..8).map(|i| format!("/cut {}", i * 40_000)).collect();
     assert_eq!(cuts, expected);
-    // What is there is checked, not fetched.
+    // Existing files are checked, not downloaded.
     let before = server.requests().len();
     let path = dir.path().join("below/plain");
     fetch(&server.url("/plain"), &path, Some(&sum(&body)), &quick()).expect("there");
@@ -220,7 +220,7 @@ fn an_archive_stays_in_its_folder() {
         assert_eq!(left, ["archive"], "{what} leaves nothing");
         assert!(!dir.path().parent().expect("a folder").join("evil").exists());
     }
-    // A file where a folder must be.
+    // A file in the place of a folder.
     let (_dir, result) = unpacked(&tar(&[("a", b"1", FILE), ("a/b", b"2", FILE)]), ArchiveLimits::default());
     assert!(result.is_err());
 }

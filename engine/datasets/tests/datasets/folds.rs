@@ -1,4 +1,4 @@
-//! Folds and test images against what scikit-learn, MONAI and numpy said once
+//! Folds and test images compared with recorded values of scikit-learn, MONAI and numpy
 //! (`recorded/folds.py`).
 
 use hearth_datasets::numpy::RandomState;

@@ -1,4 +1,4 @@
-//! Data sets in every layout, with small volumes, and the messages for damaged ones.
+//! Tests of data sets in every layout, with small volumes, and of the messages for damaged ones.
 
 use std::fs;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn nnunet_raw_gathers_a_file_for_each_channel() {
     assert_eq!(channels(&read(dir.path(), &wants(&["PET", "CT"]))), [2.0, 1.0]);
     assert_eq!(channels(&read(dir.path(), &wants(&["pet"]))), [2.0]);
     fails(dir.path(), &wants(&["PETT"]), &["unknown modality \"PETT\", did you mean \"PET\"?"]);
-    // What nnU-Net predicts: the folder of images alone.
+    // nnU-Net's input for prediction: only the folder of images.
     let alone = layouts::read(&at("imagesTs"), &wants(&[])).expect("read");
     assert_eq!(alone.unlabelled[0].parts["image"].files.len(), 2);
     fs::remove_file(at("imagesTr/b_0001.nii.gz")).expect("removed");
@@ -104,7 +104,7 @@ fn nnunet_raw_takes_the_colours_of_a_picture_for_channels() {
     assert_eq!((names(&list), list.modalities.join(" ")), (vec!["a", "b"], "R G B".to_owned()));
     assert_eq!(channels(&list), [0.0, 10.0, 20.0]);
     assert_eq!(channels(&read(dir.path(), &wants(&["B", "R"]))), [20.0, 0.0]);
-    // Channels in files of their own are looked for as those of volumes.
+    // Channels in separate files are searched like those of volumes.
     write("imagesTr/a_0001.png", vec![5.0; 24], 1);
     fails(dir.path(), &wants(&[]), &["a has no a_0002.png (B)"]);
 }
@@ -138,7 +138,7 @@ fn brats_folders_of_both_naming_schemes_have_the_channels_of_the_decathlon() {
         assert_eq!((names(&list), list.unlabelled.len()), (vec!["BraTS_1"], 1));
         assert_eq!(channels(&list), [0.0, 1.0, 2.0, 3.0]);
         assert_eq!(channels(&read(dir.path(), &wants(&["T1gd", "FLAIR"]))), [2.0, 0.0]);
-        // One patient's folder is a data set of one.
+        // The folder of one patient is a data set with one case.
         assert_eq!(read(&dir.path().join("HGG/BraTS_1"), &wants(&[])).labelled.len(), 1);
         fs::remove_file(case("BraTS_2", suffixes[2])).expect("removed");
         fails(dir.path(), &wants(&[]), &["BraTS_2 has no T1gd", "data.images"]);
@@ -207,7 +207,7 @@ fn tables_take_columns_of_modalities_and_numeric_labels() {
         volume(&dir.path().join(format!("{name}.nii.gz")), 1, name.len() as f32, 0.0);
     }
     let table = dir.path().join("list.csv");
-    // As spreadsheets write it: a mark of the byte order first.
+    // A table as spreadsheets write it, with a byte order mark.
     fs::write(&table, "\u{feff}patient,pre,post,label\np1,a1.nii.gz,a2.nii.gz,1\np2,b1.nii.gz,b2.nii.gz,\n")
         .expect("written");
     let scores = Wants { target: Target::Fields(vec!["label".to_owned()]), ..wants(&["pre", "post"]) };
@@ -241,7 +241,7 @@ fn lists_in_json_take_several_files_and_set_cases_apart() {
     fails(&list_at, &wants(&[]), &["not JSON"]);
 }
 
-/// What `verify` finds in a data set: no error, and these cases by split, `case split channels`.
+/// Asserts the result of `verify`: no error, and these cases by split, `case split channels`.
 fn verified(path: &Path, images: &[&str], expected: &[&str]) -> Verification {
     let mut options = VerifyOptions::default();
     options.images = images.iter().map(|name| (*name).to_owned()).collect();
@@ -306,7 +306,7 @@ fn whatever_trains_is_verified() {
     fs::write(at("list.json"), json).expect("written");
     let found = verified(&at("list.json"), &[], &["x training 2 label", "y validation 2 label"]);
     assert!(serde_json::to_string(&found).is_ok());
-    // What is wrong is found there, too.
+    // Faults are also found in these layouts.
     volume(&at("y.nii.gz"), 1, 2.0, 50.0);
     let found = verify(&at("list.json"), &VerifyOptions::default()).expect("cases");
     let said: Vec<String> = found.findings.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! Data sets, caches and loaders: order, bounds, errors, no hang.
+//! Tests of data sets, caches and loaders: order, bounds, errors, no deadlock.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,7 +81,7 @@ fn workers_cache_and_resume_do_not_change_a_batch() {
     assert_ne!(contents(loader.epoch(3, 0)), reference, "another epoch");
 }
 
-/// Counts how many items were begun; fails or panics at one of them.
+/// Counts the items that were started; fails or panics at one of them.
 struct Probe {
     begun: AtomicUsize,
     trouble: Option<(usize, bool)>,
@@ -243,7 +243,7 @@ fn splits_are_monais() {
     assert!(set.split_fraction(1.0, 0).is_err() && set.split_last(10).is_err());
 }
 
-/// A data set that says which threads worked at it.
+/// A data set that records which threads process it.
 struct Threads(Mutex<Vec<(u64, std::thread::ThreadId)>>, Duration);
 
 impl Dataset for Threads {
@@ -258,7 +258,7 @@ impl Dataset for Threads {
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         std::thread::sleep(self.1);
         self.0.lock().expect("no panic").push((epoch, std::thread::current().id()));
-        // As many samples as its number says, which is in each.
+        // The number of samples equals the case's number, which each sample holds.
         Ok((0..index % 4).map(|_| sample(index).with("number", Value::Number(index as f64))).collect())
     }
 }
@@ -277,7 +277,7 @@ fn threads_live_as_long_as_the_loader() {
     }
     let worked: HashSet<_> = dataset.0.lock().expect("no panic").iter().map(|(_, thread)| *thread).collect();
     assert!(worked.len() <= 3 && !worked.contains(&std::thread::current().id()), "{} threads", worked.len());
-    // Two epochs at once share the threads, and each comes whole and in order.
+    // Two epochs at once share the threads, and each is complete and in order.
     let (mut first, mut second) = (loader.epoch(0, 0), loader.epoch(1, 0));
     for _ in 0..30 {
         assert_eq!(
@@ -430,13 +430,13 @@ fn smaller_images_are_padded_where_that_is_asked_for() {
     let batch = batch.expect("padded");
     let values: Vec<f32> = batch.tensor("image").expect("an image").clone().try_into_vec_as().expect("values");
     assert_eq!(values, [0.0, 0.0, -1.0, 1.0, 1.0, 1.0]);
-    // Undone, each has its own size again.
+    // After the inverse each sample has its own size again.
     let samples = decollate(batch).expect("sound");
     let back = samples[0].image("image").expect("an image").clone().undo_last(false).expect("it can be undone");
     assert_eq!(back.to_vec(), [0.0, 0.0]);
 }
 
-/// In a process of its own: what is measured is the memory of a whole process.
+/// Run in a separate process, because the memory of a whole process is measured.
 #[test]
 fn memory_stays_flat_over_200_epochs() {
     let program = std::env::current_exe().expect("this program");
@@ -449,7 +449,7 @@ fn memory_stays_flat_over_200_epochs() {
     assert!(output.status.success() && said[0].contains("\"epoch\": 200"), "{}: {}", output.status, said.join("\n"));
 }
 
-/// Set where `two_hundred_epochs` has a process to itself.
+/// Set if `two_hundred_epochs` runs in its own process.
 const ALONE: &str = "HEARTH_TEST_ALONE";
 
 #[test]

@@ -1,5 +1,5 @@
-//! Data sets, layouts, loaders and downloads as their users see them, against closed forms and
-//! recorded values.
+//! Tests of the public data sets, layouts, loaders and downloads, against closed forms and recorded
+//! values.
 
 mod cases;
 mod datasets;

@@ -1,5 +1,5 @@
-//! What `quality` finds: in data sets made with one thing wrong each, and in real files, whose
-//! values are known.
+//! Tests of the findings of `quality`: in data sets with a single fault each, and in real files
+//! whose values are known.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl DataSet {
             write(&set.image(case), image_values(case), SHAPE, grid(), NiftiOptions::default());
             write(&set.label(case), label_values(), SHAPE, grid(), NiftiOptions::label());
         }
-        // Labels that are all alike would be duplicates.
+        // Labels that are all equal would be duplicates.
         for case in 0..cases {
             set.change_label(case, |values| values[(2 * SHAPE[2] + 2) * SHAPE[3] + 1 + case % 2] = 0.0);
             set.change_label(case, |values| values[(4 * SHAPE[2] + 3) * SHAPE[3] + 1 + case / 2 % 2] = 0.0);
@@ -97,12 +97,12 @@ impl DataSet {
         quality::verify(self.dir.path(), &VerifyOptions::default()).expect("a data set")
     }
 
-    /// What is found, but for notes.
+    /// All findings except notes.
     fn found(&self) -> Vec<Finding> {
         self.verify().findings.into_iter().filter(|f| f.severity > Severity::Note).collect()
     }
 
-    /// The data set has this one thing wrong.
+    /// Asserts that the data set has only this fault.
     fn only(&self, severity: Severity, kind: Kind, case: Option<&str>, words: &[&str]) -> Finding {
         let found = self.found();
         let list: Vec<String> = found.iter().map(Finding::to_string).collect();
@@ -209,7 +209,7 @@ fn duplicates_are_found_whatever_the_file_is_called() {
     fs::write(set.dir.path().join("dataset.json"), &list).expect("a list");
     set.only(Severity::Warning, Kind::Duplicate, Some("case_2"), &["the same as that of case case_0", "case_2.nii.gz"]);
 
-    // An image that is trained on and tested on is worse.
+    // An image in both training and test is more severe.
     let list = list.replace("\"test\":[]", "\"test\":[\"imagesTr/case_1.nii\"]");
     fs::write(set.dir.path().join("dataset.json"), list).expect("a list");
     let leak = set.found().into_iter().find(|f| f.severity == Severity::Error).expect("an error");
@@ -254,7 +254,7 @@ fn headers_that_contradict_themselves_are_found() {
     set.only(Severity::Warning, Kind::NoAffine, Some("case_0"), &["codes are 0"]);
 
     let set = DataSet::new(1);
-    // sform alone, so that no qform is at odds with it.
+    // sform alone, so that no qform contradicts it.
     for path in [set.image(0), set.label(0)] {
         patch(&path, CODES, &[0; 2]);
     }
@@ -310,7 +310,7 @@ fn folders_without_a_list_are_paired_by_name() {
     assert!(error.to_string().contains("not JSON"), "{error}");
 }
 
-/// The values of several channels, as a colour's, are no labels.
+/// Values of several channels, such as those of a colour, are not labels.
 #[test]
 fn labels_have_one_channel() {
     let image = |channels: usize| {

@@ -1,4 +1,4 @@
-//! Regions of slides: lists of them, regions drawn from annotations, and transforms of batches.
+//! Tests of regions of slides: lists of them, regions drawn from annotations, and batch transforms.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use hearth_transforms::{DrawKey, Pipeline};
 
 const SIDE: usize = 640;
 
-/// A slide whose pixel at (x, y) is stained in a square from 100 to 500, and tells its place.
+/// A slide with stain in a square from 100 to 500; each pixel (x, y) encodes its position.
 fn slide(path: &Path) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("made");
     let pixel = |i: usize| {
@@ -138,7 +138,7 @@ fn regions_are_drawn_in_the_tissue_and_labelled_by_their_centres() {
     fs::write(at("t1.xml"), TUMOUR).expect("written");
     fs::create_dir(at("annotations")).expect("made");
     fs::write(at("annotations/t2.xml"), TUMOUR).expect("written");
-    // A mask of CAMELYON is no slide.
+    // A mask of CAMELYON is not a slide.
     slide(&at("t1_mask.tif"));
     assert!(small().fits(dir.path()));
     let list = read(&small(), dir.path());
@@ -162,7 +162,7 @@ fn regions_are_drawn_in_the_tissue_and_labelled_by_their_centres() {
         positive += usize::from(labels[4] == 1.0);
     }
     assert_eq!(positive, 40, "half of those of the slides with tumours");
-    // One slide of each kind validates, and not a region of it trains.
+    // One slide of each kind validates, and none of its regions is trained on.
     let held = list.validation.clone().expect("slides");
     let slides: std::collections::BTreeSet<&str> = held.iter().map(|case| &case[..2]).collect();
     assert_eq!((held.len() % 40, slides.iter().filter(|s| s.starts_with('t')).count()), (0, 1), "{slides:?}");
@@ -238,7 +238,7 @@ fn transforms_of_batches_give_all_entries_one_draw() {
         let batch = load(0, epoch);
         assert_eq!(batch.tensors["image"].dims(), [36, 3, 28, 28, 1]);
         assert_eq!(values(&batch), values(&load(2, epoch)), "threads do not matter");
-        // Entry by entry with the batch's draw.
+        // Each entry of the batch has the batch's draw.
         let draws = DrawKey::new(3, epoch, 0);
         let expected: Vec<f32> = (0..36)
             .flat_map(|entry| {

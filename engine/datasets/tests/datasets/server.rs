@@ -1,4 +1,4 @@
-//! A server in this process, and what it has to give.
+//! A server in this process, and the files it serves.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeMap;
@@ -10,26 +10,26 @@ use std::time::Duration;
 
 use hearth_datasets::download::FetchOptions;
 
-/// What the server does with a path.
+/// The behaviour of the server for a path.
 #[derive(Clone)]
 pub enum Act {
-    /// Sends it, ranges too.
+    /// Sends the file, and supports ranges.
     Serve(Vec<u8>),
-    /// Sends it, and knows no ranges.
+    /// Sends the file without support for ranges.
     Whole(Vec<u8>),
-    /// Ends each connection after so many bytes of the body.
+    /// Closes each connection after this number of bytes of the body.
     Cut(Vec<u8>, usize),
-    /// The same without ranges, so many times.
+    /// Closes the connection this number of times, without support for ranges.
     CutWhole(Vec<u8>, usize, Arc<AtomicUsize>),
     /// Sends one byte, then nothing for a while.
     Stall(Vec<u8>),
-    /// A status so many times, then the file.
+    /// Sends a status this number of times, then the file.
     Trouble(u16, Arc<AtomicUsize>, Vec<u8>),
-    /// Sends the reader elsewhere.
+    /// Redirects to another address.
     Redirect(String),
     /// Answers a range with another one.
     WrongRange(Vec<u8>),
-    /// Promises more than there is.
+    /// States a larger length than it sends.
     Claims(u64),
 }
 
@@ -76,7 +76,7 @@ impl Drop for Server {
     }
 }
 
-/// One request per connection. The client may be gone at any time.
+/// Serves one request per connection. The client may disconnect at any time.
 fn answer(mut stream: TcpStream, acts: &BTreeMap<String, Act>, noted: &Mutex<Vec<String>>) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
     let path = lines.next()?.ok()?.split(' ').nth(1)?.to_owned();
@@ -136,7 +136,7 @@ fn answer(mut stream: TcpStream, acts: &BTreeMap<String, Act>, noted: &Mutex<Vec
     }
 }
 
-/// Gives up soon.
+/// Options with a short timeout.
 pub fn quick() -> FetchOptions {
     FetchOptions {
         tries: 3,

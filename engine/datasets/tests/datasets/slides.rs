@@ -1,4 +1,4 @@
-//! TIFF files and whole-slide images as images and as data sets of patches.
+//! Tests of TIFF files and whole-slide images as images and as data sets of patches.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -34,7 +34,7 @@ fn bytes(object: &Object) -> Vec<u8> {
     fs::read(&path).expect("a file")
 }
 
-/// What the archive sends for a series: its files, their sums, and a licence.
+/// The archive's answer for a series: its files, their MD5 sums, and a licence.
 fn archive(files: &[Vec<u8>]) -> Vec<u8> {
     let names: Vec<String> = (1..=files.len()).map(|i| format!("1-{i}.dcm")).collect();
     let sums: String = names.iter().zip(files).map(|(name, file)| format!("{name},{}\n", md5_of(file))).collect();
@@ -54,7 +54,8 @@ fn images(uid: &str) -> Act {
     Act::Serve(archive(&DEPTHS.iter().enumerate().map(file).collect::<Vec<_>>()))
 }
 
-/// A tumour in the slices at 2 and 6 mm, and the lung around it: numbered as each case pleases.
+/// A tumour in the slices at 2 and 6 mm, and the lung around it, with label numbers that vary by
+/// case.
 fn tumour(number: u16, lung: u16) -> Object {
     let (one, two) = ([0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]);
     segmentation(
@@ -80,8 +81,8 @@ fn of_series(uid: &str) -> &'static str {
     format!("{GET}{uid}").leak()
 }
 
-/// Three segmentations: one names its series, one only images, and one has the place that another
-/// has.
+/// Three segmentations: one references its series, one only images, and one has the same patient
+/// and number as another.
 fn collection() -> Server {
     let direct = of_lung_2(tumour(2, 1));
     let image = Object::item().text(tags::REFERENCED_SOP_INSTANCE_UID, VR::UI, "5.5.5");
@@ -154,7 +155,7 @@ fn a_collection_is_laid_out_by_patient() {
     let before = server.requests().len();
     assert_eq!(downloaded(&server, dir.path()), cases);
     assert_eq!(fetched(before), 0, "series that are there are not fetched again");
-    // Without the list of what is where, each finds its own place again.
+    // Without the index of series, each finds its folder again.
     fs::remove_file(dir.path().join("series.json")).expect("removed");
     assert_eq!(downloaded(&server, dir.path()), cases);
     assert!(!dir.path().join("raw").exists());
@@ -208,7 +209,7 @@ fn what_the_archive_gets_wrong_is_told() {
     assert!(Tcia::open(dir.path()).cases().expect_err("none").to_string().contains("PATIENT/NUMBER/image"));
 }
 
-/// Any folder of DICOM: the headers tell what belongs together.
+/// Any folder of DICOM: the headers determine which files belong together.
 #[test]
 fn cases_are_found_in_folders_laid_out_otherwise() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -226,19 +227,19 @@ fn cases_are_found_in_folders_laid_out_otherwise() {
     for (name, number) in [("one.dcm", "3"), ("two.dcm", "3"), ("three.dcm", "20")] {
         set.clone().text(tags::SERIES_NUMBER, VR::IS, number).write(&drawn.join(name));
     }
-    // Drawn on images that are not here, of a patient who has none: skipped.
+    // Drawn on images that are missing, for a patient without any: skipped.
     of_lung_2(tumour(1, 2)).write(&drawn.join("alone.dcm"));
     let cases = dicom_items(dir.path()).expect("cases");
     let names: Vec<&str> = cases.iter().map(|case| case.case.as_str()).collect();
     assert_eq!(names, ["P1/3", "P1/3-2", "P1/20"]);
     assert!(cases.iter().all(|case| case.files["image"] == images));
     assert_eq!(cases[2].files["seg"], drawn.join("three.dcm"));
-    // Verified in the same pairs.
+    // `verify` finds the same pairs.
     let report = verify(dir.path(), &VerifyOptions::default()).expect("a report");
     let with_label: Vec<&str> = report.cases.iter().filter(|c| c.label.is_some()).map(|c| c.case.as_str()).collect();
     assert_eq!(with_label, names);
     assert!(report.cases.iter().filter(|c| c.label.is_some()).all(|c| c.labels.len() == 1 && c.labels[0].voxels > 0));
-    // A folder of several series does not say which is meant.
+    // A folder of several series is ambiguous.
     slice(1, [10.0, 20.0, 0.0]).text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.7").write(&images.join("other.dcm"));
     error("holds 2 series of images; give each a folder of its own");
     fs::rename(images.join("other.dcm"), other.join("other.dcm")).expect("moved");
@@ -247,7 +248,8 @@ fn cases_are_found_in_folders_laid_out_otherwise() {
     assert!(dicom_items(dir.path().join("none")).is_err());
 }
 
-/// As in NSCLC-Radiomics: each patient has both, and an image must not be trained on and validate.
+/// As in NSCLC-Radiomics: each patient has both, and an image must not be used for training and
+/// validation.
 #[test]
 fn a_segmentation_and_a_structure_set_of_one_series_are_one_case() {
     let dir = tempfile::tempdir().expect("a folder");

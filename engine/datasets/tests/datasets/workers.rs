@@ -1,4 +1,4 @@
-//! The number of a loader's threads changes no batch.
+//! The number of a loader's threads does not change batches.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn counting(shape: [usize; 4]) -> Image {
     Image::from_values(values, shape, tilted(), &host_device())
 }
 
-/// Cases made on the fly, cut by every random crop.
+/// Generated cases, with every random crop.
 struct Cut(Pipeline);
 
 impl Dataset for Cut {
@@ -74,7 +74,7 @@ fn workers_change_no_crop() {
     assert_eq!(alone, batches(4));
 }
 
-/// Steps that move voxels and lose none; `n` is from 0 to 1.
+/// Steps that move voxels without losing any; `n` is from 0 to 1.
 fn moves(which: usize, n: f64) -> Box<dyn Transform> {
     let key = "image";
     match which {
@@ -87,7 +87,7 @@ fn moves(which: usize, n: f64) -> Box<dyn Transform> {
     }
 }
 
-/// Cases made on the fly, with every kind of draw.
+/// Generated cases, with every kind of draw.
 struct Moved(Pipeline, Vec<String>);
 
 impl Dataset for Moved {
@@ -127,7 +127,7 @@ fn batches(cases: usize, steps: &[(usize, f64)], options: &LoaderOptions, epoch:
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// With any number of threads and any settings of the loader.
+    /// With any number of threads and any options of the loader.
     #[test]
     fn workers_do_not_change_a_batch(
         cases in 1usize..9, steps in prop::collection::vec((0..6_usize, 0.0..1.0f64), 0..3), batch_size in 1usize..5,

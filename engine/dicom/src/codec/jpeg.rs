@@ -36,7 +36,7 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
 const ADOBE_RGB: [u8; 16] = *b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00";
 
 /// Whether neither a JFIF nor an Adobe marker defines the colour space. DICOM's header then
-/// decides; by default a decoder would assume luminance and chrominance.
+/// decides; a decoder by default assumes luminance and chrominance.
 fn says_nothing_of_color(bytes: &[u8]) -> bool {
     let mut rest = bytes.get(2..).unwrap_or_default();
     while let [0xff, marker, high, low, ..] = *rest {

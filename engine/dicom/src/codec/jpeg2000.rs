@@ -30,8 +30,8 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
         return Err(CodecError::Wrong("the decoder returned too few samples".to_owned()));
     }
     let (bits, signed) = size.components[0];
-    // The decoder treats all samples as unsigned: it adds half the range, which signed ones must
-    // not have.
+    // The decoder treats all samples as unsigned: it adds half the range, which must be undone for
+    // signed samples.
     let offset = if signed { -(1_i64 << (bits - 1)) } else { 0 };
     let (low, high) = (offset, offset + (1_i64 << bits) - 1);
     let value = |i: usize| (planes[i % planes.len()][i / planes.len()].round() as i64 + offset).clamp(low, high);
@@ -62,7 +62,7 @@ pub(super) fn decode_high_throughput(bytes: &[u8], format: &PixelFormat) -> Resu
     contain((0..pixels * planes.len()).map(value), u32::from(size.components[0].0), format, color_done)
 }
 
-/// The bare code stream (some writers put a JP2 file into the pixels), and its size, checked.
+/// The bare code stream (some writers store a JP2 file as the pixels) and its size, checked.
 fn stream<'a>(bytes: &'a [u8], format: &PixelFormat) -> Result<(&'a [u8], Size), CodecError> {
     let start = bytes.windows(4).take(4096).position(|w| w == [0xff, 0x4f, 0xff, 0x51]);
     let stream = start.map(|at| &bytes[at..]).ok_or_else(|| CodecError::Wrong("no code stream".to_owned()))?;
@@ -80,7 +80,7 @@ fn size(stream: &[u8]) -> Option<Size> {
     let (width, height) = (word(8)?.checked_sub(word(16)?)?, word(12)?.checked_sub(word(20)?)?);
     let count = usize::from(u16::from_be_bytes([*stream.get(40)?, *stream.get(41)?]));
     let components = stream.get(42..42 + 3 * count)?.as_chunks::<3>().0;
-    // Components at half resolution don't come as one sample per pixel.
+    // Components at half resolution do not have one sample per pixel.
     let whole = components.iter().all(|c| c[1..] == [1, 1] && c[0] & 0x7f < 31);
     let components: Vec<_> = components.iter().map(|c| ((c[0] & 0x7f) + 1, c[0] & 0x80 != 0)).collect();
     (whole && !components.is_empty()).then_some(Size { width, height, components })

@@ -1,4 +1,4 @@
-//! JPEG-LS, lossless and near-lossless: greyscale in Rust; colour by CharLS, with the feature
+//! JPEG-LS, lossless and near-lossless: greyscale in Rust, colour by CharLS with the feature
 //! `charls`.
 
 use super::{CodecError, Decoded, check_size, contain};
@@ -44,14 +44,14 @@ fn decode_color(_: &[u8], _: u32, _: &PixelFormat) -> Result<Decoded, CodecError
 
 #[cfg(feature = "charls")]
 fn decode_color(bytes: &[u8], bits: u32, format: &PixelFormat) -> Result<Decoded, CodecError> {
-    // Where the end is missing, CharLS searches for the next bit for seconds before it fails.
+    // If the end is missing, CharLS searches for the next bit for seconds before it fails.
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     if !bytes[..end].ends_with(&[0xff, 0xd9]) {
         return Err(CodecError::Wrong("the code stream has no end: truncated".to_owned()));
     }
     let out = charls::CharLS::default().decode(bytes).map_err(|e| CodecError::Wrong(e.to_string()))?;
     let (size, pixels) = (if bits > 8 { 2 } else { 1 }, format.rows * format.columns);
-    // CharLS keeps the scan's colour layout: planes where each component has its own scan.
+    // CharLS keeps the scan's colour layout: planes if each component has its own scan.
     let planes = bytes.windows(2).position(|w| w == [0xff, 0xda]).and_then(|at| bytes.get(at + 4)) == Some(&1);
     let out = if planes { crate::pixels::interleave(&out, pixels, format.samples, size) } else { out };
     if size == 1 {

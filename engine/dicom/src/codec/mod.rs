@@ -20,12 +20,12 @@ pub(crate) struct Decoded {
     pub color_done: bool,
 }
 
-/// Why a frame could not be decoded.
+/// The reason why a frame could not be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CodecError {
     /// The code stream is damaged, or contradicts the header.
     Wrong(String),
-    /// This build cannot decode it, or no build can.
+    /// This build, or any build, cannot decode it.
     Unsupported(String),
 }
 
@@ -74,7 +74,7 @@ fn check_size(format: &PixelFormat, width: usize, height: usize, components: usi
     )))
 }
 
-/// Stores samples in their container. More bits than it has are an error.
+/// Stores samples in their container. Samples with more bits than the container are an error.
 fn contain(
     samples: impl ExactSizeIterator<Item = i64>,
     bits: u32,

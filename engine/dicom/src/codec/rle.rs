@@ -1,5 +1,5 @@
-//! DICOM's run lengths (PS3.5, annex G): a PackBits segment per byte of a sample, the highest
-//! first.
+//! DICOM's run-length encoding (PS3.5, annex G): a PackBits segment per byte of a sample, the
+//! highest byte first.
 
 use super::{CodecError, Decoded};
 use crate::pixels::PixelFormat;
@@ -27,7 +27,7 @@ pub(super) fn decode(bytes: &[u8], format: &PixelFormat) -> Result<Decoded, Code
     Ok(Decoded { bytes: out, color_done: false })
 }
 
-/// Unpacks until either end; returns the number of bytes written.
+/// Unpacks until either the input or the output ends; returns the number of bytes written.
 fn unpack<'a>(mut packed: &[u8], mut out: impl Iterator<Item = &'a mut u8>) -> usize {
     let mut written = 0;
     while let [code, rest @ ..] = packed {

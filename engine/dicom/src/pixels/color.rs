@@ -2,7 +2,7 @@
 
 use crate::pixels::PixelFormat;
 
-/// Pairs of pixels `Y Y Cb Cr` to one `Y Cb Cr` per pixel.
+/// Converts pairs of pixels `Y Y Cb Cr` to one `Y Cb Cr` per pixel.
 pub(super) fn spread_422(bytes: &[u8], format: &PixelFormat) -> Result<Vec<u8>, String> {
     if format.bits_allocated != 8 || format.columns % 2 == 1 {
         return Err("YBR_FULL_422 needs 8 bits and an even number of columns".to_owned());

@@ -1,4 +1,4 @@
-//! Which bytes of a file belong to which frame.
+//! Maps frames to the bytes of a file.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
@@ -29,15 +29,15 @@ enum Place {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fragment {
-    /// Of its item header, from the first fragment's.
+    /// The offset of the item header, relative to the first fragment's.
     item: u64,
-    /// Of its bytes in the file.
+    /// The offset of the bytes in the file.
     offset: u64,
     length: u32,
 }
 
 impl FrameReader {
-    /// Finds the frames of a file; `offsets` is its extended offset table, where it has one.
+    /// Finds the frames of a file. `offsets` is its extended offset table, if it has one.
     /// Uncompressed pixels must be complete; fragments must lie within the file.
     pub fn new(
         path: &Path,
@@ -82,7 +82,7 @@ impl FrameReader {
         &self.syntax
     }
 
-    /// Bytes that a frame takes in the file; `None` where frames are not compressed.
+    /// The bytes of a frame in the file; `None` if frames are not compressed.
     pub fn compressed(&self, frame: usize) -> Option<u64> {
         match &self.place {
             Place::Native { .. } => None,
@@ -97,7 +97,7 @@ impl FrameReader {
         let io = |source| DicomError::Io { path: self.path.clone(), source };
         match &self.place {
             Place::Native { offset, length } if format.bits_allocated == 1 => {
-                // Frames of single bits follow each other without a gap.
+                // Frames of single bits are stored without a gap.
                 let bits = format.frame_samples() as u64;
                 let begin = frame as u64 * bits;
                 let bytes = (begin / 8)..(begin + bits).div_ceil(8).min(*length);
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!(assign(&fragments, &[], 1, |_| false), Ok(vec![0..3]));
         assert!(assign(&fragments, &[], 4, |_| false).is_err());
         assert!(assign(&fragments, &[0, 21], 2, |_| false).is_err());
-        // Truncated anywhere: an error or fewer fragments, never a panic; it still reads if only
-        // the delimiter is missing.
+        // Truncated anywhere: an error or fewer fragments, never a panic. If only the delimiter is
+        // missing, it still reads.
         for cut in 0..bytes.len() {
             let got = walk(&memory(bytes[..cut].to_vec()), 0);
             assert_eq!(got.is_ok_and(|(_, f)| f.len() == 3), cut >= bytes.len() - 8, "{cut}");

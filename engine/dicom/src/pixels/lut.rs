@@ -1,4 +1,4 @@
-//! Look-up tables: of modalities, and of colours.
+//! Look-up tables of modalities and of colours.
 
 use dicom_core::Tag;
 use dicom_dictionary_std::tags;
@@ -10,10 +10,10 @@ use crate::tags::Attributes;
 /// A look-up table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lut {
-    /// Stored value of the first entry.
+    /// The stored value of the first entry.
     first: i64,
     entries: Vec<u16>,
-    /// Bits of an entry.
+    /// The number of bits of an entry.
     pub bits: u16,
 }
 
@@ -27,7 +27,7 @@ impl Lut {
         let first = if signed { i64::from(words[1] as i16) } else { i64::from(words[1]) };
         let mut entries = attributes.words(data)?.ok_or_else(|| attributes.error(data, "missing"))?;
         if entries.len() < count && entries.len() * 2 >= count {
-            // Entries of eight bits, two to a word.
+            // Eight-bit entries, two per word.
             entries = entries.iter().flat_map(|w| [w & 0xff, w >> 8]).collect();
         }
         if entries.len() < count {

@@ -184,7 +184,7 @@ impl PixelFormat {
         self.rows * self.columns * self.samples
     }
 
-    /// The largest unsigned value of the stored bits, also for 64 bits.
+    /// The largest unsigned value of the stored bits; supports 64 bits.
     pub fn top(&self) -> f64 {
         2_f64.powi(self.bits_stored as i32) - 1.0
     }
@@ -199,10 +199,10 @@ impl PixelFormat {
         (self.frame_samples() * self.sample_bytes()) as u64
     }
 
-    /// Bytes of one uncompressed frame, where frames begin at whole bytes.
+    /// The bytes of one uncompressed frame whose frames begin at whole bytes.
     fn native_bytes(&self) -> u64 {
         let samples = match self.photometric {
-            // Two of three: each pair of pixels is Y, Y, Cb, Cr.
+            // Two thirds of the bytes: each pair of pixels is Y, Y, Cb, Cr.
             Photometric::YbrFull422 => self.rows * self.columns * 2,
             _ => self.frame_samples(),
         };
@@ -286,7 +286,7 @@ pub(crate) fn stored_frame(
     Ok(bytes)
 }
 
-/// Rejects compressed bytes that claim to become more than any codec can produce.
+/// Rejects compressed bytes that claim a larger size than any codec can produce.
 pub(crate) fn check_expansion(path: &Path, compressed: u64, decoded: u64, limits: &Limits) -> Result<(), DicomError> {
     if decoded <= (16 << 20).max(limits.expansion.saturating_mul(compressed)) {
         return Ok(());
@@ -299,11 +299,11 @@ pub(crate) fn check_expansion(path: &Path, compressed: u64, decoded: u64, limits
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredPixels {
-    /// Frames, rows, columns, colours.
+    /// The numbers of frames, rows, columns and colours.
     pub shape: [usize; 4],
     /// The type of a sample.
     pub stored_type: StoredType,
-    /// Samples in that order, little-endian. Colours are red, green, blue, independent of the
+    /// The samples in that order, little-endian. Colours are red, green, blue, independent of the
     /// stored colour space.
     pub bytes: Vec<u8>,
     /// The transfer syntax of the file.
@@ -313,7 +313,7 @@ pub struct StoredPixels {
 /// Reads the pixels of one file as stored, for any image, including slide tiles and segmentations.
 ///
 /// # Errors
-/// Where the file is not DICOM, has no pixels, is damaged, or is beyond the limits.
+/// If the file is not DICOM, has no pixels, is damaged, or is beyond the limits.
 pub fn read_stored(path: impl AsRef<Path>, options: &ReadOptions) -> Result<StoredPixels, DicomError> {
     let path = path.as_ref();
     let opened = crate::open::open(path, &options.limits)?;

@@ -13,7 +13,7 @@ pub(super) fn native(mut bytes: Vec<u8>, format: &PixelFormat, big_endian: bool)
     if format.planar { interleave(&bytes, format.rows * format.columns, format.samples, size) } else { bytes }
 }
 
-/// Planes to pixels.
+/// Converts planes to interleaved pixels.
 pub(crate) fn interleave(planes: &[u8], pixels: usize, samples: usize, size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(planes.len());
     for pixel in 0..pixels {
@@ -54,16 +54,16 @@ pub(super) fn to_stored_bits(bytes: &mut [u8], format: &PixelFormat) {
     }
 }
 
-/// From stored values to the values of a volume.
+/// The conversion from stored values to the values of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scale {
     pub slope: f64,
     pub intercept: f64,
-    /// Instead of slope and intercept.
+    /// A look-up table in place of slope and intercept.
     pub lut: Option<Arc<Lut>>,
-    /// `top - value` first, for MONOCHROME1.
+    /// For MONOCHROME1: values are first replaced by `top - value`.
     pub invert: Option<f64>,
-    /// Stored values in this range become the given value.
+    /// The range of stored padding values, and their replacement.
     pub padding: Option<(f64, f64, f32)>,
 }
 
@@ -92,7 +92,7 @@ impl Scale {
                 let mut out = Vec::with_capacity(samples.len());
                 for first in 0..channels {
                     if plain {
-                        // Worth its own loop: nearly every slice uses it.
+                        // A separate loop, because nearly every slice uses it.
                         out.extend(channel(first).map(|c| (one(c) * self.slope + self.intercept) as f32));
                     } else {
                         out.extend(channel(first).map(|c| self.apply(one(c))));
@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn stored_bits_are_cut_out_and_signed() {
-        // 12 bits stored in 16, high nibble an overlay.
+        // 12 bits stored in 16; the high nibble is an overlay.
         let mut bytes = [0xff, 0xaf, 0x01, 0x70].to_vec();
         to_stored_bits(&mut bytes, &format(16, 12, 11, false));
         assert_eq!(bytes, [0xff, 0x0f, 0x01, 0x00]);
         let mut bytes = [0xff, 0x0f, 0xff, 0x07].to_vec();
         to_stored_bits(&mut bytes, &format(16, 12, 11, true));
         assert_eq!(bytes, [0xff, 0xff, 0xff, 0x07], "-1 and 2047");
-        // In the upper bits.
+        // Values in the upper bits.
         let mut bytes = [0x50, 0x80].to_vec();
         to_stored_bits(&mut bytes, &format(16, 12, 15, false));
         assert_eq!(bytes, [0x05, 0x08]);

@@ -1,4 +1,4 @@
-//! What a region is, in the codes of SNOMED CT and the terms of radiotherapy.
+//! Codes of regions, from SNOMED CT and the terms of radiotherapy.
 
 /// A coded concept: `("10200004", "SCT", "Liver")`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl Code {
         Code { value: value.into(), scheme: scheme.into(), meaning: meaning.into() }
     }
 
-    /// What is wrong with it, if it cannot be written.
+    /// The reason why the code cannot be written, if there is one.
     pub fn fault(&self) -> Option<String> {
         for (what, text, most) in
             [("value", &self.value, 16), ("scheme", &self.scheme, 16), ("meaning", &self.meaning, 64)]
@@ -38,19 +38,19 @@ pub struct Coding {
     pub category: Code,
     /// SegmentedPropertyTypeCodeSequence: a liver, a neoplasm, ...
     pub kind: Code,
-    /// AnatomicRegionSequence: where a lesion is.
+    /// AnatomicRegionSequence: the site of a lesion.
     pub site: Option<Code>,
     /// SegmentedPropertyTypeModifierCodeSequence: left or right.
     pub side: Option<Code>,
 }
 
 impl Coding {
-    /// Without a site and a side.
+    /// A coding without a site and a side.
     pub fn new(category: Code, kind: Code) -> Self {
         Coding { category, kind, site: None, side: None }
     }
 
-    /// All of its codes.
+    /// All codes.
     pub fn codes(&self) -> impl Iterator<Item = &Code> {
         [&self.category, &self.kind].into_iter().chain(&self.site).chain(&self.side)
     }
@@ -67,7 +67,8 @@ const SUBSTANCE: Concept = ("91720002", "Body Substance");
 const LEFT: Concept = ("7771000", "Left");
 const RIGHT: Concept = ("24028007", "Right");
 
-/// Lesions by the words of a name. Words of one entry are separated by a space, entries by a comma.
+/// Lesions by the words of a name. The words of a phrase are separated by a space, phrases by a
+/// comma.
 const LESIONS: &[(&str, Concept)] = &[
     ("gtv, tumor, tumour, neoplasm, cancer, carcinoma, glioma", ("108369006", "Neoplasm")),
     ("metastasis, metastases", ("14799000", "Neoplasm, Secondary")),
@@ -84,7 +85,7 @@ const LESIONS: &[(&str, Concept)] = &[
     ("lesion", ("52988006", "Lesion")),
 ];
 
-/// Anatomy by the words of a name, in any order; the first entry that a name has decides.
+/// Anatomy by the words of a name, in any order; the first matching entry is used.
 const ANATOMY: &[(&str, Concept)] = &[
     ("spinal cord, spinal", ("2748008", "Spinal cord")),
     ("spleen", ("78961009", "Spleen")),
@@ -171,7 +172,7 @@ const ANATOMY: &[(&str, Concept)] = &[
     ("vein", ("29092000", "Vein")),
 ];
 
-/// Tissues and fluids, in the same way.
+/// Tissues and fluids, in the same format.
 const TISSUES: &[(&str, Concept)] = &[
     ("bone", ("272673000", "Bone")),
     ("white matter", ("389080008", "White Matter")),
@@ -187,7 +188,7 @@ fn sct((value, meaning): Concept) -> Code {
     Code::new(value, "SCT", meaning)
 }
 
-/// The first concept of a table that a text has the words of.
+/// The first concept of a table whose words occur in a text.
 fn in_table(table: &[(&str, Concept)], text: &str) -> Option<Code> {
     let words = words(text);
     let has = |word: &str| words.iter().any(|own| own == word || own.strip_suffix('s') == Some(word));
@@ -195,7 +196,7 @@ fn in_table(table: &[(&str, Concept)], text: &str) -> Option<Code> {
     table.iter().find(|(phrases, _)| fits(phrases)).map(|(_, concept)| sct(*concept))
 }
 
-/// What a name says: a lesion, an organ, a tissue; `None` where its words are not known.
+/// The coding of a name: a lesion, an organ or a tissue; `None` if its words are unknown.
 fn named(text: &str) -> Option<Coding> {
     if let Some(kind) = in_table(LESIONS, text) {
         return Some(Coding { site: in_table(ANATOMY, text), ..Coding::new(sct(ABNORMAL), kind) });
@@ -205,7 +206,8 @@ fn named(text: &str) -> Option<Coding> {
     found.next().map(|(category, kind)| Coding::new(sct(category), kind))
 }
 
-/// What a region is by its name; `None` where its words are not known. A lesion has the organ that the
+/// The coding of a region by its name; `None` if its words are unknown. The site of a lesion is the
+/// organ in the name. A side in the name is added, unless the meaning includes it.
 /// name has as its site; whatever has a side has it, unless the meaning does.
 pub fn known_coding(name: &str) -> Option<Coding> {
     let mut found = named(name)?;
@@ -213,7 +215,8 @@ pub fn known_coding(name: &str) -> Option<Coding> {
     Some(found)
 }
 
-/// The side that a name says, unless a meaning does: `kidney_left`, `R lung`, and not `vertebrae_L1`.
+/// The side in a name, unless the meaning includes it: `kidney_left`, `R lung`, but not
+/// `vertebrae_L1`.
 fn side(name: &str, meaning: &str) -> Option<Code> {
     let has = |of: &str, side: &str| {
         let mut words = of.split(|c: char| !c.is_alphanumeric());
@@ -223,7 +226,7 @@ fn side(name: &str, meaning: &str) -> Option<Code> {
     found.filter(|(_, side)| !has(meaning, side)).map(sct)
 }
 
-/// Category and type of a region by its property or its name; a tissue where the words say nothing.
+/// The category and type of a region by its property or its name; a tissue if both are unknown.
 pub fn coding(property: Option<&str>, name: &str) -> Coding {
     let found = property.and_then(named).or_else(|| named(name));
     let mut found = found.unwrap_or_else(|| Coding::new(sct(TISSUE), sct(TISSUE)));
@@ -244,7 +247,7 @@ pub fn known_codes() -> Vec<Code> {
 /// RTROIInterpretedType's terms for regions of a patient.
 const INTERPRETED: [&str; 9] = ["GTV", "CTV", "PTV", "ITV", "ORGAN", "EXTERNAL", "AVOIDANCE", "CAVITY", "SUPPORT"];
 
-/// RTROIInterpretedType; empty where it is not known.
+/// RTROIInterpretedType; empty if unknown.
 pub(crate) fn interpreted(property: Option<&str>, name: &str) -> &'static str {
     let term = |text: &str| INTERPRETED.into_iter().find(|term| text.eq_ignore_ascii_case(term));
     if let Some(term) = property.and_then(term) {

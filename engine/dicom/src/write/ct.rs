@@ -1,4 +1,4 @@
-//! A volume as the slices of a CT series.
+//! Writing a volume as the slices of a CT series.
 
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
@@ -16,7 +16,7 @@ const SYNTAX: &str = "1.2.840.10008.1.2.1";
 /// RescaleIntercept.
 const INTERCEPT: f32 = -1024.0;
 
-/// Whose volume it is, and what its series is called.
+/// The identity of a written CT series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CtIdentity {
     /// PatientID and PatientName.
@@ -25,10 +25,10 @@ pub struct CtIdentity {
     pub description: String,
     /// SeriesNumber.
     pub number: u32,
-    /// What the UIDs of study, series, frame of reference and slices are made of ([`uid`]): the
-    /// same text gives the same ones.
+    /// The text from which the UIDs of study, series, frame of reference and slices are derived
+    /// ([`uid`]): the same text yields the same UIDs.
     pub uids: String,
-    /// When it was made.
+    /// The time of creation.
     pub created: std::time::SystemTime,
 }
 
@@ -36,7 +36,7 @@ pub struct CtIdentity {
 /// `[X, Y, Z]`, Z fastest; they are rounded to whole numbers from -1024 to 31743.
 ///
 /// # Errors
-/// Where the number of values is not that of the grid, a value is not finite, a slice has more than
+/// If the number of values does not match the grid, a value is not finite, a slice has more than
 /// 65535 rows or columns, or rows and columns are not at right angles.
 pub fn ct_slices(values: &[f32], grid: &Grid, of: &CtIdentity) -> Result<Vec<Vec<u8>>, DicomError> {
     let fail = |what: String| DicomError::Write { what };

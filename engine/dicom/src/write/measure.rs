@@ -1,4 +1,4 @@
-//! What a report says of regions: volumes and diameters.
+//! Measurements of regions for reports: volumes and diameters.
 
 use crate::geometry::Grid;
 use crate::regions::RegionVolume;
@@ -6,28 +6,29 @@ use crate::regions::RegionVolume;
 /// The extent of a region within one slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Diameters {
-    /// The slice, counted from 0.
+    /// The index of the slice, from 0.
     pub slice: usize,
-    /// The longest distance of two points of the outline of one connected part, in mm.
+    /// The longest distance between two outline points of one connected part, in mm.
     pub long: f64,
-    /// The longest chord at right angles to it, in mm.
+    /// The longest chord perpendicular to it, in mm.
     pub short: f64,
 }
 
-/// What is measured of one region.
+/// The measurements of one region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// How many voxels it has.
+    /// The number of voxels.
     pub voxels: usize,
-    /// Their volume in mm^3.
+    /// The volume in mm^3.
     pub volume: f64,
-    /// Those of the slice in which it is longest; none without a voxel.
+    /// The diameters on the slice where the region is longest; `None` without a voxel.
     pub diameters: Option<Diameters>,
 }
 
-/// Volumes and diameters of regions, in their order. Diameters are those of RECIST 1.1 and the World
-/// Health Organization: the longest within a slice, and the longest across it. The outline runs halfway
-/// between pixels inside and outside; parts that touch at corners only are measured apart.
+/// The volumes and diameters of regions, in their order. Diameters are those of RECIST 1.1 and the
+/// World Health Organization: the longest within a slice, and the longest across it. The outline
+/// runs halfway between pixels inside and outside; parts that touch only at corners are measured
+/// separately.
 pub fn measure(volume: &RegionVolume) -> Vec<Measured> {
     let [_, nx, ny, nz] = volume.shape;
     let voxel = voxel_volume(&volume.grid);
@@ -59,7 +60,7 @@ fn voxel_volume(grid: &Grid) -> f64 {
     crate::geometry::dot(column(0), crate::geometry::cross(column(1), column(2))).abs()
 }
 
-/// The connected parts of a mask `[X, Y]`, each as its pixels at the border.
+/// The connected parts of a mask `[X, Y]`, each as its border pixels.
 fn parts(mut mask: Vec<bool>, [nx, ny]: [usize; 2]) -> Vec<Vec<[usize; 2]>> {
     let mut all = Vec::new();
     let inside = mask.clone();
@@ -94,7 +95,8 @@ fn turn(a: [f64; 2], b: [f64; 2], c: [f64; 2]) -> f64 {
     (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 }
 
-/// The convex hull of the middles of the pixels' sides, in mm (A. M. Andrew's monotone chain, 1979).
+/// The convex hull of the midpoints of the pixels' sides, in mm (A. M. Andrew's monotone chain,
+/// 1979).
 fn hull(pixels: &[[usize; 2]], [dx, dy]: [f64; 2]) -> Vec<[f64; 2]> {
     let sides = |[x, y]: &[usize; 2]| {
         let (x, y) = (*x as f64, *y as f64);
@@ -112,7 +114,7 @@ fn hull(pixels: &[[usize; 2]], [dx, dy]: [f64; 2]) -> Vec<[f64; 2]> {
             }
             hull.push(*point);
         }
-        // The last one begins the other half.
+        // The last point is the first of the other half.
         hull.pop();
     };
     half(&mut points.iter());
@@ -120,7 +122,8 @@ fn hull(pixels: &[[usize; 2]], [dx, dy]: [f64; 2]) -> Vec<[f64; 2]> {
     hull
 }
 
-/// The longest distance of two corners of a convex polygon, and the longest chord across it.
+/// The longest distance of two corners of a convex polygon, and the longest chord perpendicular to
+/// it.
 fn longest(hull: &[[f64; 2]]) -> (f64, f64) {
     let (mut long, mut along) = (0.0, [1.0, 0.0]);
     for (i, a) in hull.iter().enumerate() {
@@ -132,7 +135,8 @@ fn longest(hull: &[[f64; 2]]) -> (f64, f64) {
             }
         }
     }
-    // In the frame of the long axis, the length of a chord is concave along it, and largest at a corner.
+    // In the frame of the long axis, the length of a chord is concave along it, and largest at a
+    // corner.
     let turned: Vec<[f64; 2]> =
         hull.iter().map(|p| [p[0] * along[0] + p[1] * along[1], p[1] * along[0] - p[0] * along[1]]).collect();
     let chord = |at: f64| {
@@ -163,7 +167,7 @@ mod tests {
     fn an_ellipse_has_its_axes_and_a_box_its_volume() {
         let shape = [120, 100, 3];
         let affine = [[0.5, 0.0, 0.0, 0.0], [0.0, 0.8, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
-        // Half axes of 25 and 12 mm, turned by 30 degrees; a smaller one below; a box above.
+        // Semi-axes of 25 and 12 mm, rotated by 30 degrees; a smaller ellipse below; a box above.
         let inside = |[x, y]: [f64; 2], scale: f64| {
             let (p, q) = (x * 0.5 - 30.0, y * 0.8 - 40.0);
             let (c, s) = (30_f64.to_radians().cos(), 30_f64.to_radians().sin());

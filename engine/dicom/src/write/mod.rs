@@ -1,6 +1,6 @@
-//! Writes regions as DICOM: [`segmentation`] (SEG), [`structure_set`] (RTSTRUCT) and the [`report()`] of
-//! what is measured on them (SR), in the study and frame of reference of the series that they were
-//! found on; and volumes as CT series ([`ct_slices`]).
+//! Writes regions as DICOM: [`segmentation`] (SEG), [`structure_set`] (RTSTRUCT) and the
+//! [`report()`] of their measurements (SR), in the study and frame of reference of the series that
+//! they were found on; and volumes as CT series ([`ct_slices`]).
 
 mod codes;
 mod ct;
@@ -25,10 +25,10 @@ use crate::geometry::{Grid, Vector, along, dot, norm};
 use crate::regions::{Region, RegionVolume};
 use crate::series::Series;
 
-/// The most characters of a name (value representation LO).
+/// The longest name in characters (value representation LO).
 const LONGEST: usize = 64;
 
-/// Who or what drew the regions.
+/// The author of the regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrawnBy {
     /// An algorithm alone.
@@ -50,29 +50,29 @@ impl DrawnBy {
     }
 }
 
-/// What a written file says about itself.
+/// The authorship data of a written file.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Authorship {
     /// SeriesDescription, and StructureSetLabel in 16 characters.
     pub description: String,
-    /// SegmentAlgorithmName: what found the regions.
+    /// SegmentAlgorithmName: the algorithm that found the regions.
     pub algorithm: String,
-    /// Who or what drew them.
+    /// The author of the regions.
     pub drawn_by: DrawnBy,
-    /// When. Files of the same regions, series and time have the same UIDs.
+    /// The time of creation. Files of the same regions, series and time have the same UIDs.
     pub created: SystemTime,
     /// SoftwareVersions.
     pub software: String,
-    /// ContributionDescription: which model found the regions, and what it was given.
+    /// ContributionDescription: the model that found the regions, and its input.
     pub contribution: Option<String>,
-    /// Write regions without a voxel, which are an error by default: a SEG has a frame of zeros for
-    /// them, an RTSTRUCT an ROI without contours.
+    /// Whether to write regions without a voxel, which are an error by default: a SEG has a frame
+    /// of zeros for them, an RTSTRUCT an ROI without contours.
     pub keep_empty: bool,
 }
 
 impl Authorship {
-    /// Regions that this algorithm found now.
+    /// The authorship of regions that this algorithm found now.
     pub fn new(algorithm: impl Into<String>) -> Self {
         Authorship {
             description: "Segmentation".to_owned(),
@@ -91,13 +91,13 @@ impl Authorship {
         self
     }
 
-    /// Sets who or what drew the regions.
+    /// Sets the author of the regions.
     pub fn drawn_by(mut self, drawn_by: DrawnBy) -> Self {
         self.drawn_by = drawn_by;
         self
     }
 
-    /// Sets when the file was made.
+    /// Sets the time of creation.
     pub fn created(mut self, created: SystemTime) -> Self {
         self.created = created;
         self
@@ -122,10 +122,10 @@ impl Authorship {
     }
 }
 
-/// Checks that regions can be written for a series, before they are known.
+/// Checks, before any regions are known, that regions can be written for a series.
 ///
 /// # Errors
-/// Where slices have no positions or are not in order, or the series lacks UIDs or a frame of
+/// If slices have no positions or are not in order, or the series lacks UIDs or a frame of
 /// reference.
 pub fn check(series: &Series) -> Result<(), DicomError> {
     positions(series)?;
@@ -139,7 +139,7 @@ struct Checked<'a> {
     positions: Vec<Vector>,
     /// The slices on which each region has voxels.
     slices: Vec<Vec<usize>>,
-    /// The least value by which a voxel belongs to a region that has a channel.
+    /// The smallest value at which a voxel belongs to a region with a channel.
     least: f32,
 }
 
@@ -205,7 +205,7 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// Refuses a grid that is not the series'.
+/// Refuses a grid that differs from the series' grid.
 fn same_grid(grid: &Grid, series: &Grid) -> Result<(), String> {
     let advice = "resample them to the series first";
     if grid.shape() != series.shape() {
@@ -221,7 +221,7 @@ fn same_grid(grid: &Grid, series: &Grid) -> Result<(), String> {
         let index = std::array::from_fn(|a| if corner >> a & 1 == 1 { last[a] } else { 0.0 });
         let (here, there) = (at(grid, index), at(series, index));
         let apart = norm(along(here, there, -1.0));
-        // Not finite counts as apart.
+        // Non-finite distances count as mismatches.
         if !apart.is_finite() || apart > 0.05 * least {
             return Err(format!(
                 "the voxel {index:?} of the regions lies at {here:.2?} mm, that of the series at {there:.2?}; {advice}"
@@ -231,7 +231,7 @@ fn same_grid(grid: &Grid, series: &Grid) -> Result<(), String> {
     Ok(())
 }
 
-/// The position of each slice; they must rise along the normal.
+/// The position of each slice; positions must increase along the normal.
 fn positions(series: &Series) -> Result<Vec<Vector>, DicomError> {
     let mut positions: Vec<Vector> = Vec::new();
     let normal = series.slices()[0].info().orientation.map(|o| o.normal());
@@ -290,7 +290,7 @@ fn names(volume: &RegionVolume) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses values of a label map that have no name, and values that are no numbers.
+/// Refuses values of a label map without a name, and non-finite values.
 fn unnamed(volume: &RegionVolume) -> Result<(), String> {
     if let Some(value) = volume.values.iter().find(|v| !v.is_finite()) {
         return Err(format!("a voxel has the value {value}"));

@@ -1,4 +1,5 @@
-//! Builds data sets: elements, UIDs, times, and what a file has from the series it refers to.
+//! Builds data sets: elements, UIDs, times, and the attributes copied from the series they refer
+//! to.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,8 +18,7 @@ use crate::regions::RegionVolume;
 use crate::series::Series;
 use crate::stack::Slice;
 
-/// Attributes of patient and study that a file has from its series, empty where the series lacks
-/// them.
+/// Patient and study attributes that a file copies from its series; empty if the series lacks them.
 const REQUIRED: [(Tag, VR); 9] = [
     (tags::PATIENT_NAME, VR::PN),
     (tags::PATIENT_ID, VR::LO),
@@ -31,7 +31,7 @@ const REQUIRED: [(Tag, VR); 9] = [
     (tags::REFERRING_PHYSICIAN_NAME, VR::PN),
 ];
 
-/// Those that it has where the series has them.
+/// Attributes that it copies only if the series has them.
 const OPTIONAL: [Tag; 14] = [
     tags::ISSUER_OF_PATIENT_ID,
     tags::PATIENT_AGE,
@@ -82,7 +82,7 @@ impl Object {
         self
     }
 
-    /// Without an attribute that this kind of file does not have.
+    /// Removes an attribute that this kind of file does not have.
     pub fn without(mut self, tag: Tag) -> Self {
         self.0.remove_element(tag);
         self
@@ -98,7 +98,7 @@ impl Object {
         self
     }
 
-    /// Pixels of 16 bits, as bytes from the lowest.
+    /// Adds 16-bit pixels, as little-endian bytes.
     pub fn words(mut self, tag: Tag, bytes: &[u8]) -> Self {
         let words: Vec<u16> = bytes.as_chunks::<2>().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
         self.0.put(DataElement::new(tag, VR::OW, PrimitiveValue::U16(words.into())));
@@ -125,7 +125,7 @@ impl Object {
         self.concept(tag, &code.value, &code.scheme, &code.meaning)
     }
 
-    /// A concept of any coding scheme.
+    /// Adds a concept of any coding scheme.
     pub fn concept(self, tag: Tag, value: &str, scheme: &str, meaning: &str) -> Self {
         self.item(tag, Object::of_code(&Code::new(value, scheme, meaning)))
     }
@@ -138,7 +138,7 @@ impl Object {
             .text(tags::CODE_MEANING, VR::LO, &code.meaning)
     }
 
-    /// A reference to an image, and to a frame of it where it has several.
+    /// Adds a reference to an image, and to its frame if the image has several.
     pub fn refers_to(self, slice: &Slice) -> Self {
         let object = self.text(tags::REFERENCED_SOP_CLASS_UID, VR::UI, &slice.file.identity.sop_class).text(
             tags::REFERENCED_SOP_INSTANCE_UID,
@@ -164,7 +164,8 @@ impl Object {
     }
 }
 
-/// At most 16 characters, as a decimal string has, with the decimals that fit.
+/// Formats a number in at most 16 characters, the limit of decimal strings, with as many decimals
+/// as fit.
 pub(super) fn decimal(value: f64) -> String {
     let shortest = format!("{}", value + 0.0);
     if shortest.len() <= 16 {
@@ -178,7 +179,7 @@ pub(super) fn decimal(value: f64) -> String {
     }
 }
 
-/// Date and time of day in UTC, as DICOM writes them.
+/// Date and time of day in UTC, in DICOM's format.
 pub(super) fn date_time(at: SystemTime) -> (String, String) {
     let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as i64;
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -196,7 +197,7 @@ pub(super) fn date_time(at: SystemTime) -> (String, String) {
     (format!("{year:04}{month:02}{day:02}"), format!("{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60))
 }
 
-/// UIDs of one file: the same for the same series, regions and time.
+/// The UIDs of one file: the same for the same series, regions and time.
 pub(super) struct Uids(blake3::Hasher);
 
 impl Uids {
@@ -234,7 +235,7 @@ impl Uids {
     }
 }
 
-/// A UID that is made of a text: the same one for the same text.
+/// A UID derived from a text: the same UID for the same text.
 pub fn uid(text: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(text.as_bytes());
@@ -245,12 +246,12 @@ pub fn uid(text: &str) -> String {
 fn numbered(hasher: &blake3::Hasher) -> String {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    // Version 8 (of the application's own making), variant of RFC 9562.
+    // Version 8 (application-defined), variant of RFC 9562.
     let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 8 << 76 | 2 << 62;
     format!("2.25.{number}")
 }
 
-/// An attribute without which nothing can refer to a series.
+/// An error if the series lacks an attribute that references require.
 fn needed(slice: &Slice, name: &'static str, value: &str) -> Result<(), DicomError> {
     if !value.is_empty() {
         return Ok(());
@@ -259,7 +260,7 @@ fn needed(slice: &Slice, name: &'static str, value: &str) -> Result<(), DicomErr
     Err(DicomError::Attribute { path: slice.path().to_owned(), name, what })
 }
 
-/// Checks that the series has all that refers to it.
+/// Checks that the series has everything that references require.
 pub(super) fn identified(series: &Series) -> Result<(), DicomError> {
     let first = &series.slices()[0];
     needed(first, "SeriesInstanceUID", series.uid())?;
@@ -272,7 +273,7 @@ pub(super) fn identified(series: &Series) -> Result<(), DicomError> {
     Ok(())
 }
 
-/// Patient, study, frame of reference, equipment, and the file's own identity.
+/// The attributes of patient, study, frame of reference and equipment, and the file's own identity.
 pub(super) fn begin(
     class: &str,
     modality: &str,
@@ -296,7 +297,7 @@ pub(super) fn begin(
     }
     let (date, time) = date_time(by.created);
     let mut object = object
-        // Text is written as UTF-8, whatever the series has.
+        // Text is written as UTF-8, independent of the series.
         .text(tags::SPECIFIC_CHARACTER_SET, VR::CS, "ISO_IR 192")
         .text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, "+0000")
         .text(tags::SOP_CLASS_UID, VR::UI, class)

@@ -1,4 +1,4 @@
-//! Measurements as a Structured Report: TID 1500, "Measurement Report", of PS3.16.
+//! Writing measurements as a Structured Report: TID 1500, "Measurement Report", of PS3.16.
 
 use std::collections::HashSet;
 
@@ -21,15 +21,15 @@ const CLASS: &str = "1.2.840.10008.5.1.4.1.1.88.34";
 const SYNTAX: &str = "1.2.840.10008.1.2.1";
 
 /// The bytes of a Structured Report of volumes and diameters ([`measure`]): a measurement group for
-/// each region, with what it is in codes, and its long and short axis on the slice where it is longest.
+/// each region, with its codes, and its long and short axis on the slice where it is longest.
 ///
-/// With a [`Reference`] to a SEG of the same regions, groups refer to its segments and to the series
-/// (TID 1411, "Volumetric ROI Measurements"); without one they name the regions only (TID 1501). All
-/// images of the series are evidence.
+/// With a [`Reference`] to a SEG of the same regions, groups refer to its segments and to the
+/// series (TID 1411, "Volumetric ROI Measurements"). Without one they only name the regions (TID
+/// 1501). All images of the series are listed as evidence.
 ///
 /// # Errors
-/// As [`segmentation`](super::segmentation); where the reference has other segments than there are
-/// regions.
+/// As [`segmentation`](super::segmentation), and if the reference has another number of segments
+/// than there are regions.
 pub fn report(
     volume: &RegionVolume,
     series: &Series,
@@ -87,7 +87,7 @@ pub fn report(
     object.into_file(CLASS, &uids.of("instance"), SYNTAX).map_err(wrong)
 }
 
-/// A content item with its name.
+/// A named content item.
 fn item(relation: &str, kind: &str, value: &str, scheme: &str, meaning: &str) -> Object {
     Object::new().text(tags::RELATIONSHIP_TYPE, VR::CS, relation).text(tags::VALUE_TYPE, VR::CS, kind).concept(
         tags::CONCEPT_NAME_CODE_SEQUENCE,
@@ -105,7 +105,7 @@ fn template(identifier: &str) -> Object {
     Object::new().text(tags::MAPPING_RESOURCE, VR::CS, "DCMR").text(tags::TEMPLATE_IDENTIFIER, VR::CS, identifier)
 }
 
-/// Who observed: the program, with the model's name; a person is not known by name here.
+/// The observer: the program, with the model's name. The name of a person is unknown.
 fn observer(by: &Authorship, uids: &Uids) -> Vec<Object> {
     let name = match by.drawn_by {
         DrawnBy::Manual => "Regions drawn by a person, measured by Hearth".to_owned(),
@@ -146,7 +146,7 @@ fn image_group(series: &Series) -> Object {
     container("126200", "DCM", "Image Library Group").items(tags::CONTENT_SEQUENCE, images)
 }
 
-/// What is measured of one region.
+/// The measurement group of one region.
 fn group(
     region: &Region,
     measured: &Measured,
@@ -194,7 +194,7 @@ fn group(
         let long = Code::new("103339001", "SCT", "Long Axis");
         let short = Code::new("103340004", "SCT", "Short Axis");
         let slice = &series.slices()[diameters.slice];
-        // Measured on one image, which each names.
+        // Measured on one image, which each measurement refers to.
         for (name, value) in [(long, diameters.long), (short, diameters.short)] {
             let source = Object::new()
                 .text(tags::RELATIONSHIP_TYPE, VR::CS, "INFERRED FROM")

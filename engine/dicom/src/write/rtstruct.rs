@@ -1,4 +1,4 @@
-//! Regions as a structure set (RTSTRUCT).
+//! Writing regions as a structure set (RTSTRUCT).
 
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
@@ -15,10 +15,10 @@ use crate::series::Series;
 /// RT Structure Set Storage.
 const CLASS: &str = "1.2.840.10008.5.1.4.1.1.481.3";
 
-/// Implicit VR little endian: in explicit VR, the points of a contour end at 64 KiB.
+/// Implicit VR little endian: explicit VR limits the points of a contour to 64 KiB.
 const SYNTAX: &str = "1.2.840.10008.1.2";
 
-/// The class by which studies are referred to, although it is retired.
+/// The class of references to studies, although it is retired.
 const STUDY_CLASS: &str = "1.2.840.10008.3.1.2.3.1";
 
 /// Colours of regions without one, safe for colour-blind readers (Okabe and Ito).
@@ -26,9 +26,9 @@ const COLORS: [[u8; 3]; 7] =
     [[230, 159, 0], [86, 180, 233], [0, 158, 115], [240, 228, 66], [0, 114, 178], [213, 94, 0], [204, 121, 167]];
 
 /// The bytes of an RTSTRUCT file: an ROI for each region, with closed planar contours on each slice
-/// on which it has voxels. They run halfway between voxels inside and outside, so that the voxels
-/// whose centres lie within them are those of the region; a hole is joined to the contour around it
-/// by a keyhole. ROIs are numbered from 1, in the order of the regions.
+/// on which it has voxels. Contours run halfway between voxels inside and outside, so that exactly
+/// the region's voxel centres lie within them; a hole is joined to the contour around it by a
+/// keyhole. ROIs are numbered from 1, in the order of the regions.
 ///
 /// # Errors
 /// As [`segmentation`](super::segmentation).
@@ -119,6 +119,6 @@ fn contours(checked: &Checked<'_>, series: &Series, region: usize) -> Object {
         VR::IS,
         (region + 1).to_string(),
     );
-    // The sequence is left out where it would be empty.
+    // An empty sequence is omitted.
     if items.is_empty() { object } else { object.items(tags::CONTOUR_SEQUENCE, items) }
 }

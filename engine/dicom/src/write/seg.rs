@@ -1,4 +1,4 @@
-//! Regions as a segmentation (SEG).
+//! Writing regions as a segmentation (SEG).
 
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
@@ -13,16 +13,16 @@ use crate::regions::{Region, RegionVolume};
 use crate::series::Series;
 use crate::stack::Slice;
 
-/// How voxels of segments are stored.
+/// The storage of voxels of segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentationType {
-    /// A bit for each voxel of each segment: what every viewer reads.
+    /// A bit for each voxel of each segment, which every viewer supports.
     #[default]
     Binary,
     /// A probability for each voxel of each segment, in 255 steps.
     Fractional,
     /// The number of one segment for each voxel (Label Map Segmentation Storage, Supplement 243):
-    /// smaller and faster with many segments, and not known to older viewers.
+    /// smaller and faster with many segments, but not supported by older viewers.
     LabelMap,
 }
 
@@ -35,7 +35,7 @@ impl SegmentationType {
         }
     }
 
-    /// What UIDs are made of.
+    /// The name of the kind, from which UIDs are derived.
     fn kind(self) -> &'static str {
         match self {
             SegmentationType::Binary => "SEG",
@@ -59,9 +59,9 @@ const FULL: f32 = 255.0;
 /// Explicit VR little endian.
 const SYNTAX: &str = "1.2.840.10008.1.2.1";
 
-/// The bytes of a SEG file: binary, a segment for each region with a frame for each slice on which
-/// it has voxels. It refers to the series and its slices. Segments are numbered from 1, in the order
-/// of the regions, as the standard has it; those of channels may overlap.
+/// The bytes of a binary SEG file: a segment for each region with a frame for each slice on which
+/// it has voxels. It refers to the series and its slices. Segments are numbered from 1, in the
+/// order of the regions, as the standard requires. Segments from channels may overlap.
 ///
 /// ```no_run
 /// # use hearth_dicom::{Authorship, Region, RegionVolume, scan, write};
@@ -75,25 +75,25 @@ const SYNTAX: &str = "1.2.840.10008.1.2.1";
 /// ```
 ///
 /// # Errors
-/// Where the regions lie on another grid than the series, a label has no name or a name is invalid,
-/// a region is empty, or the series lacks positions, UIDs or a frame of reference.
+/// If the regions lie on another grid than the series, a label has no name or a name is invalid, a
+/// region is empty, or the series lacks positions, UIDs or a frame of reference.
 pub fn segmentation(volume: &RegionVolume, series: &Series, by: &Authorship) -> Result<Vec<u8>, DicomError> {
     segmentation_as(SegmentationType::Binary, volume, series, by)
 }
 
-/// The bytes of a SEG file that stores its segments in this way. A label map has the labels of the
-/// regions as segment numbers; fractions are those of channels.
+/// The bytes of a SEG file with this storage. A label map uses the labels of the regions as segment
+/// numbers; fractions are the values of channels.
 ///
 /// # Errors
-/// As [`segmentation`]; where fractions are not from 0 to 1, regions of a label map overlap, or a label
-/// exceeds 65535.
+/// As [`segmentation`], and if fractions are not from 0 to 1, regions of a label map overlap, or a
+/// label exceeds 65535.
 pub fn segmentation_as(
     storage: SegmentationType,
     volume: &RegionVolume,
     series: &Series,
     by: &Authorship,
 ) -> Result<Vec<u8>, DicomError> {
-    // What rounds to a step of more than zero.
+    // The smallest value that rounds to a nonzero step.
     let least = if storage == SegmentationType::Fractional { 0.5 / FULL } else { 0.5 };
     let checked = Checked::from(least, volume, series, by)?;
     let first = &series.slices()[0];
@@ -178,7 +178,7 @@ pub fn segmentation_as(
     object.into_file(storage.class(), &uids.of("instance"), SYNTAX).map_err(wrong)
 }
 
-/// A SEG, and the numbers of its segments, for files that refer to it.
+/// The UIDs of a SEG and the numbers of its segments, for files that refer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// SOPClassUID.
@@ -191,7 +191,7 @@ pub struct Reference {
     pub segments: Vec<u16>,
 }
 
-/// What [`segmentation_as`] writes of the same arguments, to refer to.
+/// A reference to the file that [`segmentation_as`] writes for the same arguments.
 pub fn reference(storage: SegmentationType, volume: &RegionVolume, series: &Series, by: &Authorship) -> Reference {
     let uids = Uids::new(storage.kind(), series, volume, by);
     Reference {
@@ -211,7 +211,7 @@ fn numbers(storage: SegmentationType, regions: &[Region]) -> Vec<u16> {
     regions.iter().enumerate().map(of).collect()
 }
 
-/// What only some kinds of storage ask for.
+/// Checks requirements of single kinds of storage.
 fn fits(storage: SegmentationType, checked: &Checked<'_>) -> Result<(), String> {
     let volume = checked.volume;
     match storage {
@@ -237,8 +237,8 @@ fn fits(storage: SegmentationType, checked: &Checked<'_>) -> Result<(), String> 
     }
 }
 
-/// Region and slice of each frame; of a label map the slice alone. Where there are no voxels, there is a
-/// frame of zeros.
+/// The region and slice of each frame; for a label map the slice alone. Without any voxels there is
+/// a frame of zeros.
 fn frames(storage: SegmentationType, checked: &Checked<'_>) -> Vec<(Option<usize>, usize)> {
     if storage == SegmentationType::LabelMap {
         let mut slices: Vec<usize> = checked.slices.iter().flatten().copied().collect();
@@ -308,7 +308,7 @@ fn segment(checked: &Checked<'_>, index: usize, number: u16, by: &Authorship) ->
     object
 }
 
-/// What all frames share: the size of voxels, and the directions of rows and columns.
+/// The attributes shared by all frames: the size of voxels, and the directions of rows and columns.
 fn shared(series: &Series) -> Object {
     let info = series.slices()[0].info();
     let orientation = info.orientation.unwrap_or(Orientation::AXIAL);
@@ -324,7 +324,7 @@ fn shared(series: &Series) -> Object {
         .item(tags::PLANE_ORIENTATION_SEQUENCE, Object::new().decimals(tags::IMAGE_ORIENTATION_PATIENT, &cosines))
 }
 
-/// The place of one frame: its segment, its position, and the image that it was found on.
+/// The attributes of one frame: its segment, its position, and the image that it was found on.
 fn frame(checked: &Checked<'_>, slice: &Slice, (region, at): (Option<usize>, usize), place: u32) -> Object {
     let source = Object::new()
         .refers_to(slice)
@@ -341,7 +341,7 @@ fn frame(checked: &Checked<'_>, slice: &Slice, (region, at): (Option<usize>, usi
         "DCM",
         "Segmentation",
     );
-    // The first dimension is the segment, but of a label map, and the last the position.
+    // The first dimension is the segment, except in a label map; the last is the position.
     let dimensions: Vec<u32> = region.map(|region| region as u32 + 1).into_iter().chain([place]).collect();
     let content = Object::new().longs(tags::DIMENSION_INDEX_VALUES, &dimensions);
     let object = Object::new()
@@ -374,7 +374,8 @@ fn referenced(series: &Series) -> Object {
         .items(tags::REFERENCED_INSTANCE_SEQUENCE, instances)
 }
 
-/// A bit for each pixel, the first one lowest; frames follow each other without a gap.
+/// Packs a bit for each pixel, the first pixel in the lowest bit; frames follow each other without
+/// a gap.
 fn bit_pixels(checked: &Checked<'_>, frames: &[(Option<usize>, usize)]) -> Vec<u8> {
     let [_, columns, rows, _] = checked.volume.shape;
     let bits = columns * rows * frames.len();
@@ -421,7 +422,7 @@ fn label_pixels(checked: &Checked<'_>, frames: &[(Option<usize>, usize)], number
     even(bytes)
 }
 
-/// Values have an even number of bytes.
+/// Pads to an even number of bytes, which values require.
 fn even(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() % 2 == 1 {
         bytes.push(0);

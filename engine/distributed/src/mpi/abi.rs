@@ -1,9 +1,9 @@
-//! How the three interfaces of MPI differ: what a handle is, and the values of constants.
+//! The differences between the three interfaces of MPI: types of handles, and values of constants.
 
 use std::ffi::{c_int, c_void};
 
-/// A binary interface of MPI. Functions have the same names and arguments in each; what differs is
-/// what a handle is, and which constants have which values.
+/// A binary interface of MPI. Functions have the same names and arguments in each; the types of
+/// handles and the values of constants differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
     /// Open MPI: handles are addresses of exported objects.
@@ -21,18 +21,18 @@ pub(super) trait Handle: Copy + Send + 'static {}
 /// MPICH's handles.
 impl Handle for c_int {}
 
-/// The handles of Open MPI and of the standard. They are never dereferenced here.
+/// A handle of Open MPI or of the standard. This crate never dereferences it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(super) struct Pointer(pub *mut c_void);
 
 impl Handle for Pointer {}
 
-// SAFETY: a handle is a name that only the MPI library dereferences. The thread that owns the
-// library uses it; it is sent there once.
+// SAFETY: only the MPI library dereferences a handle. It is sent once, to the thread that owns the
+// library, and used there.
 unsafe impl Send for Pointer {}
 
-/// The constants that are used.
+/// The constants of MPI that this crate uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constants<H> {
     pub world: H,
@@ -40,13 +40,13 @@ pub(super) struct Constants<H> {
     pub float: H,
     pub sum: H,
     pub errors_return: H,
-    /// `MPI_STATUS_IGNORE`, as an address: layouts of a status differ, so none is ever read.
+    /// `MPI_STATUS_IGNORE`, as an address. Layouts of a status differ, so statuses are never read.
     pub status_ignore: usize,
     pub any_source: c_int,
     pub thread_funneled: c_int,
 }
 
-/// Of MPICH's `mpi.h`; fixed by the MPICH ABI Compatibility Initiative.
+/// The constants of MPICH's `mpi.h`, which the MPICH ABI Compatibility Initiative fixes.
 pub(super) const MPICH: Constants<c_int> = Constants {
     world: 0x4400_0000,
     byte: 0x4c00_010d,
@@ -58,7 +58,7 @@ pub(super) const MPICH: Constants<c_int> = Constants {
     thread_funneled: 1,
 };
 
-/// Of the standard, MPI 5.0, appendix A.
+/// The constants of the standard, MPI 5.0, appendix A.
 pub(super) fn standard() -> Constants<Pointer> {
     let handle = |value: usize| Pointer(std::ptr::without_provenance_mut(value));
     Constants {
@@ -73,7 +73,7 @@ pub(super) fn standard() -> Constants<Pointer> {
     }
 }
 
-/// Of Open MPI: the addresses of its exported objects, by `object`.
+/// The constants of Open MPI: the addresses of its exported objects, looked up by `object`.
 ///
 /// # Errors
 /// As `object`.

@@ -1,7 +1,7 @@
 //! The calls of MPI, over functions that were found at run time.
 //!
-//! All belong to one thread, which `Mpi` stays on (it is not `Sync`, and the thread that makes it
-//! keeps it). A non-blocking call owns its buffers until MPI has completed it: [`Request`].
+//! All calls belong to the thread that created `Mpi` (which is not `Sync`). A non-blocking call
+//! owns its buffers until MPI has completed it: [`Request`].
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -15,21 +15,22 @@ use super::abi::{Constants, Handle};
 use super::symbols::Functions;
 use crate::Cause;
 
-/// Room for any text of an MPI library: the largest `MPI_MAX_*` is 8192.
+/// The size of a buffer for any text of an MPI library: the largest `MPI_MAX_*` is 8192.
 const TEXT: usize = 8192 + 1;
 
-/// The most that one call counts.
+/// The largest count of one call.
 pub(super) const LIMIT: u64 = i32::MAX as u64;
 
-/// An MPI library, in the thread that initializes it.
+/// An MPI library, owned by the thread that initialized it.
 pub(super) struct Mpi<H> {
     functions: Functions<H>,
     constants: Constants<H>,
-    /// Calls are made by the thread that initialized MPI.
+    /// Keeps the calls in the thread that initialized MPI.
     one_thread: PhantomData<Cell<()>>,
 }
 
-/// What MPI sends from or receives into. A vector's memory stays where it is while the vector moves.
+/// Memory that MPI sends from or receives into. A vector's memory stays in place when the vector is
+/// moved.
 #[derive(Debug)]
 pub(super) enum Buffer {
     Bytes(Vec<u8>),
@@ -42,8 +43,8 @@ impl Buffer {
         Buffer::Bytes(Vec::new())
     }
 
-    /// Where it begins. An empty vector without memory gets some: it would begin at address 1 or so,
-    /// and that is `MPI_IN_PLACE`.
+    /// The start address. An empty vector gets memory first: its dangling address of about 1 would
+    /// be `MPI_IN_PLACE`.
     fn start(&mut self) -> *mut c_void {
         fn start<T>(values: &mut Vec<T>) -> *mut c_void {
             if values.is_empty() {
@@ -58,7 +59,7 @@ impl Buffer {
         }
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Buffer::Bytes(values) => values.len(),
@@ -68,7 +69,7 @@ impl Buffer {
     }
 }
 
-/// The bytes of each rank within a buffer: how many, and where they begin.
+/// The blocks of the ranks within a buffer: their lengths and offsets.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     counts: Vec<c_int>,
@@ -77,16 +78,16 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of these lengths in bytes, one after the other.
+    /// Consecutive blocks of these lengths in bytes.
     ///
     /// # Errors
-    /// Where together they have more bytes than a call can count.
+    /// If they have more bytes together than a call can count.
     pub(super) fn new(lengths: &[u64]) -> Result<Self, Cause> {
         let total = lengths.iter().fold(0_u64, |sum, length| sum.saturating_add(*length));
         if total > LIMIT {
             return Err(Cause::TooLarge { bytes: total, limit: LIMIT });
         }
-        // Each is at most the limit.
+        // Each length is at most the limit.
         let counts: Vec<c_int> = lengths.iter().map(|length| *length as c_int).collect();
         let starts = counts.iter().scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect();
         Ok(Blocks { counts, starts, total: total as usize })
@@ -97,7 +98,7 @@ impl Blocks {
     }
 }
 
-/// A call that MPI may not have completed. It owns what MPI reads and writes meanwhile; where it is
+/// A call that MPI may not have completed. It owns the memory that MPI reads and writes. If it is
 /// dropped before completion, that memory is leaked, because MPI may still use it.
 pub(super) struct Request<H> {
     handle: H,
@@ -113,7 +114,7 @@ struct Memory {
 }
 
 impl<H> Request<H> {
-    /// What was sent and received, of a completed call.
+    /// The sent and received data of a completed call.
     pub(super) fn into_buffers(mut self) -> (Buffer, Buffer) {
         assert!(self.complete, "MPI still uses the buffers");
         let memory = self.memory.take();
@@ -150,10 +151,10 @@ impl<H: Handle> Mpi<H> {
         Mpi { functions, constants, one_thread: PhantomData }
     }
 
-    /// Initializes MPI in this thread. The other calls follow it.
+    /// Initializes MPI in this thread. All other calls come later.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn initialize(&self) -> Result<(), Failed> {
         let mut provided = 0;
         let funneled = self.constants.thread_funneled;
@@ -171,7 +172,7 @@ impl<H: Handle> Mpi<H> {
     /// This rank, and the number of ranks.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn place(&self) -> Result<(usize, usize), Failed> {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: the world exists, and both are valid places.
@@ -181,10 +182,10 @@ impl<H: Handle> Mpi<H> {
         Ok((usize::try_from(rank).unwrap_or(0), usize::try_from(size).unwrap_or(0)))
     }
 
-    /// A communicator of all ranks, whose messages meet no others. All ranks make it.
+    /// A duplicate communicator of all ranks, whose messages are separate. All ranks call it.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn duplicate_world(&self) -> Result<H, Failed> {
         let mut duplicate = MaybeUninit::uninit();
         // SAFETY: the world exists, and `duplicate` is a place for a handle.
@@ -197,7 +198,7 @@ impl<H: Handle> Mpi<H> {
     /// The name of this host.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn processor_name(&self) -> Result<String, Failed> {
         let (mut name, mut length) = ([0_u8; TEXT], 0);
         // SAFETY: the buffer is longer than `MPI_MAX_PROCESSOR_NAME` of any interface.
@@ -216,7 +217,7 @@ impl<H: Handle> Mpi<H> {
         version.lines().next().unwrap_or_default().split(',').next().unwrap_or_default().trim().replace('\t', " ")
     }
 
-    /// A failed call, with what the library says of it.
+    /// The cause of a failed call, with the library's text for it.
     pub(super) fn explain(&self, Failed { function, code }: Failed) -> Cause {
         let (mut said, mut length) = ([0_u8; TEXT], 0);
         // SAFETY: the buffer is longer than `MPI_MAX_ERROR_STRING` of any interface, and MPI allows
@@ -226,7 +227,7 @@ impl<H: Handle> Mpi<H> {
         Cause::Call { function, code, text }
     }
 
-    /// Starts a call that gives a request, and keeps its memory until it is complete.
+    /// Starts a call that yields a request, and keeps its memory until completion.
     fn begin(
         &self,
         function: &'static str,
@@ -239,7 +240,7 @@ impl<H: Handle> Mpi<H> {
             // SAFETY: MPI wrote the request, since it succeeded.
             Ok(()) => Ok(Request { handle: unsafe { handle.assume_init() }, memory: Some(memory), complete: false }),
             Err(failed) => {
-                // Nothing says that MPI does not use it.
+                // MPI may still use it.
                 std::mem::forget(memory);
                 Err(self.explain(failed))
             }
@@ -249,7 +250,7 @@ impl<H: Handle> Mpi<H> {
     /// Starts the sum of f32 values in the library's order.
     ///
     /// # Errors
-    /// Where the library reports one, or there are more values than it can count.
+    /// If the library reports an error, or there are more values than it can count.
     pub(super) fn all_reduce(&self, comm: H, values: Vec<f32>) -> Result<Request<H>, Cause> {
         let count = c_int::try_from(values.len())
             .map_err(|_| Cause::TooLarge { bytes: values.len() as u64 * 4, limit: LIMIT * 4 })?;
@@ -267,10 +268,10 @@ impl<H: Handle> Mpi<H> {
     /// ranks.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     ///
     /// # Panics
-    /// Where blocks and buffers do not fit each other.
+    /// If blocks and buffers do not match.
     pub(super) fn all_to_all(
         &self,
         comm: H,
@@ -308,9 +309,9 @@ impl<H: Handle> Mpi<H> {
     /// ignored).
     ///
     /// # Errors
-    /// Where the library reports one, or it can't count the bytes.
+    /// If the library reports an error, or it can't count the bytes.
     ///
-    /// # Panics
+    /// If blocks and buffers do not match.
     /// Where blocks and buffer do not fit each other.
     pub(super) fn gather(
         &self,
@@ -350,7 +351,7 @@ impl<H: Handle> Mpi<H> {
     /// the same length.
     ///
     /// # Errors
-    /// Where the library reports one, or it can't count the bytes.
+    /// If the library reports an error, or it can't count the bytes.
     pub(super) fn broadcast(&self, comm: H, buffer: Buffer, root: usize) -> Result<Request<H>, Cause> {
         let (count, byte) = (self.count(&buffer)?, self.constants.byte);
         let memory = Memory { send: Buffer::none(), receive: buffer, blocks: Vec::new() };
@@ -364,7 +365,7 @@ impl<H: Handle> Mpi<H> {
     /// Starts a barrier.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn barrier(&self, comm: H) -> Result<Request<H>, Cause> {
         let memory = Memory { send: Buffer::none(), receive: Buffer::none(), blocks: Vec::new() };
         // SAFETY: the communicator exists.
@@ -374,7 +375,7 @@ impl<H: Handle> Mpi<H> {
     /// Starts to send a message.
     ///
     /// # Errors
-    /// Where the library reports one, or it can't count the bytes.
+    /// If the library reports an error, or it can't count the bytes.
     pub(super) fn send(&self, comm: H, message: Vec<u8>, to: usize, tag: c_int) -> Result<Request<H>, Cause> {
         let send = Buffer::Bytes(message);
         let (count, byte) = (self.count(&send)?, self.constants.byte);
@@ -386,10 +387,10 @@ impl<H: Handle> Mpi<H> {
         })
     }
 
-    /// A message of at most `N` bytes, if one has arrived. What it does not fill is zero.
+    /// A message of at most `N` bytes, if one has arrived, padded with zeros.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn receive<const N: usize>(&self, comm: H, tag: c_int) -> Result<Option<[u8; N]>, Cause> {
         let (any, byte) = (self.constants.any_source, self.constants.byte);
         let ignore: *mut c_void = ptr::without_provenance_mut(self.constants.status_ignore);
@@ -409,10 +410,10 @@ impl<H: Handle> Mpi<H> {
         Ok(Some(message))
     }
 
-    /// Whether a call is complete. The library proceeds with all calls meanwhile.
+    /// Whether a call is complete. Lets the library make progress on all calls.
     ///
     /// # Errors
-    /// Where the library reports one. The request is then not complete.
+    /// If the library reports an error. The request is then not complete.
     pub(super) fn test(&self, request: &mut Request<H>) -> Result<bool, Cause> {
         if !request.complete {
             let mut complete = 0;
@@ -432,10 +433,10 @@ impl<H: Handle> Mpi<H> {
         unsafe { (self.functions.abort)(self.constants.world, code) };
     }
 
-    /// Ends MPI. All ranks do it.
+    /// Ends MPI. All ranks call it.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn finalize(self) -> Result<(), Cause> {
         // SAFETY: this is the thread that initialized MPI; `self` ends here, so no call follows.
         checked("MPI_Finalize", unsafe { (self.functions.finalize)() }).map_err(|failed| self.explain(failed))

@@ -1,4 +1,4 @@
-//! What ranks say to each other beside operations: faults, and where they are: [`Control`].
+//! Messages between ranks besides operations: faults, and states: [`Control`].
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ const TEXT: usize = 400;
 /// A message from one rank to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Message {
-    /// Where are you?
+    /// Asks a rank for its state.
     Question { from: usize },
-    /// So many operations were started; the last one was this.
+    /// The number of operations that were started, and the last one.
     Answer { from: usize, count: u64, last: String },
-    /// A rank cannot go on; the sender passes it on if it is another.
+    /// A rank cannot continue. The sender forwards the fault if it is another rank.
     Fault { from: usize, code: i32, why: String },
 }
 
-/// What this rank has started.
+/// The operations that this rank has started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Started {
-    /// Number of operations.
+    /// The number of operations.
     pub count: u64,
     /// The last one, for messages.
     pub last: String,
@@ -44,16 +44,16 @@ pub(super) struct Fault {
     pub why: String,
 }
 
-/// Messages between ranks, on a communicator of their own.
+/// Messages between ranks, on a separate communicator.
 pub(super) struct Control<H> {
     comm: H,
     rank: usize,
     outgoing: Vec<Request<H>>,
-    /// What each rank has answered to the last question.
+    /// The answer of each rank to the last question.
     answers: Vec<Option<(u64, String)>>,
 }
 
-/// A text that fits in a message whatever its characters are.
+/// Shortens a text to fit in a message, for any characters.
 fn short(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT).collect()
 }
@@ -65,7 +65,7 @@ impl<H: Handle> Control<H> {
 
     fn send(&mut self, mpi: &Mpi<H>, to: usize, message: &Message) {
         let bytes = serde_json::to_vec(message).unwrap_or_default();
-        // A rank that cannot be reached is the reason for most messages; it is noticed elsewhere.
+        // Most failures mean that a rank cannot be reached, which is noticed elsewhere.
         match mpi.send(self.comm, bytes, to, TAG) {
             Ok(request) => self.outgoing.push(request),
             Err(cause) => tracing::debug!(to, %cause, "message to a rank not sent"),
@@ -77,11 +77,11 @@ impl<H: Handle> Control<H> {
         (0..self.answers.len()).filter(move |other| *other != rank)
     }
 
-    /// Answers questions; gives a fault that another rank has reported. This also lets the library
-    /// proceed where no call is under way.
+    /// Answers questions; returns a fault that another rank has reported. Also lets the library
+    /// make progress when no call is in progress.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn serve(&mut self, mpi: &Mpi<H>, started: &Started) -> Result<Option<Fault>, Cause> {
         self.outgoing.retain_mut(|request| matches!(mpi.test(request), Ok(false)));
         while let Some(message) = mpi.receive::<ROOM>(self.comm, TAG)? {
@@ -103,11 +103,11 @@ impl<H: Handle> Control<H> {
         Ok(None)
     }
 
-    /// Asks the other ranks where they are, and waits for up to `patience`. Gives their states for
-    /// operation number `number`, or a fault that one reports.
+    /// Asks the other ranks for their states, and waits for up to `patience`. Returns their states
+    /// for operation number `number`, or a fault that one reports.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn ask(
         &mut self,
         mpi: &Mpi<H>,
@@ -134,7 +134,8 @@ impl<H: Handle> Control<H> {
         Ok(Ok(self.others().map(|other| (other, state(other))).collect()))
     }
 
-    /// Reports a fault to the other ranks, and waits for up to `patience` until it is sent.
+    /// Reports a fault to the other ranks, and waits for up to `patience` until the messages are
+    /// sent.
     pub(super) fn report(&mut self, mpi: &Mpi<H>, fault: &Fault, patience: Duration) {
         let fault = Message::Fault { from: fault.rank, code: fault.code, why: short(&fault.why) };
         for other in self.others() {

@@ -1,12 +1,12 @@
-//! Why ranks cannot be connected over MPI: [`MpiError`].
+//! The error of connecting ranks over MPI: [`MpiError`].
 
 use crate::{CommError, PlacementError};
 
-/// Why ranks cannot be connected over MPI.
+/// The reason why ranks cannot be connected over MPI.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MpiError {
-    /// The launcher's variables make no sense.
+    /// The launcher's variables are invalid.
     #[error(transparent)]
     Placement(#[from] PlacementError),
     /// No MPI library was found.
@@ -15,7 +15,7 @@ pub enum MpiError {
          in HEARTH_MPI"
     )]
     NoLibrary {
-        /// Who wants one.
+        /// The launcher that needs a library.
         started: String,
         /// The names that were tried.
         looked: String,
@@ -23,20 +23,20 @@ pub enum MpiError {
     /// The library of `HEARTH_MPI` cannot be opened.
     #[error("HEARTH_MPI={name} cannot be opened: {why}")]
     Named {
-        /// Its name.
+        /// The library's name.
         name: String,
-        /// What the system's loader says.
+        /// The error of the system's loader.
         why: String,
     },
-    /// A library that is not one of MPI, or lacks a function of MPI 3.
+    /// A library that is not an MPI library, or lacks a function of MPI 3.
     #[error("{name} lacks {symbol}: it is not a library of MPI 3 or later")]
     NotMpi {
-        /// Its name.
+        /// The library's name.
         name: String,
         /// The missing symbol.
         symbol: &'static str,
     },
-    /// The library does not belong to the launcher, so that each rank sees itself only.
+    /// The library does not belong to the launcher: each rank sees only itself.
     #[error("{launcher} started {expected} ranks, but {name} ({version}) connects {found}: {advice}")]
     World {
         /// The launcher.
@@ -49,7 +49,7 @@ pub enum MpiError {
         version: String,
         /// The number of ranks that the library sees.
         found: usize,
-        /// What to do.
+        /// The advice.
         advice: &'static str,
     },
     /// A function failed while MPI was being set up.
@@ -59,12 +59,12 @@ pub enum MpiError {
         name: String,
         /// The function.
         function: &'static str,
-        /// What it returned.
+        /// The returned code.
         code: i32,
-        /// What the library says of it.
+        /// The library's text for the code.
         text: String,
     },
-    /// The ranks did not come together.
+    /// Not all ranks started in time.
     #[error(
         "MPI cannot be started: {who} has waited {seconds} s for the other ranks; one of them has not started, has ended, \
          or cannot be reached"
@@ -78,10 +78,10 @@ pub enum MpiError {
     /// The first exchange between the ranks failed.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// The system has no thread for the communication.
+    /// The system cannot start a thread for the communication.
     #[error("no thread can be started for MPI: {0}")]
     Thread(String),
-    /// MPI was opened before; a process can do it once.
+    /// MPI was opened before in this process, which is possible only once.
     #[error("MPI was opened before in this process, and can be opened once only")]
     AlreadyOpen,
 }

@@ -13,18 +13,18 @@ use crate::{Launcher, Placement};
 
 /// An open library.
 pub(super) struct Opened {
-    /// The name under which it was found.
+    /// The name under which the library was found.
     pub name: String,
     pub interface: Interface,
     library: Library,
 }
 
-/// The names under which the system's loader finds a library of an interface.
+/// The library names of an interface, for the system's loader.
 fn names(interface: Interface) -> &'static [&'static str] {
     match (interface, cfg!(target_os = "macos")) {
         (Interface::OpenMpi, false) => &["libmpi.so.40"],
         (Interface::OpenMpi, true) => &["libmpi.40.dylib"],
-        // The second is Cray's.
+        // The second name is Cray's.
         (Interface::Mpich, false) => &["libmpi.so.12", "libmpi_cray.so.12", "libmpich.so.12"],
         (Interface::Mpich, true) => &["libmpi.12.dylib", "libpmpi.12.dylib"],
         (Interface::Standard, false) => &["libmpi_abi.so.0"],
@@ -32,14 +32,14 @@ fn names(interface: Interface) -> &'static [&'static str] {
     }
 }
 
-/// Every name under which an MPI library is looked for, with the interface that it has.
+/// All names of MPI libraries that are tried, with their interfaces.
 pub fn library_names() -> impl Iterator<Item = (Interface, &'static str)> {
     let every = [Interface::OpenMpi, Interface::Mpich, Interface::Standard];
     every.into_iter().flat_map(|interface| names(interface).iter().map(move |name| (interface, *name)))
 }
 
-/// Which libraries to try, in order: first that of the launcher. SLURM and others start ranks of any
-/// MPI; there, the interface that ranks have to their launcher says which is likely.
+/// The interfaces to try, in order: the launcher's first. SLURM and others start ranks of any MPI;
+/// for them, the interface between ranks and launcher tells which MPI is likely.
 pub(super) fn order(launcher: Option<Launcher>, has_pmix: bool) -> [Interface; 3] {
     match launcher {
         Some(Launcher::Hydra | Launcher::Mvapich | Launcher::Pmi) => {
@@ -55,7 +55,7 @@ pub(super) fn order(launcher: Option<Launcher>, has_pmix: bool) -> [Interface; 3
 /// Opens the library that `HEARTH_MPI` names, or the first that is found.
 ///
 /// # Errors
-/// Where the named one cannot be opened or is no MPI library, or none is found.
+/// If the named library cannot be opened or is not an MPI library, or none is found.
 pub(super) fn open(placement: Option<&Placement>) -> Result<Opened, MpiError> {
     if let Some(named) = std::env::var_os("HEARTH_MPI").filter(|name| !name.is_empty()) {
         let name = named.to_string_lossy().into_owned();
@@ -81,7 +81,7 @@ pub(super) fn open(placement: Option<&Placement>) -> Result<Opened, MpiError> {
     Err(MpiError::NoLibrary { started, looked: looked.join(", ") })
 }
 
-/// Opens a library whose symbols its own components see: those of Open MPI need them.
+/// Opens a library with global symbols, which components of Open MPI need.
 #[cfg(unix)]
 fn load(name: &OsStr) -> Result<Library, String> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -92,14 +92,14 @@ fn load(name: &OsStr) -> Result<Library, String> {
         .map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
-/// No MPI of Windows has one of the three interfaces.
+/// No MPI for Windows has one of the three interfaces.
 #[cfg(not(unix))]
 fn load(_: &OsStr) -> Result<Library, String> {
     Err("MPI libraries are opened on Unix only".to_owned())
 }
 
-/// The interface of a library, by what it exports; that of the standard by its name, because MPICH
-/// exports the same symbols.
+/// The interface of a library, by its exported symbols. The standard's is recognized by the
+/// library's name, because MPICH exports the same symbols.
 fn interface_of(library: &Library, name: &OsStr) -> Option<Interface> {
     let has = |symbol: &str| {
         // SAFETY: only the address is looked up; nothing is read or called.
@@ -118,11 +118,11 @@ fn interface_of(library: &Library, name: &OsStr) -> Option<Interface> {
 }
 
 impl Opened {
-    /// Functions and constants of a library with pointers as handles. The library stays open until
-    /// the process ends.
+    /// The functions and constants of a library whose handles are pointers. The library stays open
+    /// until the process ends.
     ///
     /// # Errors
-    /// Where it lacks a symbol.
+    /// If it lacks a symbol.
     pub(super) fn with_pointers(self) -> Result<(Functions<Pointer>, Constants<Pointer>), MpiError> {
         let constants = match self.interface {
             Interface::OpenMpi => abi::open_mpi(|symbol| {
@@ -135,18 +135,18 @@ impl Opened {
         Ok((self.functions()?, constants))
     }
 
-    /// Functions and constants of a library with integers as handles. The library stays open until
-    /// the process ends.
+    /// The functions and constants of a library whose handles are integers. The library stays open
+    /// until the process ends.
     ///
     /// # Errors
-    /// Where it lacks a symbol.
+    /// If it lacks a symbol.
     pub(super) fn with_integers(self) -> Result<(Functions<c_int>, Constants<c_int>), MpiError> {
         Ok((self.functions()?, abi::MPICH))
     }
 
     fn functions<H: Handle>(self) -> Result<Functions<H>, MpiError> {
-        // SAFETY: the library exports `MPI_Init_thread`, so it is one of MPI, and `interface` says
-        // that its handles are `H`. It is leaked below.
+        // SAFETY: the library exports `MPI_Init_thread`, so it is an MPI library, and `interface`
+        // shows that its handles are `H`. It is leaked below.
         let functions = unsafe { Functions::of(&self.library) }.map_err(|symbol| self.lacks(symbol));
         // MPI starts threads and sets handlers that outlive `MPI_Finalize`.
         std::mem::forget(self.library);

@@ -1,7 +1,7 @@
 //! Ranks over MPI, whose library is found at run time: [`MpiCommunicator`].
 //!
-//! Nothing of MPI is needed to build. The library that is opened is that of the launcher, where it
-//! can be known, or the one that `HEARTH_MPI` names:
+//! Building needs nothing of MPI. The library is the launcher's, if that can be determined, or the
+//! one that `HEARTH_MPI` names:
 //!
 //! | interface | library | handles |
 //! |---|---|---|
@@ -9,11 +9,11 @@
 //! | MPICH, Intel MPI, MVAPICH, Cray MPICH | `libmpi.so.12` | `int` constants |
 //! | standard of MPI 5 | `libmpi_abi.so.0` | pointer constants |
 //!
-//! A thread of its own makes all calls. They are non-blocking, so that a rank that has stopped is
-//! noticed at the deadline. It then asks the other ranks where they are, for the message.
+//! A separate thread makes all calls. They are non-blocking, so that a rank that has stopped is
+//! noticed at the deadline. The thread then asks the other ranks for their states, for the message.
 
 // Unsafe code: this folder calls a C library whose functions are found at run time. `symbols` has
-// their types, `calls` the rules that each call keeps.
+// their types, `calls` the rules of each call.
 
 mod abi;
 mod calls;
@@ -42,13 +42,13 @@ use crate::pending::Late;
 use crate::waits::Ledger;
 use crate::{At, Cause, CommError, Communicator, Launcher, Operation, Pending, Placement, Received, Waits};
 
-/// How long after a deadline the thread that owns MPI may take to report it.
+/// The time after a deadline in which the thread that owns MPI has to report it.
 const REPORT: Duration = Duration::from_secs(5);
 
-/// A process opens MPI once.
+/// Set once a process has opened MPI, which it can do only once.
 static OPENED: AtomicBool = AtomicBool::new(false);
 
-/// One rank of those that a launcher started.
+/// One of the ranks that a launcher started, connected over MPI.
 #[derive(Debug)]
 pub struct MpiCommunicator {
     rank: usize,
@@ -60,7 +60,7 @@ pub struct MpiCommunicator {
     finished: AtomicBool,
 }
 
-/// What the thread that owns MPI reports when it is ready.
+/// The report of the thread that owns MPI when it is ready.
 struct Ready {
     rank: usize,
     hosts: Vec<Arc<str>>,
@@ -69,12 +69,12 @@ struct Ready {
 }
 
 impl MpiCommunicator {
-    /// Connects the ranks that a launcher started. `deadline` is how long they may take to come
-    /// together.
+    /// Connects the ranks that a launcher started. `deadline` limits the wait for all ranks to
+    /// start.
     ///
     /// # Errors
-    /// Where no library is found, it cannot be used, it does not belong to the launcher, or not all
-    /// ranks start in time; and where this process has opened MPI before.
+    /// If no library is found, the library cannot be used or does not belong to the launcher, not
+    /// all ranks start in time, or this process has opened MPI before.
     pub fn open(placement: Option<&Placement>, deadline: Duration) -> Result<Self, MpiError> {
         if OPENED.swap(true, Ordering::SeqCst) {
             return Err(MpiError::AlreadyOpen);
@@ -104,7 +104,8 @@ impl MpiCommunicator {
     }
 }
 
-/// The others were not there in time. MPI says the host's name once it has started only.
+/// The error for ranks that did not start in time. MPI returns the host's name only once it has
+/// started.
 fn late(placement: Option<&Placement>, deadline: Duration) -> MpiError {
     let rank = placement.map_or_else(|| "this process".to_owned(), |of| format!("rank {} of {}", of.rank, of.world));
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
@@ -112,7 +113,7 @@ fn late(placement: Option<&Placement>, deadline: Duration) -> MpiError {
     MpiError::Late { who, seconds: deadline.as_secs_f64() }
 }
 
-/// What the thread that owns MPI does.
+/// The main function of the thread that owns MPI.
 fn own(
     placement: Option<Placement>,
     deadline: Duration,
@@ -137,11 +138,11 @@ fn own(
 }
 
 fn give_up(report: &Sender<Result<Ready, MpiError>>, error: MpiError) {
-    // The caller waits no longer where it is gone.
+    // If the receiver is gone, the caller no longer waits.
     let _ = report.send(Err(error));
 }
 
-/// How MPI is set up.
+/// The parameters for setting up MPI.
 struct Start {
     name: String,
     interface: Interface,
@@ -185,7 +186,7 @@ impl Start {
         MpiError::Call { name: self.name.clone(), function, code, text }
     }
 
-    /// The ranks' places and hosts, and the communicators of lanes and of messages.
+    /// The places and hosts of the ranks, and the communicators of lanes and of messages.
     fn connect<H: Handle>(&self, mpi: &Mpi<H>) -> Result<(transfer::Place, Ready, Vec<H>, H), MpiError> {
         let failed = |failed| self.failed(mpi, failed);
         let place @ (rank, world) = mpi.place().map_err(failed)?;
@@ -268,7 +269,7 @@ impl Communicator for MpiCommunicator {
         let (name, bytes, started) = (operation.name(), operation.bytes(), Instant::now());
         let (answer, receiver) = channel();
         let job = Job { operation, at: at.clone(), started, answer };
-        // Where the thread has ended, the job's sender is dropped, and the wait ends with `late`.
+        // If the thread has ended, the job's sender is dropped, and the wait ends with `late`.
         let sent = self.commands.send(Command::Start(job)).is_ok();
         let deadline = at.deadline;
         let finished = self.error(name, at, Cause::Finished);
@@ -296,8 +297,8 @@ impl Communicator for MpiCommunicator {
         match ended.recv_timeout(at.deadline) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(cause)) => Err(self.error("finish", at, cause)),
-            // All ranks have arrived, and nothing is under way. A library that then hangs, as MPICH does now
-            // and then over UCX and TCP, spoils nothing.
+            // All ranks have arrived, and no call is in progress. If the library then hangs, as
+            // MPICH sometimes does over UCX and TCP, nothing is lost.
             Err(_) => {
                 let stuck = self.error("finish", at, Cause::Stuck { library: "MPI", waited: at.deadline });
                 tracing::warn!("{stuck}; all ranks had finished");
@@ -320,7 +321,7 @@ impl Drop for MpiCommunicator {
             if std::thread::panicking() { (101, "it panicked") } else { (1, "it left before the run was finished") };
         let (done, left) = channel();
         if self.commands.send(Command::Leave { code, why: why.to_owned(), done }).is_ok() {
-            // Where the library is stuck, the other ranks notice at their deadline.
+            // If the library is stuck, the other ranks notice at their deadline.
             let _ = left.recv_timeout(ANSWERS * 2);
         }
     }

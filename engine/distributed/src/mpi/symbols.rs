@@ -1,4 +1,4 @@
-//! The functions of an MPI library that are used, with their arguments.
+//! The functions of MPI that this crate uses, with their arguments.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -21,7 +21,7 @@ macro_rules! functions {
             /// The library is an MPI library whose handles are `H`, and is never unloaded.
             ///
             /// # Errors
-            /// The name of the first function that it does not have.
+            /// The name of the first missing function.
             pub(super) unsafe fn of(library: &Library) -> Result<Self, &'static str> {
                 Ok(Functions {
                     // SAFETY: the MPI standard gives this symbol these arguments, and the caller

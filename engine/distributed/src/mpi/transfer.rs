@@ -5,30 +5,30 @@ use super::calls::{Blocks, Buffer, Mpi, Request};
 use crate::wire::{from_bf16, sum_in_order, to_bf16, values_of};
 use crate::{AllReduce, Cause, Operation, Order, Received, Wire};
 
-/// The most that one broadcast carries; more is sent in pieces.
+/// The largest number of bytes of one broadcast; longer data is sent in pieces.
 const PIECE: usize = 1 << 30;
 
-/// An operation that has begun: the call that is under way, and what follows it.
+/// An operation in progress: the current call, and the calls that follow.
 pub(super) struct Transfer<H> {
     stage: Stage,
     request: Request<H>,
 }
 
-/// What the call that is under way does.
+/// The purpose of the current call.
 enum Stage {
     /// `MPI_Iallreduce`.
     Sum,
-    /// This rank receives its slice of each rank's values; it adds them by rank.
+    /// Receives this rank's slice of each rank's values, to add them in the order of ranks.
     Slices { wire: Wire, len: usize },
-    /// It receives the sums of the others.
+    /// Receives the sums of the other ranks.
     Sums,
-    /// It receives the number of bytes of a broadcast.
+    /// Receives the number of bytes of a broadcast.
     Length { root: usize, own: Vec<u8> },
-    /// It receives a piece of a broadcast.
+    /// Receives a piece of a broadcast.
     Piece { root: usize, own: Vec<u8>, all: Vec<u8>, length: usize },
-    /// It receives the number of bytes of each rank.
+    /// Receives the number of bytes of each rank.
     Lengths { root: Option<usize>, own: Vec<u8> },
-    /// It receives the bytes of each rank.
+    /// Receives the bytes of each rank.
     Parts { lengths: Vec<u64>, receives: bool },
     /// `MPI_Ibarrier`.
     Barrier,
@@ -51,7 +51,7 @@ fn encoded(values: Vec<f32>, wire: Wire) -> Buffer {
     }
 }
 
-/// Room for `bytes` bytes of values.
+/// A buffer for `bytes` bytes of values.
 fn room(bytes: usize, wire: Wire) -> Buffer {
     match wire {
         Wire::F32 => Buffer::Floats(vec![0.0; bytes / 4]),
@@ -79,7 +79,7 @@ impl<H: Handle> Transfer<H> {
     /// Makes the first call of an operation.
     ///
     /// # Errors
-    /// Where the library reports one, or there are more bytes than it can count.
+    /// If the library reports an error, or there are more bytes than it can count.
     pub(super) fn begin(mpi: &Mpi<H>, comm: H, (rank, world): Place, operation: Operation) -> Result<Self, Cause> {
         let (stage, request) = match operation {
             Operation::AllReduce { values, how: AllReduce { wire: Wire::F32, order: Order::Any } } => {
@@ -104,7 +104,8 @@ impl<H: Handle> Transfer<H> {
         Ok(Transfer { stage, request })
     }
 
-    /// The result, if the last call is complete; makes the next one where one is complete.
+    /// The result, if the last call is complete. If an earlier call is complete, makes the next
+    /// one.
     ///
     /// # Errors
     /// As [`Transfer::begin`].
@@ -169,13 +170,13 @@ impl<H: Handle> Transfer<H> {
     }
 }
 
-/// Where an operation is.
+/// The state of an operation.
 pub(super) enum Step<H> {
-    /// A call is under way.
+    /// A call is in progress.
     Waits(Transfer<H>),
     /// The next call was made.
     Next(Transfer<H>),
-    /// It has ended.
+    /// The operation has ended.
     Done(Received),
 }
 

@@ -1,9 +1,9 @@
 //! The thread that owns MPI: [`Worker`].
 //!
-//! Every call of MPI is made here, so `MPI_THREAD_FUNNELED` is enough, and gradients travel while
-//! the training thread computes. Operations take turns on a few lanes, each a communicator of its
-//! own: an operation of several calls does not overtake another one on its lane, and the order of
-//! calls on each communicator is the same on all ranks.
+//! All calls of MPI are made here, so `MPI_THREAD_FUNNELED` is sufficient, and gradients are
+//! reduced while the training thread computes. Operations are distributed over a few lanes in turn,
+//! each with a separate communicator: an operation of several calls does not overtake another one
+//! on its lane, and the order of calls on each communicator is the same on all ranks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use super::transfer::{Place, Step, Transfer};
 use crate::pending::Answer;
 use crate::{At, Cause, CommError, Operation, Peer};
 
-/// How many operations are under way at once.
+/// The number of operations in progress at once.
 pub(super) const LANES: usize = 4;
-/// How long other ranks may take to answer where they are.
+/// The time that other ranks have to answer a question for their state.
 pub(super) const ANSWERS: Duration = Duration::from_secs(1);
-/// How long the other ranks have to end by themselves before an abort ends them.
+/// The time that the other ranks have to end by themselves before an abort ends them.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often messages are looked for.
+/// The interval at which messages are received.
 const SERVE: Duration = Duration::from_millis(2);
-/// The same where nothing is under way.
+/// The same when no operation is in progress.
 const IDLE: Duration = Duration::from_millis(10);
-/// How long calls are tested without a pause, after something has happened: as long as a bucket
-/// travels through memory. Later the processor belongs to the backward pass.
+/// The time for which calls are tested without a pause after the last progress: about the time of
+/// transferring a bucket through memory. Later the CPU is left to the backward pass.
 const EAGER: Duration = Duration::from_millis(1);
-/// The pause between tests then.
+/// The pause between tests after that time.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What the worker is asked to do.
+/// A command to the worker.
 pub(super) enum Command {
-    /// To start an operation.
+    /// Starts an operation.
     Start(Job),
-    /// To end MPI.
+    /// Ends MPI.
     Finalize(Sender<Result<(), Cause>>),
-    /// To report that this rank leaves.
+    /// Reports that this rank leaves.
     Leave { code: i32, why: String, done: Sender<()> },
-    /// To end all processes.
+    /// Ends all processes.
     Abort { code: i32, why: String },
 }
 
-/// An operation, and where its result goes.
+/// An operation, and the receiver of its result.
 pub(super) struct Job {
     pub operation: Operation,
     pub at: At,
@@ -53,7 +53,7 @@ pub(super) struct Job {
     pub answer: Sender<Answer>,
 }
 
-/// What of a job remains once its data has been handed to MPI.
+/// The rest of a job after its data has been handed to MPI.
 struct Ticket {
     number: u64,
     name: &'static str,
@@ -75,10 +75,10 @@ pub(super) struct Worker<H> {
     lanes: Vec<Lane<H>>,
     control: Control<H>,
     started: Started,
-    /// What later operations report, after an error.
+    /// The cause that later operations report after an error.
     failed: Option<Cause>,
     served: Instant,
-    /// When a call was made or completed.
+    /// The time at which the last call was made or completed.
     moved: Instant,
 }
 
@@ -111,7 +111,7 @@ impl<H: Handle> Worker<H> {
             match command {
                 Ok(Command::Start(job)) => self.take(job),
                 Ok(Command::Finalize(done)) => {
-                    // The caller waits no longer where it is gone.
+                    // If the receiver is gone, the caller no longer waits.
                     let _ = done.send(self.mpi.finalize());
                     return;
                 }
@@ -128,7 +128,7 @@ impl<H: Handle> Worker<H> {
                     self.mpi.abort(code);
                     return;
                 }
-                // The communicator is gone without a word.
+                // The communicator was dropped.
                 Err(true) => return,
                 Err(false) => {}
             }
@@ -164,7 +164,7 @@ impl<H: Handle> Worker<H> {
             _ => None,
         };
         if let Some(cause) = refused {
-            // A caller that dropped its `Pending` wants no answer, here and below.
+            // A caller that dropped its `Pending` needs no answer, here and below.
             let _ = ticket.answer.send(Err(self.error(&ticket, cause)));
             return;
         }
@@ -174,7 +174,7 @@ impl<H: Handle> Worker<H> {
         self.lanes[lane].queue.push_back((ticket, operation));
     }
 
-    /// Lets each lane proceed.
+    /// Makes progress on each lane.
     fn proceed(&mut self) {
         for lane in 0..self.lanes.len() {
             loop {
@@ -210,8 +210,8 @@ impl<H: Handle> Worker<H> {
         }
     }
 
-    /// Fails everything under way: `first` with the cause, the others because of it. What MPI uses
-    /// is leaked by its requests.
+    /// Fails all operations in progress: `first` with the cause, the others as a consequence.
+    /// Memory that MPI uses is leaked by its requests.
     fn fail_all(&mut self, cause: Cause, first: Option<Ticket>) {
         let mut tickets: Vec<Ticket> = first.into_iter().collect();
         for lane in &mut self.lanes {
@@ -238,7 +238,7 @@ impl<H: Handle> Worker<H> {
         self.failed.get_or_insert(later);
     }
 
-    /// Looks for messages, now and then.
+    /// Receives messages at intervals.
     fn serve(&mut self, busy: bool) -> Result<(), Cause> {
         if busy && self.served.elapsed() < SERVE {
             return Ok(());
@@ -251,7 +251,7 @@ impl<H: Handle> Worker<H> {
         Ok(())
     }
 
-    /// What is reported to the other ranks when this one ends: what ended it, if that is known.
+    /// The fault to report to the other ranks when this one ends: the cause, if it is known.
     fn fault(&self, code: i32, why: String) -> Fault {
         match &self.failed {
             Some(Cause::PeerFault { rank, code, why, .. }) => Fault { rank: *rank, code: *code, why: why.clone() },
@@ -264,7 +264,8 @@ impl<H: Handle> Worker<H> {
         Cause::PeerFault { rank, host: self.hosts[rank].clone(), code, why }
     }
 
-    /// Fails everything where a deadline has passed, after asking the other ranks where they are.
+    /// Fails all operations if a deadline has passed, after asking the other ranks for their
+    /// states.
     fn check_deadlines(&mut self) {
         let expired = |ticket: &Ticket| ticket.started.elapsed() > ticket.at.deadline;
         let tickets = |lane: &Lane<H>| lane.active.as_ref().is_some_and(|(ticket, _)| expired(ticket));
@@ -283,7 +284,7 @@ impl<H: Handle> Worker<H> {
         self.fail_all(cause, Some(ticket));
     }
 
-    /// Offers the processor to others.
+    /// Yields the CPU to other threads.
     fn pause(&self) {
         if self.moved.elapsed() < EAGER {
             std::thread::yield_now();

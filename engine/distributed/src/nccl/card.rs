@@ -1,8 +1,8 @@
-//! A card, and what belongs to it: streams, events and memory.
+//! A GPU with its streams, events and memory.
 //!
-//! They belong to the thread that made them, in which the card stays the current one meanwhile:
-//! each keeps [`Here`]. Work that is under way may use them, so whoever drops one has seen that the
-//! work is complete, or forgets it instead.
+//! They belong to the thread that created them, in which the GPU stays the current one: each keeps
+//! [`Here`]. Work in progress may use them, so drop one only after its work is complete; otherwise
+//! forget it.
 
 use std::ptr;
 use std::rc::Rc;
@@ -12,23 +12,23 @@ use super::NcclError;
 use super::driver::{Context, Driver, Failed, Kind, Previous};
 use super::symbols::Pointer;
 
-/// A card that this process uses.
+/// A GPU that this process uses.
 pub(super) struct Card {
     pub driver: Driver,
     context: Context,
-    /// Its number among those that the process sees.
+    /// The GPU's index among those that the process sees.
     pub index: usize,
-    /// How many the process sees.
+    /// The number of GPUs that the process sees.
     pub count: usize,
-    /// Its address on the bus.
+    /// The GPU's address on the bus.
     pub bus: String,
 }
 
 impl Card {
-    /// Opens a card.
+    /// Opens a GPU.
     ///
     /// # Errors
-    /// Where the driver has no such card, or cannot open it.
+    /// If the driver has no such GPU, or cannot open it.
     pub(super) fn open(driver: Driver, choose: impl FnOnce(usize) -> usize) -> Result<Self, NcclError> {
         driver.init()?;
         let count = driver.count()?;
@@ -45,10 +45,10 @@ impl Card {
         Ok(card)
     }
 
-    /// Makes it the current card of this thread.
+    /// Makes it the current GPU of this thread.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn enter(self: &Arc<Self>) -> Result<Rc<Here>, Failed> {
         let previous = self.driver.enter(self.context)?;
         Ok(Rc::new(Here { card: self.clone(), previous }))
@@ -58,12 +58,12 @@ impl Card {
 impl Drop for Card {
     fn drop(&mut self) {
         if let Err(failed) = self.driver.close(self.context) {
-            tracing::debug!(?failed, "card not given back");
+            tracing::debug!(?failed, "GPU not released");
         }
     }
 }
 
-/// A thread whose current card this is. `Rc` keeps it in the thread.
+/// A thread whose current GPU this is. `Rc` keeps it in the thread.
 pub(super) struct Here {
     pub card: Arc<Card>,
     previous: Previous,
@@ -72,7 +72,7 @@ pub(super) struct Here {
 impl Drop for Here {
     fn drop(&mut self) {
         if let Err(failed) = self.card.driver.leave(&self.previous) {
-            tracing::debug!(?failed, "the thread's previous card is not restored");
+            tracing::debug!(?failed, "the previous GPU of the thread is not restored");
         }
     }
 }
@@ -83,7 +83,7 @@ impl Here {
     }
 
     /// # Errors
-    /// Where the driver reports one, here and below.
+    /// If the driver reports an error, here and below.
     pub(super) fn stream(self: &Rc<Self>) -> Result<Stream, Failed> {
         Ok(Stream(self.own(Kind::Stream, self.card.driver.create_stream()?)))
     }
@@ -98,8 +98,8 @@ impl Here {
 
     pub(super) fn pinned(self: &Rc<Self>, bytes: usize) -> Result<Pinned, Failed> {
         let pinned = Pinned { own: self.own(Kind::Pinned, self.card.driver.allocate_pinned(bytes)?), bytes };
-        // SAFETY: the driver allocated so many bytes, which nothing uses yet. They are zeroed so that
-        // a slice of them is one of initialized bytes.
+        // SAFETY: the driver allocated this number of bytes, which nothing uses yet. They are
+        // zeroed so that a slice of them is initialized.
         unsafe { ptr::write_bytes(pinned.own.handle.cast::<u8>(), 0, bytes) };
         Ok(pinned)
     }
@@ -114,70 +114,70 @@ struct Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // An event that was sent to another thread.
+        // The event was sent to another thread.
         if self.handle.is_null() {
             return;
         }
-        // SAFETY: `Here` made it, and the card is current in this thread; it is dropped once, after
-        // the work that used it (see the head of this file).
+        // SAFETY: `Here` made it, and the GPU is current in this thread; it is dropped once, after
+        // the work that used it (see the top of this file).
         if let Err(failed) = unsafe { self.here.card.driver.release(self.kind, self.handle) } {
             tracing::debug!(kind = ?self.kind, ?failed, "not released");
         }
     }
 }
 
-/// A queue of work of the card.
+/// A queue of work of the GPU.
 pub(super) struct Stream(Owned);
 
-/// A moment in the work of a stream.
+/// A point in the work of a stream.
 pub(super) struct Event(Owned);
 
-/// Memory of the card.
+/// Memory of the GPU.
 pub(super) struct Memory {
     own: Owned,
     bytes: usize,
 }
 
-/// Memory of the host that the card reads and writes by itself.
+/// Pinned host memory, which the GPU reads and writes directly.
 pub(super) struct Pinned {
     own: Owned,
     bytes: usize,
 }
 
-/// An event on its way to another thread.
+/// An event that is sent to another thread.
 pub(super) struct Sent(Pointer, Arc<Card>);
 
-// SAFETY: a driver's events belong to no thread; this one is nobody else's.
+// SAFETY: a driver's events belong to no thread, and this one has no other owner.
 unsafe impl Send for Sent {}
 
 impl Event {
-    /// Records it on the stream of a caller.
+    /// Records the event on a caller's stream.
     ///
     /// # Safety
-    /// The stream exists, of the current card; null is the default one.
+    /// The stream exists and belongs to the current GPU; null is the default stream.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) unsafe fn record_on(&self, stream: Pointer) -> Result<(), Failed> {
         // SAFETY: the event exists, and the caller promises the stream.
         unsafe { self.0.here.card.driver.record(self.0.handle, stream) }
     }
 
     /// # Errors
-    /// Where the driver reports one, or work before the event failed.
+    /// If the driver reports an error, or work before the event failed.
     pub(super) fn has_happened(&self) -> Result<bool, Failed> {
-        // SAFETY: the event exists, and its card is current.
+        // SAFETY: the event exists, and its GPU is current.
         unsafe { self.0.here.card.driver.has_happened(self.0.handle) }
     }
 
-    /// For another thread, which releases it.
+    /// Prepares the event for another thread, which releases it.
     pub(super) fn send(mut self) -> Sent {
         let handle = std::mem::replace(&mut self.0.handle, ptr::null_mut());
         Sent(handle, self.0.here.card.clone())
     }
 
     pub(super) fn receive(Sent(handle, card): Sent, here: &Rc<Here>) -> Self {
-        debug_assert!(Arc::ptr_eq(&card, &here.card), "an event of this card");
+        debug_assert!(Arc::ptr_eq(&card, &here.card), "an event of this GPU");
         Event(here.own(Kind::Event, handle))
     }
 }
@@ -188,30 +188,31 @@ impl Stream {
     }
 
     /// # Errors
-    /// Where the driver reports one, here and below.
+    /// If the driver reports an error, here and below.
     pub(super) fn record(&self, event: &Event) -> Result<(), Failed> {
-        // SAFETY: both exist, and their card is current.
+        // SAFETY: both exist, and their GPU is current.
         unsafe { self.0.here.card.driver.record(event.0.handle, self.0.handle) }
     }
 
     pub(super) fn wait(&self, event: &Event) -> Result<(), Failed> {
-        // SAFETY: both exist, and their card is current.
+        // SAFETY: both exist, and their GPU is current.
         unsafe { self.0.here.card.driver.wait(self.0.handle, event.0.handle) }
     }
 
     pub(super) fn is_idle(&self) -> Result<bool, Failed> {
-        // SAFETY: the stream exists, and its card is current.
+        // SAFETY: the stream exists, and its GPU is current.
         unsafe { self.0.here.card.driver.is_idle(self.0.handle) }
     }
 
-    /// Starts a copy of the first `bytes` bytes. Neither is dropped, or used without the order of
-    /// events, before it is complete.
+    /// Starts a copy of the first `bytes` bytes. Before it is complete, neither may be dropped, or
+    /// used without ordering by events.
     ///
     /// # Panics
-    /// Where one of them has fewer.
+    /// If one of them has fewer bytes.
     pub(super) fn upload(&self, to: &Memory, from: &Pinned, bytes: usize) -> Result<(), Failed> {
         assert!(bytes <= to.bytes && bytes <= from.bytes, "the copy fits");
-        // SAFETY: both have so many bytes; `Staging` keeps them, and events order what uses them.
+        // SAFETY: both have this number of bytes; `Staging` keeps them, and events order their
+        // uses.
         unsafe { self.0.here.card.driver.upload(to.own.handle, from.own.handle, bytes, self.0.handle) }
     }
 
@@ -234,10 +235,10 @@ impl Memory {
 }
 
 impl Pinned {
-    /// Its bytes, while no copy of them is under way.
+    /// The bytes, while no copy of them is in progress.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the driver allocated so many bytes, and they are initialized. `Staging` reads them
-        // after the copies to them are complete.
+        // SAFETY: the driver allocated this number of bytes, and they are initialized. `Staging`
+        // reads them after the copies to them are complete.
         unsafe { std::slice::from_raw_parts(self.own.handle.cast::<u8>(), self.bytes) }
     }
 

@@ -1,7 +1,7 @@
 //! The calls of the drivers CUDA and HIP, over functions that were found at run time: [`Driver`].
 //!
-//! What the two do alike is in one table. They differ in how a card becomes the current one of a
-//! thread (CUDA has contexts, HIP numbers) and in how copies and texts of errors are called.
+//! The common part of the two is in one table. They differ in how a GPU becomes the current one of
+//! a thread (CUDA has contexts, HIP has indices), and in the functions for copies and error texts.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::ptr;
@@ -40,10 +40,10 @@ impl From<Failed> for NcclError {
     }
 }
 
-/// The text at an address that a library gave.
+/// The text at an address that a library returned.
 ///
 /// # Safety
-/// The address is null or that of a string that ends with 0 and stays where it is during the call.
+/// The address is null, or that of a string that ends with 0 and stays in place during the call.
 pub(super) unsafe fn text_at(address: *const c_char) -> String {
     if address.is_null() {
         return "unknown".to_owned();
@@ -64,8 +64,8 @@ enum Own {
     Hip(Hip),
 }
 
-/// How a thread uses a card: CUDA's primary context of it, which is also that of programs written
-/// with CUDA's runtime and of CubeCL.
+/// A thread's handle of a GPU. For CUDA its primary context, which CUDA's runtime and CubeCL use
+/// too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
     card: c_int,
@@ -78,7 +78,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above; it is not changed.
 unsafe impl Sync for Context {}
 
-/// What was the current card of a thread: to restore it with HIP. CUDA has a stack.
+/// The previous current GPU of a thread, to restore it with HIP. (CUDA has a stack.)
 pub(super) struct Previous(c_int);
 
 impl Driver {
@@ -105,29 +105,29 @@ impl Driver {
     }
 
     fn checked(&self, function: &'static str, code: c_int) -> Result<(), Failed> {
-        // `CUDA_SUCCESS` and `hipSuccess`.
+        // The codes `CUDA_SUCCESS` and `hipSuccess`.
         if code == 0 { Ok(()) } else { Err(Failed { function, code, text: self.text(code) }) }
     }
 
-    /// Whether what a query asks for is complete.
+    /// Whether the work of a query is complete.
     fn complete(&self, function: &'static str, code: c_int) -> Result<bool, Failed> {
         if code == NOT_READY { Ok(false) } else { self.checked(function, code).map(|()| true) }
     }
 
-    /// Initializes the driver in this process. It may be called again.
+    /// Initializes the driver in this process. May be called repeatedly.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn init(&self) -> Result<(), Failed> {
         let Function { name, call } = self.shared.init;
         // SAFETY: 0 is the only flag, and the call is allowed at any time.
         self.checked(name, unsafe { call(0) })
     }
 
-    /// How many cards the process sees, after [`Driver::init`].
+    /// The number of GPUs that the process sees, after [`Driver::init`].
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn count(&self) -> Result<usize, Failed> {
         let Function { name, call } = self.shared.count;
         let mut count = 0;
@@ -136,10 +136,10 @@ impl Driver {
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    /// A card, by its number below [`Driver::count`].
+    /// Opens a GPU, by its index below [`Driver::count`].
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn open(&self, index: usize) -> Result<Context, Failed> {
         let index = c_int::try_from(index).unwrap_or(c_int::MAX);
         match &self.own {
@@ -148,7 +148,7 @@ impl Driver {
                 // SAFETY: `card` is a valid place.
                 let code = unsafe { (cuda.device_get.call)(&raw mut card, index) };
                 self.checked(cuda.device_get.name, code)?;
-                // SAFETY: `handle` is a valid place, and CUDA gave the card.
+                // SAFETY: `handle` is a valid place, and CUDA gave the GPU.
                 let code = unsafe { (cuda.primary_retain.call)(&raw mut handle, card) };
                 self.checked(cuda.primary_retain.name, code)?;
                 Ok(Context { card, handle })
@@ -157,10 +157,10 @@ impl Driver {
         }
     }
 
-    /// Gives a card back that [`Driver::open`] gave.
+    /// Releases a GPU that [`Driver::open`] returned.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn close(&self, context: Context) -> Result<(), Failed> {
         match &self.own {
             Own::Cuda(cuda) => {
@@ -172,10 +172,10 @@ impl Driver {
         }
     }
 
-    /// The address of a card on the bus (`0000:01:00.0`): the same for whoever sees the card.
+    /// The address of a GPU on the bus (`0000:01:00.0`), which is the same for all processes.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn bus_id(&self, context: Context) -> Result<String, Failed> {
         let Function { name, call } = self.shared.bus_id;
         let mut text: [c_char; 64] = [0; 64];
@@ -185,14 +185,14 @@ impl Driver {
         Ok(unsafe { text_at(text.as_ptr()) }.to_lowercase())
     }
 
-    /// Makes a card the current one of this thread, until [`Driver::leave`].
+    /// Makes a GPU the current one of this thread, until [`Driver::leave`].
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn enter(&self, context: Context) -> Result<Previous, Failed> {
         match &self.own {
             Own::Cuda(cuda) => {
-                // SAFETY: the context is retained while the `Card` that has it lives.
+                // SAFETY: the context is retained while the `Card` that owns it exists.
                 let code = unsafe { (cuda.context_push.call)(context.handle) };
                 self.checked(cuda.context_push.name, code).map(|()| Previous(0))
             }
@@ -200,17 +200,17 @@ impl Driver {
                 let mut previous = 0;
                 // SAFETY: `previous` is a valid place.
                 self.checked(hip.device_get.name, unsafe { (hip.device_get.call)(&raw mut previous) })?;
-                // SAFETY: an unknown number is reported.
+                // SAFETY: the driver reports an unknown index as an error.
                 self.checked(hip.device_set.name, unsafe { (hip.device_set.call)(context.card) })?;
                 Ok(Previous(previous))
             }
         }
     }
 
-    /// Restores what was current in this thread before [`Driver::enter`].
+    /// Restores the GPU that was current in this thread before [`Driver::enter`].
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn leave(&self, previous: &Previous) -> Result<(), Failed> {
         match &self.own {
             Own::Cuda(cuda) => {
@@ -223,7 +223,7 @@ impl Driver {
         }
     }
 
-    /// Makes a handle or memory of the current card.
+    /// Creates a handle or memory of the current GPU.
     fn made(&self, name: &'static str, make: impl FnOnce(*mut Pointer) -> c_int) -> Result<Pointer, Failed> {
         let mut made = ptr::null_mut();
         self.checked(name, make(&raw mut made))?;
@@ -254,13 +254,13 @@ impl Driver {
         self.made(name, |place| unsafe { call(place, bytes, 0) })
     }
 
-    /// Releases what one of the functions above made.
+    /// Releases what one of the functions above created.
     ///
     /// # Safety
-    /// `handle` is what this driver made of this kind; nothing uses it any more, or will.
+    /// `handle` was created by this driver with this kind, and nothing uses it any more.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) unsafe fn release(&self, kind: Kind, handle: Pointer) -> Result<(), Failed> {
         let Function { name, call } = match kind {
             Kind::Stream => &self.shared.stream_destroy,
@@ -275,10 +275,10 @@ impl Driver {
     /// Whether all work of a stream is complete.
     ///
     /// # Safety
-    /// The stream exists, of the current card.
+    /// The stream exists and belongs to the current GPU.
     ///
     /// # Errors
-    /// Where the driver reports one, or the work failed.
+    /// If the driver reports an error, or the work failed.
     pub(super) unsafe fn is_idle(&self, stream: Pointer) -> Result<bool, Failed> {
         let Function { name, call } = self.shared.stream_query;
         // SAFETY: the caller promises a stream.
@@ -288,50 +288,50 @@ impl Driver {
     /// Whether an event has happened.
     ///
     /// # Safety
-    /// The event exists, of the current card.
+    /// The event exists and belongs to the current GPU.
     ///
     /// # Errors
-    /// Where the driver reports one, or work before the event failed.
+    /// If the driver reports an error, or work before the event failed.
     pub(super) unsafe fn has_happened(&self, event: Pointer) -> Result<bool, Failed> {
         let Function { name, call } = self.shared.event_query;
         // SAFETY: the caller promises an event.
         self.complete(name, unsafe { call(event) })
     }
 
-    /// Lets an event happen when the work of a stream up to here is complete.
+    /// Makes an event happen when the work queued on a stream so far is complete.
     ///
     /// # Safety
-    /// Both exist, of the current card; a null stream is the default one.
+    /// Both exist and belong to the current GPU; a null stream is the default stream.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) unsafe fn record(&self, event: Pointer, stream: Pointer) -> Result<(), Failed> {
         let Function { name, call } = self.shared.event_record;
         // SAFETY: the caller promises both.
         self.checked(name, unsafe { call(event, stream) })
     }
 
-    /// Lets the work of a stream from here on wait for an event.
+    /// Makes the work queued on a stream from now on wait for an event.
     ///
     /// # Safety
-    /// Both exist, of the current card.
+    /// Both exist and belong to the current GPU.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) unsafe fn wait(&self, stream: Pointer, event: Pointer) -> Result<(), Failed> {
         let Function { name, call } = self.shared.stream_wait_event;
         // SAFETY: the caller promises both; 0 is the only flag.
         self.checked(name, unsafe { call(stream, event, 0) })
     }
 
-    /// Starts a copy to the card.
+    /// Starts a copy to the GPU.
     ///
     /// # Safety
-    /// Both ranges have `bytes` bytes, of the current card and of pinned memory; neither is freed or
-    /// used otherwise before the copy is complete. The stream exists.
+    /// Both ranges have `bytes` bytes, one on the current GPU and one in pinned memory. Neither is
+    /// freed or used otherwise before the copy is complete. The stream exists.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) unsafe fn upload(
         &self,
         to: Pointer,
@@ -351,13 +351,13 @@ impl Driver {
         }
     }
 
-    /// Starts a copy from the card.
+    /// Starts a copy from the GPU.
     ///
     /// # Safety
     /// As [`Driver::upload`].
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) unsafe fn download(
         &self,
         to: Pointer,
@@ -378,7 +378,7 @@ impl Driver {
     }
 }
 
-/// What a driver makes.
+/// The kinds of objects of a driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Stream,

@@ -1,21 +1,21 @@
-//! Why ranks cannot be connected over their cards: [`NcclError`].
+//! The error of connecting ranks over their GPUs: [`NcclError`].
 
 use std::sync::Arc;
 
 use super::Vendor;
 use crate::CommError;
 
-/// Why ranks cannot be connected over their cards.
+/// The reason why ranks cannot be connected over their GPUs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NcclError {
-    /// No library of either vendor, or not the driver that belongs to it.
+    /// There is no library of either vendor, or its driver is missing.
     #[error(
-        "neither NCCL nor RCCL can be used ({looked}); install one with the driver of its cards, or name its file in \
+        "neither NCCL nor RCCL can be used ({looked}); install one with the driver of its GPUs, or name its file in \
          HEARTH_NCCL"
     )]
     NoLibrary {
-        /// What was tried, and what the system's loader said.
+        /// The libraries that were tried, and the errors of the system's loader.
         looked: String,
     },
     /// The library that a variable names cannot be opened.
@@ -23,9 +23,9 @@ pub enum NcclError {
     Named {
         /// `HEARTH_NCCL` or `HEARTH_GPU_DRIVER`.
         variable: &'static str,
-        /// Its value.
+        /// The variable's value.
         name: String,
-        /// What the system's loader says.
+        /// The error of the system's loader.
         why: String,
     },
     /// The driver's library cannot be opened.
@@ -35,41 +35,41 @@ pub enum NcclError {
     NoDriver {
         /// The library of collectives.
         library: String,
-        /// Whose cards it drives.
+        /// The vendor of the GPUs.
         vendor: Vendor,
-        /// What was tried.
+        /// The names that were tried.
         looked: String,
     },
     /// A library lacks a function.
     #[error("{name} lacks {symbol}: {advice}")]
     Lacks {
-        /// Its name.
+        /// The library's name.
         name: String,
         /// The missing symbol.
         symbol: &'static str,
-        /// What is needed in place of it.
+        /// The advice.
         advice: &'static str,
     },
-    /// The library is older than what is used of it.
+    /// The library is too old.
     #[error("{name} has version {found}, and 2.10 or later is needed")]
     Old {
-        /// Its name.
+        /// The library's name.
         name: String,
-        /// Its version.
+        /// The library's version.
         found: String,
     },
-    /// The driver sees no card.
-    #[error("{name} sees no card; are CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES right?")]
+    /// The driver sees no GPU.
+    #[error("{name} sees no GPU; are CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES right?")]
     NoCard {
         /// The driver's library.
         name: String,
     },
-    /// There is no such card.
-    #[error("there is no card {card}; the driver sees {cards}, numbered from 0")]
+    /// There is no such GPU.
+    #[error("there is no GPU {card}; the driver sees {cards}, numbered from 0")]
     NoSuchCard {
-        /// The number that was asked for.
+        /// The requested index.
         card: usize,
-        /// How many there are.
+        /// The number of GPUs.
         cards: usize,
     },
     /// A function failed.
@@ -77,59 +77,59 @@ pub enum NcclError {
     Call {
         /// The function.
         function: &'static str,
-        /// What it returned.
+        /// The returned code.
         code: i32,
-        /// What the library says of it.
+        /// The library's text for the code.
         text: String,
     },
-    /// One rank cannot use its card. All ranks get this error.
-    #[error("rank {rank} on {host} cannot be connected over its card: {why}")]
+    /// One rank cannot use its GPU. All ranks get this error.
+    #[error("rank {rank} on {host} cannot be connected over its GPU: {why}")]
     Rank {
         /// The first such rank.
         rank: usize,
-        /// Its host.
+        /// The rank's host.
         host: Arc<str>,
-        /// Its error.
+        /// The rank's error.
         why: String,
     },
     /// The ranks have different libraries. All ranks get this error, which names the ranks.
-    #[error("the ranks have different libraries for their cards: {0}; install the same on every host")]
+    #[error("the ranks have different libraries for their GPUs: {0}; install the same on every host")]
     Differ(String),
-    /// Ranks of one host have the same card, which NCCL refuses. All ranks get this error.
+    /// Ranks of one host have the same GPU, which NCCL refuses. All ranks get this error.
     #[error(
-        "ranks {first} and {second} on {host} have the same card ({card}): start at most as many ranks on a host as it \
-         has cards, or give each rank a card of its own"
+        "ranks {first} and {second} on {host} have the same GPU ({card}): start at most as many ranks on a host as it \
+         has GPUs, or give each rank its own GPU"
     )]
     SharedCard {
-        /// A rank.
+        /// The first rank.
         first: usize,
-        /// Another one.
+        /// The second rank.
         second: usize,
         /// Their host.
         host: Arc<str>,
-        /// The card's address on the bus.
+        /// The GPU's address on the bus.
         card: String,
     },
-    /// The ranks were all there, but the library did not connect them in time.
+    /// All ranks arrived, but the library did not connect them in time.
     #[error("not connected after {seconds} s: {function} does not return (NCCL_DEBUG=INFO has more)")]
     Late {
         /// The deadline, in seconds.
         seconds: f64,
-        /// What the thread that owns the card is in.
+        /// The call that does not return.
         function: &'static str,
     },
     /// The first sum over the ranks was wrong.
-    #[error("the first sum over the cards was {got}, and {expected} is right; the connection cannot be trusted")]
+    #[error("the first sum over the GPUs was {got}, and {expected} is right; the connection cannot be trusted")]
     WrongSum {
-        /// What the library computed.
+        /// The sum that the library computed.
         got: f32,
         /// The right sum.
         expected: f32,
     },
-    /// The exchange between the ranks before the cards are connected failed.
+    /// The exchange between the ranks before their GPUs are connected failed.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// The system has no thread for the communication.
-    #[error("no thread can be started for the card: {0}")]
+    /// The system cannot start a thread for the communication.
+    #[error("no thread can be started for the GPU: {0}")]
     Thread(String),
 }

@@ -13,7 +13,7 @@ use super::driver::Driver;
 use super::nccl::Nccl;
 use super::symbols::{Collectives, Cuda, Devices, Hip};
 
-/// Whose cards.
+/// The vendor of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Vendor {
     /// NVIDIA: NCCL and CUDA.
@@ -53,10 +53,10 @@ impl Vendor {
     }
 }
 
-/// Opens the library that `HEARTH_NCCL` names, or the first whose driver is there, too.
+/// Opens the library that `HEARTH_NCCL` names, or the first library whose driver is installed.
 ///
 /// # Errors
-/// Where none can be used, or the named one lacks something.
+/// If none can be used, or the named one lacks a function.
 pub(super) fn open() -> Result<(Nccl, Driver), NcclError> {
     if let Some(named) = variable("HEARTH_NCCL") {
         let name = named.to_string_lossy().into_owned();
@@ -69,7 +69,7 @@ pub(super) fn open() -> Result<(Nccl, Driver), NcclError> {
         let name = vendor.library();
         match load(OsStr::new(name)) {
             Err(why) => looked.push(format!("{name}: {why}")),
-            // A machine may have the library of one vendor and the cards of the other.
+            // A machine may have the library of one vendor and GPUs of the other.
             Ok(library) => match both(name.to_owned(), library, vendor) {
                 Err(error @ NcclError::NoDriver { .. }) => looked.push(error.to_string()),
                 opened => return opened,
@@ -102,8 +102,8 @@ fn both(name: String, library: Library, vendor: Vendor) -> Result<(Nccl, Driver)
     Ok((nccl, driver))
 }
 
-/// The driver that `HEARTH_GPU_DRIVER` names; what the library of collectives was linked with, so
-/// that both use the same; or the vendor's usual one.
+/// Opens the driver: the one that `HEARTH_GPU_DRIVER` names, else the one that the library of
+/// collectives is linked with (so that both use the same), else the vendor's usual one.
 fn driver(library_name: &str, library: &Library, vendor: Vendor) -> Result<Driver, NcclError> {
     if let Some(named) = variable("HEARTH_GPU_DRIVER") {
         let name = named.to_string_lossy().into_owned();
@@ -117,7 +117,7 @@ fn driver(library_name: &str, library: &Library, vendor: Vendor) -> Result<Drive
         Vendor::Nvidia => "cuInit",
         Vendor::Amd => "hipInit",
     };
-    // SAFETY: only the address is looked up, in the library and in what it depends on.
+    // SAFETY: only the address is looked up, in the library and its dependencies.
     if unsafe { library.get::<unsafe extern "C" fn(c_int) -> c_int>(first) }.is_ok() {
         return driver_of(library_name.to_owned(), library, vendor);
     }
@@ -142,8 +142,8 @@ fn driver_of(name: String, library: &Library, vendor: Vendor) -> Result<Driver, 
         Vendor::Amd => "it is not a HIP runtime of ROCm 5 or later",
     };
     let lacks = |symbol| NcclError::Lacks { name: name.clone(), symbol, advice };
-    // SAFETY: the library has the name of the vendor's driver, is named as one by the user, or
-    // exports its first function; the callers leak it.
+    // SAFETY: the library has the name of the vendor's driver, or the user names it as one, or it
+    // exports the driver's first function. The callers leak it.
     let devices = unsafe { Devices::of(library, vendor) }.map_err(lacks)?;
     Ok(match vendor {
         Vendor::Nvidia => {
@@ -169,7 +169,7 @@ fn load(name: &OsStr) -> Result<Library, String> {
     unsafe { Library::new(name) }.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
-/// NCCL and RCCL are libraries of Linux.
+/// NCCL and RCCL exist on Linux only.
 #[cfg(not(unix))]
 fn load(_: &OsStr) -> Result<Library, String> {
     Err("NCCL and RCCL are opened on Unix only".to_owned())

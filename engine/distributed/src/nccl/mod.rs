@@ -1,25 +1,26 @@
-//! Ranks whose sums go over their cards, by NCCL (NVIDIA) or RCCL (AMD), which are found at run time:
-//! [`join`].
+//! Ranks whose sums are computed on their GPUs, by NCCL (NVIDIA) or RCCL (AMD), which are found at
+//! run time: [`join`].
 //!
-//! Nothing of them is needed to build. Two libraries are opened: that of the collectives, and the
-//! driver of the cards, for memory and streams.
+//! Building needs neither. Two libraries are opened: that of the collectives, and the driver of the
+//! GPUs, for memory and streams.
 //!
 //! | vendor | collectives, or `HEARTH_NCCL` | driver, or `HEARTH_GPU_DRIVER` |
 //! |---|---|---|
 //! | NVIDIA | `libnccl.so.2`, 2.10 or later | `libcuda.so.1` |
 //! | AMD | `librccl.so.1` | that of RCCL (`libamdhip64.so`) |
 //!
-//! The ranks are connected already by another [`Communicator`], which carries all but the sums:
+//! The ranks are already connected by another [`Communicator`], which does everything but the sums:
 //!
-//! - **By rank** ([`Order::Rank`](crate::Order)), each rank's slices are exchanged over the cards, added
-//!   in f64 on the host, and gathered over the cards: bit for bit what MPI and threads compute.
-//! - **In any order**, the library adds (`ncclAllReduce`).
+//! - **By rank** ([`Order::Rank`](crate::Order)): each rank's slices are exchanged between GPUs,
+//!   added in f64 on the host, and gathered between GPUs. The result is bit for bit that of MPI and
+//!   threads.
+//! - **In any order**: the library adds (`ncclAllReduce`).
 //!
-//! Values of the host travel through pinned memory in chunks, so that copies and collectives overlap.
-//! Values that are on the card already are added in place: [`OnCards::start_all_reduce_on_card`].
+//! Host values are copied through pinned memory in chunks, so that copies and collectives overlap.
+//! Values that are already on the GPU are summed in place: [`OnCards::start_all_reduce_on_card`].
 
 // Unsafe code: this folder calls C libraries whose functions are found at run time. `symbols` has
-// their types; `driver` and `nccl` have the calls; `card` and `staging` keep what they use alive.
+// their types; `driver` and `nccl` have the calls; `card` and `staging` keep their arguments alive.
 
 mod card;
 mod driver;
@@ -54,7 +55,7 @@ use self::symbols::UniqueId;
 use self::worker::{Command, Fault, STOPS, Worker};
 use crate::{At, Communicator, DEADLINE};
 
-/// Connects the ranks of `base` over their cards, with what [`Join`] has by default.
+/// Connects the ranks of `base` over their GPUs, with the defaults of [`Join`].
 ///
 /// # Errors
 /// As [`Join::join`].
@@ -66,10 +67,10 @@ pub fn join(
     Ok(Arc::new(Join { card, deadline, ..Join::default() }.join(base)?))
 }
 
-/// How many cards this process sees. It opens the driver, and no card.
+/// The number of GPUs that this process sees. Opens the driver, but no GPU.
 ///
 /// # Errors
-/// Where no library is found, or the driver sees no card.
+/// If no library is found, or the driver sees no GPU.
 pub fn cards() -> Result<usize, NcclError> {
     let (_, driver) = library::open()?;
     driver.init()?;
@@ -79,18 +80,17 @@ pub fn cards() -> Result<usize, NcclError> {
     }
 }
 
-/// How ranks are connected over their cards.
+/// The settings for connecting ranks over their GPUs.
 #[derive(Clone, Debug)]
 pub struct Join {
-    /// This rank's card among those that the process sees; by default, ranks of a host take turns
-    /// ([`card_of`]).
+    /// The index of this rank's GPU among those that the process sees. By default the ranks of a
+    /// host use them in turn ([`card_of`]).
     pub card: Option<usize>,
-    /// How long the ranks may take. By default [`DEADLINE`].
+    /// The time limit for connecting the ranks. By default [`DEADLINE`].
     pub deadline: Duration,
-    /// Whether two ranks of a host may have the same card. NCCL refuses it, or hangs.
+    /// Whether two ranks of a host may use the same GPU. NCCL refuses it, or hangs.
     pub may_share: bool,
-    /// The bytes of a chunk in which values travel, of which four are under way at once. By default
-    /// 4 MiB.
+    /// The bytes of a chunk of values; four chunks are in progress at once. By default 4 MiB.
     pub chunk_bytes: usize,
 }
 
@@ -100,7 +100,7 @@ impl Default for Join {
     }
 }
 
-/// What the thread that owns the card has opened.
+/// The objects that the thread that owns the GPU has opened.
 type Opened = (Arc<Card>, Arc<Nccl>);
 
 /// The first command to that thread.
@@ -112,11 +112,11 @@ struct Connect {
 }
 
 impl Join {
-    /// Connects the ranks of `base` over their cards. All ranks call it at the same point.
+    /// Connects the ranks of `base` over their GPUs. All ranks call it at the same point.
     ///
     /// # Errors
-    /// On all ranks alike where one has no library or card, fails or is late, where versions differ,
-    /// or two ranks of a host have the same card.
+    /// The same error on all ranks, if a rank has no library or GPU, fails or is late, if versions
+    /// differ, or if two ranks of a host have the same GPU.
     pub fn join(self, base: Arc<dyn Communicator>) -> Result<OnCards, NcclError> {
         let owner = Owner::start(&self, &*base);
         match (self.connect(&*base, owner.as_ref()), owner) {
@@ -125,12 +125,12 @@ impl Join {
                 owner.leave();
                 Err(error)
             }
-            // The exchange has the error of this rank, or of an earlier one.
+            // The error of the exchange is this rank's, or that of an earlier rank.
             (Err(error), Err(_)) | (Ok(_), Err(error)) => Err(error),
         }
     }
 
-    /// Connects this rank, if all have a card.
+    /// Connects this rank, if all ranks have a GPU.
     fn connect(&self, base: &dyn Communicator, owner: Result<&Owner, &NcclError>) -> Result<Fault, NcclError> {
         let at = At::new("cards", 0).within(self.deadline);
         let (rank, hosts) = (base.rank(), base.hosts());
@@ -147,12 +147,12 @@ impl Join {
         let owner = owner.map_err(NcclError::clone)?;
         let (card, nccl) = &owner.opened;
         if self.card.is_none() && base.local_rank() >= card.count {
-            tracing::warn!(rank, cards = card.count, "this host has more ranks than this one sees cards");
+            tracing::warn!(rank, cards = card.count, "this host has more ranks than this rank sees GPUs");
         }
         let id = share_id(base, nccl, &at)?;
         let fault = Fault::default();
         let connected = owner.connect(id, hosts.to_vec(), fault.clone(), self.deadline);
-        // Others may have waited for their deadline.
+        // Other ranks may have waited for their deadline.
         let after = At::new("cards", 1).within(self.deadline + 2 * REPORT);
         let outcome = match &connected {
             Ok(()) => own,
@@ -163,16 +163,16 @@ impl Join {
         presence::check(&all, hosts, self.may_share)?;
         connected?;
         let (card, bus, library, version) = (card.index, &card.bus, &nccl.name, nccl.version);
-        tracing::debug!(rank, card, bus, library, %version, "cards connected");
+        tracing::debug!(rank, card, bus, library, %version, "GPUs connected");
         Ok(fault)
     }
 }
 
-/// What the ranks of the new communicator have in common, from the first rank.
+/// The identifier that all ranks of the new communicator share, from the first rank.
 fn share_id(base: &dyn Communicator, nccl: &Nccl, at: &At) -> Result<UniqueId, NcclError> {
     let own = match (base.rank() == 0).then(|| nccl.unique_id()) {
         Some(Ok(id)) => id.0.to_vec(),
-        // Longer than an identifier.
+        // Longer than an identifier, so that it can be distinguished.
         Some(Err(failed)) => {
             let why = NcclError::from(failed).to_string();
             format!("{why:width$}", width = UniqueId::BYTES + 1).into_bytes()
@@ -187,19 +187,19 @@ fn share_id(base: &dyn Communicator, nccl: &Nccl, at: &At) -> Result<UniqueId, N
     })
 }
 
-/// A thread that owns a card.
+/// A thread that owns a GPU.
 struct Owner {
     opened: Opened,
     connect: Sender<Connect>,
     commands: Sender<Command>,
-    /// The call that the thread may be stuck in.
+    /// The current call of the thread, for messages if it is stuck.
     doing: Arc<Mutex<&'static str>>,
-    /// Closed when the thread has released what it had.
+    /// Closed when the thread has released its objects.
     ended: Receiver<()>,
 }
 
 impl Owner {
-    /// Starts the thread, which opens the libraries and the card and allocates what it needs.
+    /// Starts the thread, which opens the libraries and the GPU and allocates memory.
     fn start(join: &Join, base: &dyn Communicator) -> Result<Self, NcclError> {
         let (report, opened) = channel();
         let (connect, first) = channel();
@@ -219,7 +219,7 @@ impl Owner {
             let (nccl, staging) = match prepared {
                 Ok((opened, staging)) => {
                     let nccl = opened.1.clone();
-                    // The caller waits no longer where it is gone, here and below.
+                    // If the receiver is gone, the caller no longer waits; here and below.
                     let _ = report.send(Ok(opened));
                     (nccl, staging)
                 }
@@ -228,7 +228,7 @@ impl Owner {
                     return;
                 }
             };
-            // Without it, another rank cannot be connected.
+            // If this is missing, another rank cannot be connected.
             let Ok(connect) = first.recv() else { return };
             work(&nccl, staging, connect, deadline, &stage, &receiver);
         };
@@ -241,7 +241,7 @@ impl Owner {
         Ok(Owner { opened, connect, commands, doing, ended })
     }
 
-    /// Ends the thread, which is left behind where it is stuck in a call.
+    /// Ends the thread. If it is stuck in a call, it is left running.
     fn leave(self) {
         let Owner { connect, commands, ended, .. } = self;
         drop((connect, commands));
@@ -261,14 +261,14 @@ impl Owner {
     }
 }
 
-/// The libraries and the card.
+/// Opens the libraries and the GPU.
 fn open(named: Option<usize>, local_rank: usize) -> Result<Opened, NcclError> {
     let (nccl, driver) = library::open()?;
     let card = Card::open(driver, |cards| named.unwrap_or(card_of(local_rank, cards)))?;
     Ok((Arc::new(card), Arc::new(nccl)))
 }
 
-/// What the thread does once all ranks have a card.
+/// The work of the thread once all ranks have a GPU.
 fn work(
     nccl: &Arc<Nccl>,
     staging: Staging,
@@ -290,7 +290,7 @@ fn work(
         }
     };
     drop(here);
-    // Newer libraries connect at the first collective only.
+    // Newer libraries connect only at the first collective.
     enter("the first ncclAllReduce");
     let mut worker = Worker::new(comm, staging, library_name(nccl.vendor), hosts, fault);
     let expected = (world * (world + 1) / 2) as f32;
@@ -315,7 +315,7 @@ fn work(
     }
 }
 
-/// What messages call the library of a vendor.
+/// The name of a vendor's library in messages.
 fn library_name(vendor: Vendor) -> &'static str {
     match vendor {
         Vendor::Nvidia => "NCCL",

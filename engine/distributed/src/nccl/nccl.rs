@@ -15,7 +15,7 @@ use super::symbols::{Collectives, Function, Pointer, UniqueId};
 use super::{NcclError, Vendor};
 use crate::Wire;
 
-/// `ncclSuccess`, and what `ncclCommGetAsyncError` gives while the library is at work.
+/// The codes `ncclSuccess` and, from `ncclCommGetAsyncError`, "in progress".
 const SUCCESS: c_int = 0;
 const IN_PROGRESS: c_int = 7;
 /// `ncclSum`.
@@ -23,13 +23,13 @@ const SUM: c_int = 0;
 /// The first version with bf16.
 const FIRST: Version = Version(21000);
 
-/// A version of NCCL; RCCL has the number of the NCCL that it follows.
+/// A version of NCCL. RCCL has the number of the NCCL that it is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version(i32);
 
 impl Version {
-    /// Major, minor and patch: `NCCL_VERSION_CODE` has 1000 for the major number up to 2.8, and 10000
-    /// later.
+    /// Major, minor and patch numbers. In `NCCL_VERSION_CODE` the major number has the factor 1000
+    /// up to 2.8, and 10000 later.
     fn parts(self) -> (i32, i32, i32) {
         let major = if self.0 < 10000 { 1000 } else { 10000 };
         (self.0 / major, self.0 % major / 100, self.0 % 100)
@@ -62,7 +62,7 @@ pub(super) struct Nccl {
 
 impl Nccl {
     /// # Errors
-    /// Where the library cannot say its version, or is too old.
+    /// If the library does not return its version, or is too old.
     pub(super) fn new(
         name: String,
         vendor: Vendor,
@@ -85,7 +85,7 @@ impl Nccl {
         if code == SUCCESS { Ok(()) } else { Err(Failed { function, code, text: self.text(code, comm) }) }
     }
 
-    /// What the library says of a code, and of what happened last.
+    /// The library's text for a code, and its last error.
     fn text(&self, code: c_int, comm: Pointer) -> String {
         // SAFETY: the library gives a constant string for any code.
         let text = unsafe { text_at((self.functions.get_error_string.call)(code)) };
@@ -96,10 +96,10 @@ impl Nccl {
         if last.is_empty() { text } else { format!("{text} ({last})") }
     }
 
-    /// What the ranks of one communicator have in common.
+    /// The identifier that the ranks of one communicator share.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn unique_id(&self) -> Result<UniqueId, Failed> {
         let Function { name, call } = self.functions.get_unique_id;
         let mut id = UniqueId([0; UniqueId::BYTES]);
@@ -109,8 +109,8 @@ impl Nccl {
     }
 }
 
-/// What a collective reads and writes on the card: addresses and the number of values. They may be
-/// the same.
+/// The operands of a collective on the GPU: addresses and the number of values. The addresses may
+/// be equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operands {
     pub from: Pointer,
@@ -119,21 +119,21 @@ pub(super) struct Operands {
     pub wire: Wire,
 }
 
-/// A rank of a communicator. It is destroyed once or aborted once; one that is dropped is aborted.
+/// A rank of a communicator. It is destroyed once or aborted once; dropping it aborts it.
 pub(super) struct Comm {
     nccl: Arc<Nccl>,
-    /// Null once it is destroyed or aborted.
+    /// Null after it was destroyed or aborted.
     handle: Pointer,
     world: usize,
-    /// The card was current when the communicator was made, and is current in each of its calls.
+    /// Keeps the GPU current, as it was when the communicator was created and must be in each call.
     _here: Rc<Here>,
 }
 
 impl Comm {
-    /// Connects this rank with the others. It returns when all of them have called it.
+    /// Connects this rank with the others. Returns when all of them have called it.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn connect(
         nccl: &Arc<Nccl>,
         here: &Rc<Here>,
@@ -142,7 +142,7 @@ impl Comm {
     ) -> Result<Self, Failed> {
         let Function { name, call } = nccl.functions.comm_init_rank;
         let mut handle = ptr::null_mut();
-        // SAFETY: `handle` is a valid place, the rank is one of `world`, and the card is current.
+        // SAFETY: `handle` is a valid place, the rank is one of `world`, and the GPU is current.
         let code = unsafe { call(&raw mut handle, world as c_int, id, rank as c_int) };
         nccl.checked(name, code, ptr::null_mut())?;
         Ok(Comm { nccl: nccl.clone(), handle, world, _here: here.clone() })
@@ -155,11 +155,11 @@ impl Comm {
     /// Queues the sum of the ranks' values, in the library's order.
     ///
     /// # Safety
-    /// Both addresses have `count` values on the card, and nothing else uses them before the work is
+    /// Both addresses have `count` values on the GPU, and nothing else uses them before the work is
     /// complete, here and below.
     ///
     /// # Errors
-    /// Where the library reports one, here and below.
+    /// If the library reports an error, here and below.
     pub(super) unsafe fn all_reduce(&self, data: Operands, stream: &Stream) -> Result<(), Failed> {
         let Function { name, call } = self.nccl.functions.all_reduce;
         let Operands { from, to, count, wire } = data;
@@ -179,7 +179,7 @@ impl Comm {
         self.checked(name, unsafe { call(from, to, count, data_type(wire), root, self.handle, stream.handle()) })
     }
 
-    /// Queues the gather of each rank's `count` values, in the order of ranks, on each.
+    /// Queues the gather of each rank's `count` values, in the order of ranks, on each rank.
     ///
     /// # Safety
     /// As [`Comm::all_reduce`], with `count` values at `from` for each rank at `to`.
@@ -194,7 +194,7 @@ impl Comm {
     /// the order of ranks.
     ///
     /// # Safety
-    /// As [`Comm::all_reduce`], with a slice for each rank at both addresses, which differ.
+    /// As [`Comm::all_reduce`], with a slice for each rank at both addresses, which must differ.
     pub(super) unsafe fn exchange(&self, data: Operands, stream: &Stream) -> Result<(), Failed> {
         let Function { name, call } = self.nccl.functions.group_start;
         // SAFETY: no arguments; the group ends below.
@@ -225,10 +225,10 @@ impl Comm {
         self.checked(recv.name, unsafe { (recv.call)(to, count, kind, rank, self.handle, stream.handle()) })
     }
 
-    /// An error that the library noticed after a call had returned: its code and text.
+    /// The code and text of an error that the library found after a call had returned.
     ///
     /// # Errors
-    /// Where the library cannot say so.
+    /// If the query fails.
     pub(super) fn asynchronous_error(&self) -> Result<Option<(c_int, String)>, Failed> {
         let Function { name, call } = self.nccl.functions.comm_get_async_error;
         let mut code = SUCCESS;
@@ -237,10 +237,10 @@ impl Comm {
         Ok((code != SUCCESS && code != IN_PROGRESS).then(|| (code, self.nccl.text(code, self.handle))))
     }
 
-    /// Ends the communicator. All ranks do it, and no work is under way.
+    /// Ends the communicator. All ranks call it when no work is in progress.
     ///
     /// # Errors
-    /// Where the library reports one.
+    /// If the library reports an error.
     pub(super) fn destroy(mut self) -> Result<(), Failed> {
         let Function { name, call } = self.nccl.functions.comm_destroy;
         let handle = std::mem::replace(&mut self.handle, ptr::null_mut());
@@ -250,7 +250,7 @@ impl Comm {
 }
 
 impl Drop for Comm {
-    /// Ends the communicator and the work of it that is under way, without the other ranks.
+    /// Ends the communicator and its work in progress, without the other ranks.
     fn drop(&mut self) {
         if self.handle.is_null() {
             return;

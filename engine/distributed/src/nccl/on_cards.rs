@@ -1,4 +1,4 @@
-//! Ranks whose sums go over their cards: [`OnCards`].
+//! Ranks whose sums are computed on their GPUs: [`OnCards`].
 
 use std::ffi::c_void;
 use std::fmt;
@@ -17,15 +17,15 @@ use crate::pending::Late;
 use crate::waits::Ledger;
 use crate::{At, Cause, CommError, Communicator, Operation, Order, Pending, Received, Waits};
 
-/// How long after a deadline the thread that owns the card may take to report it: the communicator
-/// beneath asks the other ranks meanwhile, and the card stops.
+/// The time after a deadline in which the thread that owns the GPU has to report it. Meanwhile the
+/// base communicator asks the other ranks for their states, and the GPU stops.
 pub(super) const REPORT: Duration = Duration::from_secs(10);
 
-/// A [`Communicator`] whose all-reduce goes over the ranks' cards, by NCCL or RCCL; everything else
-/// goes over the communicator beneath.
+/// A [`Communicator`] whose all-reduce runs on the ranks' GPUs, by NCCL or RCCL. Everything else
+/// uses the base communicator.
 ///
-/// Each all-reduce is announced over the communicator beneath, too. That finds a rank that is missing,
-/// has failed or does something else, and says which; the cards begin once all ranks are there.
+/// Each all-reduce is also announced over the base communicator. This finds a rank that is missing,
+/// has failed or does something else, and names it. The GPUs start when all ranks have arrived.
 pub struct OnCards {
     base: Arc<dyn Communicator>,
     card: Arc<Card>,
@@ -46,22 +46,22 @@ impl OnCards {
         OnCards { base, card, nccl, commands, ledger: Arc::default(), fault, finished: AtomicBool::new(false) }
     }
 
-    /// The number of this rank's card among those that the process sees.
+    /// The index of this rank's GPU among those that the process sees.
     pub fn card(&self) -> usize {
         self.card.index
     }
 
-    /// The card's address on the bus.
+    /// The GPU's address on the bus.
     pub fn bus(&self) -> &str {
         &self.card.bus
     }
 
-    /// Whose cards these are.
+    /// The vendor of the GPUs.
     pub fn vendor(&self) -> Vendor {
         self.nccl.vendor
     }
 
-    /// The library, by the name under which it was found.
+    /// The name under which the library was found.
     pub fn library(&self) -> &str {
         &self.nccl.name
     }
@@ -71,25 +71,25 @@ impl OnCards {
         self.nccl.version
     }
 
-    /// Starts the broadcast of the root's values, over the cards. Every rank gives as many; those of
-    /// other ranks than the root are ignored.
+    /// Starts the broadcast of the root's values, over the GPUs. Every rank gives the same number
+    /// of values; those of other ranks are ignored.
     pub fn start_broadcast(&self, values: Vec<f32>, root: usize, at: &At) -> Pending<Vec<f32>> {
         let work = Work::Host { values, wire: crate::Wire::F32, task: Task::Broadcast { root } };
         self.start_work("broadcast", work, at).map(Received::into_values)
     }
 
-    /// Starts the sum of the ranks' values, which are on the card and are replaced by it, in the
-    /// library's order.
+    /// Starts the sum of the ranks' values in place: they are on the GPU, and the sum replaces
+    /// them. The library determines the order.
     ///
-    /// The sum begins after the work that is queued on `stream` now; null is the default stream. It is
-    /// there, for every stream, when [`Pending::wait`] has returned.
+    /// The sum starts after the work that is queued on `stream` now; null is the default stream.
+    /// When [`Pending::wait`] has returned, the sum is visible to every stream.
     ///
     /// # Safety
     /// - `values` are `count` values in memory of [`OnCards::card`] (with CUDA, of its primary
-    ///   context), and `stream` is a stream of that card.
-    /// - Until [`Pending::wait`] has returned, nothing but the work that is queued on `stream` now
-    ///   reads, writes or frees them, whether or not it is waited for.
-    /// - Where it returns an error, the card may still use them: they are not freed.
+    ///   context), and `stream` is a stream of that GPU.
+    /// - Until [`Pending::wait`] has returned, only the work that is queued on `stream` now reads,
+    ///   writes or frees them, even if the result is not waited for.
+    /// - If it returns an error, the GPU may still use them, and they must not be freed.
     pub unsafe fn start_all_reduce_on_card(&self, values: CardValues, stream: *mut c_void, at: &At) -> Pending<()> {
         // SAFETY: the caller promises the same.
         unsafe { self.start_on_card("all-reduce", values, Task::Sum(Order::Any), stream, at) }
@@ -122,7 +122,7 @@ impl OnCards {
     ) -> Pending<()> {
         let ready = self.card.enter().and_then(|here| {
             let event = here.event()?;
-            // SAFETY: the caller promises the stream, and the card is current.
+            // SAFETY: the caller promises the stream, and the GPU is current.
             unsafe { event.record_on(stream) }?;
             Ok(event.send())
         });
@@ -156,7 +156,7 @@ impl OnCards {
         let started = Instant::now();
         let (answer, receiver) = channel();
         let job = Job { name, work, at: at.clone(), started, announced: (pending, own), answer };
-        // Where the thread has ended, the job's sender is dropped, and the wait ends with `late`.
+        // If the thread has ended, the job's sender is dropped, and the wait ends with `late`.
         let sent = self.commands.send(Command::Start(Box::new(job))).is_ok();
         let finished = self.error(name, at, Cause::Finished);
         let library = library_name(self.nccl.vendor);
@@ -166,7 +166,7 @@ impl OnCards {
             if !sent || started.elapsed() <= deadline {
                 return Late::Never(finished);
             }
-            // What is started from now on does not wait for the thread, too.
+            // Operations that are started from now on do not wait for the thread either.
             let mut fault = fault.lock().unwrap_or_else(PoisonError::into_inner);
             fault.get_or_insert(Cause::Earlier(stuck.clone()));
             Late::Never(stuck)
@@ -174,7 +174,7 @@ impl OnCards {
         Pending::new(receiver, deadline + REPORT, late, (self.ledger.clone(), at, bytes as u64))
     }
 
-    /// Why nothing can be started any more.
+    /// The reason why operations can no longer be started.
     fn failed(&self) -> Option<Cause> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -182,7 +182,7 @@ impl OnCards {
     fn refused(&self, name: &'static str, cause: Cause, at: &At) -> Pending<Received> {
         let (answer, receiver) = channel();
         let error = self.error(name, at, cause);
-        // The receiver is here.
+        // The receiver exists.
         let _ = answer.send(Err(error.clone()));
         Pending::new(receiver, at.deadline, || Late::Never(error), (self.ledger.clone(), at, 0))
     }
@@ -214,7 +214,8 @@ impl Communicator for OnCards {
     }
 
     fn finish(&self, at: &At) -> Result<(), CommError> {
-        // All ranks end their communicators at the same time; the libraries wait for each other.
+        // All ranks end their communicators at the same time, because the libraries wait for each
+        // other.
         self.barrier(at)?;
         let (done, ended) = channel();
         if self.commands.send(Command::Finish(done)).is_err() {
@@ -245,7 +246,7 @@ impl Drop for OnCards {
         }
         let (done, left) = channel();
         if self.commands.send(Command::Leave(done)).is_ok() {
-            // Where the library is stuck, the thread is left behind.
+            // If the library is stuck, the thread is left running.
             let _ = left.recv_timeout(STOPS * 2);
         }
     }

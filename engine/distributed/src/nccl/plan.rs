@@ -1,22 +1,22 @@
 //! The collectives of an operation, in the order in which every rank queues them: [`Leg`].
 //!
-//! An operation is cut into chunks, so that one is copied while another is on its way. The order
-//! depends on nothing but the number of values: collectives that two ranks queue in another order
-//! would meet wrongly.
+//! An operation is cut into chunks, so that one is copied while another is transferred. The order
+//! depends only on the number of values: ranks that queue collectives in different orders would
+//! combine the wrong ones.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::Order;
 
-/// What an operation does with its values.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Sum(Order),
     Broadcast { root: usize },
 }
 
-/// One collective, of a chunk.
+/// One collective of a chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Leg {
     pub kind: Kind,
@@ -28,7 +28,8 @@ pub(super) struct Leg {
 pub(super) enum Kind {
     /// The library adds.
     Sum,
-    /// Each rank receives its slice of the chunk from all; it then adds them by rank.
+    /// Each rank receives its slice of the chunk from all ranks, then adds the slices in the order
+    /// of ranks.
     Exchange,
     /// The ranks' sums of their slices are gathered, after the exchange of the same chunk.
     Collect,
@@ -38,12 +39,12 @@ pub(super) enum Kind {
 }
 
 impl Leg {
-    /// Values of one rank's slice. The last slices are filled up with zeros.
+    /// The number of values of one rank's slice. The last slices are padded with zeros.
     fn slice(&self, world: usize) -> usize {
         self.values.len().div_ceil(world)
     }
 
-    /// How many values the collective counts.
+    /// The count of the collective.
     pub(super) fn count(&self, world: usize) -> usize {
         match self.kind {
             Kind::Sum | Kind::Broadcast { .. } => self.values.len(),
@@ -51,7 +52,7 @@ impl Leg {
         }
     }
 
-    /// How many values are copied to the card.
+    /// The number of values copied to the GPU.
     pub(super) fn uploaded(&self, rank: usize, world: usize) -> usize {
         match self.kind {
             Kind::Sum => self.values.len(),
@@ -67,7 +68,7 @@ impl Leg {
         }
     }
 
-    /// How many values are copied from the card.
+    /// The number of values copied from the GPU.
     pub(super) fn downloaded(&self, world: usize) -> usize {
         match self.kind {
             Kind::Sum | Kind::Broadcast { .. } => self.values.len(),
@@ -76,8 +77,8 @@ impl Leg {
     }
 }
 
-/// The legs of an operation of `len` values, in chunks of at most `chunk`. By rank, the exchange of a
-/// chunk is under way while the slices of the one before it are added.
+/// The collectives of an operation on `len` values, in chunks of at most `chunk`. By rank, the
+/// exchange of a chunk is in progress while the slices of the previous chunk are added.
 pub(super) fn legs(task: Task, len: usize, chunk: usize) -> VecDeque<Leg> {
     let chunks: Vec<Range<usize>> = (0..len).step_by(chunk).map(|start| start..len.min(start + chunk)).collect();
     let all = |kind| chunks.iter().map(|values| Leg { kind, values: values.clone() }).collect::<VecDeque<_>>();
@@ -125,8 +126,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each value is in one chunk of each kind, chunks fit with what fills them up, and one is
-        /// collected after its exchange.
+        /// Each value is in one chunk of each kind, padded chunks fit, and a chunk is collected
+        /// after its exchange.
         #[test]
         fn every_value_travels_once(len in 0_usize..200, slices in 1_usize..20, world in 1_usize..9) {
             let chunk = slices * world;

@@ -1,4 +1,4 @@
-//! What each rank says of its card before the cards are connected: [`Presence`].
+//! The report of each rank on its GPU before the GPUs are connected: [`Presence`].
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use super::NcclError;
 use crate::agree::differences;
 use crate::{At, Communicator, Facts};
 
-/// A rank's library and card, or why it has none.
+/// A rank's library and GPU, or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Presence {
-    /// The library, its version, and the card's address on the bus.
+    /// The library, its version, and the GPU's address on the bus.
     Ready { library: String, version: String, bus: String },
-    /// It cannot use a card.
+    /// It cannot use a GPU.
     Failed(String),
-    /// It was not connected in time, perhaps because of another one.
+    /// It was not connected in time, perhaps because of another rank.
     Late(String),
 }
 
-/// What each rank says, on each.
+/// Exchanges the reports of all ranks.
 ///
 /// # Errors
-/// Where the exchange fails.
+/// If the exchange fails.
 pub(super) fn exchange(base: &dyn Communicator, own: &Presence, at: &At) -> Result<Vec<Presence>, NcclError> {
     let own = serde_json::to_vec(own).unwrap_or_default();
     let unreadable = |error: serde_json::Error| Presence::Failed(format!("what it says cannot be read: {error}"));
@@ -30,14 +30,15 @@ pub(super) fn exchange(base: &dyn Communicator, own: &Presence, at: &At) -> Resu
     Ok(parts.iter().map(|part| serde_json::from_slice(part).unwrap_or_else(unreadable)).collect())
 }
 
-/// Whether the ranks can be connected. All ranks get the same answer.
+/// Checks whether the ranks can be connected. All ranks get the same answer.
 ///
 /// # Errors
-/// Where a rank has no card, the libraries differ, or two ranks of a host have one card and may not.
+/// If a rank has no GPU, the libraries differ, or two ranks of a host share a GPU without
+/// `may_share`.
 pub(super) fn check(all: &[Presence], hosts: &[Arc<str>], may_share: bool) -> Result<(), NcclError> {
     let failed = |presence: &Presence| matches!(presence, Presence::Failed(_));
     let late = |presence: &Presence| matches!(presence, Presence::Late(_));
-    // One that failed is the reason why others are late.
+    // A rank that failed is the reason why others are late.
     if let Some(rank) = all.iter().position(failed).or_else(|| all.iter().position(late))
         && let Presence::Failed(why) | Presence::Late(why) = &all[rank]
     {
@@ -65,8 +66,8 @@ pub(super) fn check(all: &[Presence], hosts: &[Arc<str>], may_share: bool) -> Re
     Ok(())
 }
 
-/// The card of a rank: those of a host take turns. Where each rank sees one card only, because the
-/// launcher says so (`CUDA_VISIBLE_DEVICES`), this is 0 for all of them.
+/// The index of a rank's GPU: the ranks of a host use the GPUs in turn. If each rank sees only one
+/// GPU, because the launcher sets `CUDA_VISIBLE_DEVICES`, this is 0 for all of them.
 pub fn card_of(local_rank: usize, cards: usize) -> usize {
     local_rank % cards.max(1)
 }
@@ -96,15 +97,15 @@ mod tests {
         let hosts = ["node-a", "node-b", "node-c"];
         assert_eq!(
             checked(&[a.clone(), ready("NCCL", "2.20.3", "0000:01:00.0"), a.clone()], &hosts, false),
-            Err("the ranks have different libraries for their cards: version: NCCL 2.21.5 on ranks 0, 2, but NCCL 2.20.3 \
+            Err("the ranks have different libraries for their GPUs: version: NCCL 2.21.5 on ranks 0, 2, but NCCL 2.20.3 \
                  on rank 1 (node-b); install the same on every host"
                 .to_owned())
         );
         let other = checked(&[a.clone(), a.clone(), ready("RCCL", "2.21.5", "0000:01:00.0")], &hosts, false);
         assert!(other.is_err_and(|said| said.contains("but RCCL 2.21.5 on rank 2 (node-c)")));
         assert_eq!(
-            checked(&[a.clone(), Presence::Failed("there is no card 3".to_owned()), a], &hosts, false),
-            Err("rank 1 on node-b cannot be connected over its card: there is no card 3".to_owned())
+            checked(&[a.clone(), Presence::Failed("there is no GPU 3".to_owned()), a], &hosts, false),
+            Err("rank 1 on node-b cannot be connected over its GPU: there is no GPU 3".to_owned())
         );
     }
 
@@ -112,7 +113,7 @@ mod tests {
     fn a_rank_that_failed_is_named_before_those_that_waited_for_it() {
         let (late, failed) = (Presence::Late("not connected".to_owned()), Presence::Failed("no card".to_owned()));
         let said = checked(&[late.clone(), failed], &["node-a", "node-b"], false).expect_err("it failed");
-        assert_eq!(said, "rank 1 on node-b cannot be connected over its card: no card");
+        assert_eq!(said, "rank 1 on node-b cannot be connected over its GPU: no card");
         let said = checked(&[ready("NCCL", "2.21.5", "a"), late], &["node-a", "node-b"], false);
         assert!(said.is_err_and(|said| said.contains("rank 1 on node-b")));
     }
@@ -123,7 +124,7 @@ mod tests {
         let all = [ready("NCCL", "2.21.5", "0000:02:00.0"), a.clone(), a];
         let hosts = ["node-b", "node-a", "node-a"];
         let said = checked(&all, &hosts, false).expect_err("one card");
-        assert!(said.starts_with("ranks 1 and 2 on node-a have the same card (0000:01:00.0): start at most"), "{said}");
+        assert!(said.starts_with("ranks 1 and 2 on node-a have the same GPU (0000:01:00.0): start at most"), "{said}");
         assert_eq!(checked(&all, &hosts, true), Ok(()));
         assert_eq!(checked(&all, &["node-b", "node-a", "node-c"], false), Ok(()));
     }

@@ -1,8 +1,8 @@
-//! How values of the host reach the card and return: [`Staging`].
+//! Copies of host values to the GPU and back: [`Staging`].
 //!
-//! A chunk has a slot: pinned memory, and two places on the card. It is copied up on one stream, the
-//! collective runs on another, and the result is copied down on a third, with events between them; so
-//! the copies of one chunk run beside the collective of another.
+//! A chunk has a slot: pinned memory, and two buffers on the GPU. It is uploaded on one stream, the
+//! collective runs on another, and the result is downloaded on a third, ordered by events. So the
+//! copies of one chunk overlap with the collective of another.
 
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use super::symbols::Pointer;
 use crate::Wire;
 use crate::wire::{from_bf16, to_bf16, values_of};
 
-/// How many chunks are under way at once.
+/// The number of chunks in progress at once.
 const SLOTS: usize = 4;
 
 struct Slot {
@@ -33,11 +33,12 @@ struct Parts {
     work: Stream,
     down: Stream,
     slots: Vec<Slot>,
-    /// Those that no chunk is in.
+    /// The free slots.
     free: Vec<usize>,
 }
 
-/// Streams and slots. Dropped while work is under way, they are leaked: the card may still use them.
+/// Streams and slots. If dropped while work is in progress, they are leaked: the GPU may still use
+/// them.
 pub(super) struct Staging {
     parts: ManuallyDrop<Parts>,
     here: Rc<Here>,
@@ -45,24 +46,24 @@ pub(super) struct Staging {
     bytes: usize,
 }
 
-/// Values of a caller that are on the card.
+/// A caller's values that are on the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardValues {
-    /// Where they begin.
+    /// The address of the first value.
     pub address: u64,
-    /// How many.
+    /// The number of values.
     pub count: usize,
-    /// Their type.
+    /// The type of the values.
     pub wire: Wire,
 }
 
 impl Staging {
-    /// Slots for chunks of about `bytes` bytes.
+    /// Allocates slots for chunks of about `bytes` bytes.
     ///
     /// # Errors
-    /// Where the driver has no more memory.
+    /// If the driver is out of memory.
     pub(super) fn new(here: &Rc<Here>, place: (usize, usize), bytes: usize) -> Result<Self, Failed> {
-        // A slice of each rank, of at least one value.
+        // A slice for each rank, with at least one value.
         let bytes = bytes.max(place.1 * 4);
         let slot = || {
             Ok(Slot {
@@ -80,7 +81,7 @@ impl Staging {
         Ok(Staging { parts: ManuallyDrop::new(parts), here: here.clone(), place, bytes })
     }
 
-    /// The card's current thread.
+    /// The thread whose current GPU this is.
     pub(super) fn here(&self) -> &Rc<Here> {
         &self.here
     }
@@ -90,21 +91,21 @@ impl Staging {
         self.place
     }
 
-    /// How many values a chunk has at most: as many for each rank.
+    /// The largest number of values of a chunk: the same number for each rank.
     pub(super) fn chunk(&self, wire: Wire) -> usize {
         let world = self.place.1;
         self.bytes / wire.bytes_per_value() / world * world
     }
 
-    /// A slot for a chunk, if one is free. It is free again after [`Staging::take`].
+    /// A slot for a chunk, if one is free. [`Staging::take`] frees it.
     pub(super) fn slot(&mut self) -> Option<usize> {
         self.parts.free.pop()
     }
 
-    /// Queues a leg: its copy up, the collective and the copy down.
+    /// Queues a collective with its upload and download.
     ///
     /// # Errors
-    /// Where the driver or the library reports one.
+    /// If the driver or the library reports an error.
     pub(super) fn launch(
         &mut self,
         comm: &Comm,
@@ -127,8 +128,8 @@ impl Staging {
         let data = Operands { from: from.address(), to: to.address(), count: leg.count(world), wire };
         let down_bytes = leg.downloaded(world) * width;
         assert!(bytes.max(down_bytes) <= from.bytes().min(to.bytes()), "a chunk fits in its slot");
-        // SAFETY: the two places have the values of the leg and of what fills it up, as was checked.
-        // The slot is this chunk's until its copy down is complete.
+        // SAFETY: the two buffers have the values of the chunk and its padding, as was checked. The
+        // slot belongs to this chunk until its download is complete.
         unsafe {
             match leg.kind {
                 Kind::Sum => comm.all_reduce(data, work)?,
@@ -146,12 +147,12 @@ impl Staging {
     /// Whether the result of a slot's chunk has arrived.
     ///
     /// # Errors
-    /// Where the driver reports one.
+    /// If the driver reports an error.
     pub(super) fn has_landed(&self, slot: usize) -> Result<bool, Failed> {
         self.parts.slots[slot].downloaded.has_happened()
     }
 
-    /// The result of a chunk that has arrived. Its slot is free again.
+    /// The result of a chunk that has arrived. Frees the slot.
     pub(super) fn take(&mut self, slot: usize, leg: &Leg, wire: Wire) -> Vec<f32> {
         let bytes = &self.parts.slots[slot].pinned.bytes()[..leg.downloaded(self.place.1) * wire.bytes_per_value()];
         let values = match wire {
@@ -162,14 +163,14 @@ impl Staging {
         values
     }
 
-    /// Queues a collective of a caller's values, in place, after what `ready` waits for. The event
-    /// that is returned happens at its end.
+    /// Queues a collective of a caller's values, in place, after the event `ready`. The returned
+    /// event happens at its end.
     ///
     /// # Safety
-    /// The values are on this card, and nothing uses them before that event.
+    /// The values are on this GPU, and nothing uses them before that event.
     ///
     /// # Errors
-    /// Where the driver or the library reports one.
+    /// If the driver or the library reports an error.
     pub(super) unsafe fn launch_in_place(
         &self,
         comm: &Comm,
@@ -193,7 +194,7 @@ impl Staging {
         Ok(done)
     }
 
-    /// Waits until nothing is under way, for up to `patience`; whether that is so.
+    /// Waits for up to `patience` until no work is in progress; returns whether that is the case.
     pub(super) fn drain(&self, patience: Duration) -> bool {
         let begin = Instant::now();
         loop {
@@ -209,7 +210,7 @@ impl Staging {
 
     fn is_idle(&self) -> bool {
         let Parts { up, work, down, .. } = &*self.parts;
-        // Work that failed is not known to be over.
+        // Failed work may still be running.
         [up, work, down].iter().all(|stream| matches!(stream.is_idle(), Ok(true)))
     }
 }
@@ -220,12 +221,12 @@ impl Drop for Staging {
             // SAFETY: `self` ends here, and nothing uses its parts any more.
             unsafe { ManuallyDrop::drop(&mut self.parts) };
         } else {
-            tracing::debug!("work of the card is under way still; its memory is not released");
+            tracing::debug!("work of the GPU is still in progress; its memory is not released");
         }
     }
 }
 
-/// Writes values and what fills them up.
+/// Writes values and padding.
 fn fill(bytes: &mut [u8], values: &[f32], wire: Wire) {
     let bf16;
     let own: &[u8] = match wire {

@@ -1,5 +1,5 @@
-//! The functions of NCCL and RCCL, and of the drivers CUDA and HIP, that are used, with their
-//! arguments.
+//! The functions of NCCL and RCCL, and of the drivers CUDA and HIP, that this crate uses, with
+//! their arguments.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
@@ -7,9 +7,9 @@ use libloading::Library;
 
 use super::Vendor;
 
-/// An address on a card, a stream, an event, a context or a communicator: each is a pointer for one
-/// of the libraries. CUDA declares addresses as integers of 64 bits, which are passed like pointers
-/// on every platform with cards (x86-64, AArch64, POWER).
+/// An address on a GPU, a stream, an event, a context or a communicator: each is a pointer in one
+/// of the libraries. CUDA declares addresses as 64-bit integers, which are passed like pointers on
+/// every platform with GPUs (x86-64, AArch64, POWER).
 pub(super) type Pointer = *mut c_void;
 
 /// `ncclUniqueId`, which is passed by value.
@@ -22,14 +22,13 @@ impl UniqueId {
     pub(super) const BYTES: usize = 128;
 }
 
-/// A function, with the name by which messages call it.
+/// A function, with its name for messages.
 pub(super) struct Function<F> {
     pub name: &'static str,
     pub call: F,
 }
 
-/// A table of functions: field, symbol (NVIDIA's, and AMD's where it is another), arguments and
-/// result.
+/// A table of functions: field, symbol (NVIDIA's, and AMD's if it differs), arguments and result.
 macro_rules! functions {
     (
         $(#[$doc:meta])* $table:ident;
@@ -47,7 +46,7 @@ macro_rules! functions {
             /// The library is the vendor's, or one with the same interface, and is never unloaded.
             ///
             /// # Errors
-            /// The name of the first function that it does not have.
+            /// The name of the first missing function.
             pub(super) unsafe fn of(library: &Library, vendor: Vendor) -> Result<Self, &'static str> {
                 Ok($table {
                     $($field: {
@@ -67,7 +66,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Functions of NCCL 2.10 and of RCCL. Each but the text returns an `ncclResult_t`.
+    /// Functions of NCCL 2.10 and of RCCL. All but the error text return an `ncclResult_t`.
     Collectives;
     all_gather = "ncclAllGather" (*const c_void, Pointer, usize, c_int, Pointer, Pointer) -> c_int;
     all_reduce = "ncclAllReduce" (*const c_void, Pointer, usize, c_int, c_int, Pointer, Pointer) -> c_int;
@@ -86,7 +85,7 @@ functions! {
 }
 
 functions! {
-    /// What CUDA and HIP do alike. Each returns a `CUresult` or `hipError_t`.
+    /// Functions that CUDA and HIP have in common. Each returns a `CUresult` or `hipError_t`.
     Devices;
     bus_id = "cuDeviceGetPCIBusId" | "hipDeviceGetPCIBusId" (*mut c_char, c_int, c_int) -> c_int;
     count = "cuDeviceGetCount" | "hipGetDeviceCount" (*mut c_int) -> c_int;
@@ -106,7 +105,7 @@ functions! {
 }
 
 functions! {
-    /// What CUDA does in its own way. A card (`CUdevice`) is an `int`.
+    /// Functions specific to CUDA. A GPU (`CUdevice`) is an `int`.
     Cuda;
     context_pop = "cuCtxPopCurrent_v2" (*mut Pointer) -> c_int;
     context_push = "cuCtxPushCurrent_v2" (Pointer) -> c_int;
@@ -119,7 +118,7 @@ functions! {
 }
 
 functions! {
-    /// What HIP does in its own way. A card is an `int`, and each thread has a current one.
+    /// Functions specific to HIP. A GPU is an `int`, and each thread has a current one.
     Hip;
     copy = "hipMemcpyAsync" (Pointer, *const c_void, usize, c_int, Pointer) -> c_int;
     device_get = "hipGetDevice" (*mut c_int) -> c_int;

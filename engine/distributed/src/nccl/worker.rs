@@ -1,8 +1,8 @@
-//! The thread that owns a rank's card and its communicator: [`Worker`].
+//! The thread that owns a rank's GPU and its communicator: [`Worker`].
 //!
-//! Operations are queued on the card in the order in which they were started, each once all ranks
-//! have announced it over the communicator beneath (see `on_cards`): so no rank's card waits for one
-//! that is not there, and what two ranks start differently is noticed before it meets.
+//! Operations are queued on the GPU in the order in which they were started, each after all ranks
+//! have announced it over the base communicator (see `on_cards`). So no GPU waits for a missing
+//! rank, and differing operations are noticed before they are queued.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -19,24 +19,24 @@ use crate::pending::Answer;
 use crate::wire::sum_in_order;
 use crate::{At, Cause, CommError, Order, Peer, PeerState, Pending, Received, Wire};
 
-/// How long the card may take to stop after the communicator was aborted.
+/// The time that the GPU has to stop after the communicator was aborted.
 pub(super) const STOPS: Duration = Duration::from_secs(1);
-/// How often the library is asked for errors.
+/// The interval at which the library is queried for errors.
 const ASK: Duration = Duration::from_millis(2);
-/// How long a thread without work sleeps at most.
+/// The longest sleep of a thread without work.
 const IDLE: Duration = Duration::from_millis(50);
-/// How long events are asked for without a pause, after something has happened. The processor is
-/// offered to other threads between.
+/// The time for which events are queried without a pause after the last progress. In between, the
+/// CPU is yielded to other threads.
 const EAGER: Duration = Duration::from_millis(20);
-/// The pause later.
+/// The pause after that time.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// What the worker is asked to do.
+/// A command to the worker.
 pub(super) enum Command {
     Start(Box<Job>),
-    /// To end the communicator, with all ranks.
+    /// Ends the communicator, with all ranks.
     Finish(Sender<Result<(), Cause>>),
-    /// To end it alone.
+    /// Ends the communicator of this rank alone.
     Leave(Sender<()>),
 }
 
@@ -46,29 +46,29 @@ pub(super) struct Job {
     pub work: Work,
     pub at: At,
     pub started: Instant,
-    /// Its announcement to the other ranks, and what they should announce.
+    /// The announcement to the other ranks, and the announcement expected of them.
     pub announced: (Pending<Received>, String),
     pub answer: Sender<Answer>,
 }
 
 pub(super) enum Work {
-    /// Values of the host.
+    /// Host values.
     Host { values: Vec<f32>, wire: Wire, task: Task },
-    /// Values on the card, which are there when the event has happened.
+    /// Values on the GPU, which are ready when the event has happened.
     Card { values: CardValues, task: Task, ready: Sent },
 }
 
-/// What remains of a job that is being done.
+/// The rest of a job in progress.
 struct Active {
     number: u64,
     name: &'static str,
     at: At,
     started: Instant,
     answer: Sender<Answer>,
-    /// Until all ranks have announced it.
+    /// The announcement, until all ranks have made it.
     announced: Option<(Pending<Received>, String)>,
     body: Body,
-    /// Collectives that are queued on the card.
+    /// The number of collectives that are queued on the GPU.
     flying: usize,
 }
 
@@ -76,15 +76,15 @@ enum Body {
     Host {
         values: Vec<f32>,
         wire: Wire,
-        /// What is to be queued.
+        /// The collectives to queue.
         legs: VecDeque<Leg>,
-        /// The sums of this rank's slices, by chunk, until they are collected.
+        /// The sums of this rank's slices, by chunk, until they are gathered.
         sums: BTreeMap<usize, Vec<f32>>,
     },
     Card {
         values: CardValues,
         task: Task,
-        /// Until it is queued.
+        /// The event to wait for, until the collective is queued.
         ready: Option<Event>,
     },
 }
@@ -98,7 +98,7 @@ impl Active {
     }
 }
 
-/// A collective on the card.
+/// A collective that is queued on the GPU.
 struct Flight {
     job: u64,
     landing: Landing,
@@ -109,7 +109,7 @@ enum Landing {
     Event(Event),
 }
 
-/// Why later operations fail, for the communicator above.
+/// The reason why later operations fail, for [`OnCards`](super::OnCards).
 pub(super) type Fault = Arc<Mutex<Option<Cause>>>;
 
 pub(super) struct Worker {
@@ -123,7 +123,7 @@ pub(super) struct Worker {
     count: u64,
     fault: Fault,
     asked: Instant,
-    /// When something was queued or has ended.
+    /// The time at which the last collective was queued or ended.
     moved: Instant,
 }
 
@@ -133,11 +133,11 @@ impl Worker {
         Worker { comm: Some(comm), staging, library, hosts, jobs, flights, count: 0, fault, asked: now, moved: now }
     }
 
-    /// The sum of one value of each rank, to see that the connection works. `None` where it does not
+    /// The sum of one value of each rank, to check that the connection works. `None` if it does not
     /// arrive in time.
     ///
     /// # Errors
-    /// Where the driver or the library reports one.
+    /// If the driver or the library reports an error.
     pub(super) fn first_sum(&mut self, value: f32, deadline: Duration) -> Result<Option<f32>, Failed> {
         let (begin, leg) = (Instant::now(), Leg { kind: Kind::Sum, values: 0..1 });
         let (Some(comm), Some(slot)) = (&self.comm, self.staging.slot()) else { return Ok(None) };
@@ -165,7 +165,7 @@ impl Worker {
                     (_, fault) => Err(fault.unwrap_or(Cause::Finished)),
                 };
                 drop(self);
-                // The caller waits no longer where it is gone, here and below.
+                // If the receiver is gone, the caller no longer waits; here and below.
                 let _ = done.send(ended);
                 return;
             }
@@ -233,10 +233,10 @@ impl Worker {
         self.jobs.push_back(job);
     }
 
-    /// Does what can be done without waiting.
+    /// Makes all progress that is possible without waiting.
     ///
     /// # Errors
-    /// What went wrong, and the number of the job that it belongs to.
+    /// The error, and the number of the job that it belongs to.
     fn proceed(&mut self) -> Result<(), (Cause, u64)> {
         self.hear()?;
         self.land()?;
@@ -250,7 +250,7 @@ impl Worker {
                 return Err((Cause::Asynchronous { library: self.library, code, text }, first));
             }
         }
-        // Where the announcement has not ended, the communicator beneath names who is missing.
+        // If the announcement has not ended, the base communicator names the missing rank.
         let expired = |job: &&Active| job.announced.is_none() && job.started.elapsed() > job.at.deadline;
         match self.jobs.iter().find(expired) {
             Some(job) => Err((Cause::Deadline { waited: job.at.deadline, peers: self.peers() }, job.number)),
@@ -258,14 +258,14 @@ impl Worker {
         }
     }
 
-    /// All other ranks have arrived.
+    /// The states of peers if all other ranks have arrived.
     fn peers(&self) -> Vec<Peer> {
         let own = self.staging.place().0;
         let peer = |(rank, host): (usize, &Arc<str>)| Peer { rank, host: host.clone(), state: PeerState::Arrived };
         self.hosts.iter().enumerate().filter(|(rank, _)| *rank != own).map(peer).collect()
     }
 
-    /// Looks for the announcements of the other ranks.
+    /// Checks the announcements of the other ranks.
     fn hear(&mut self) -> Result<(), (Cause, u64)> {
         for job in &mut self.jobs {
             let Some((pending, own)) = job.announced.take() else { continue };
@@ -286,8 +286,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Queues collectives, in the order of [`legs`] and of jobs, as far as slots are free and what
-    /// they need is there.
+    /// Queues collectives, in the order of [`legs`] and of jobs, while slots are free and the
+    /// inputs are ready.
     fn launch(&mut self) -> Result<(), (Cause, u64)> {
         let Some(comm) = &self.comm else { return Ok(()) };
         for job in &mut self.jobs {
@@ -305,7 +305,7 @@ impl Worker {
                                 Some(sums) => sums.as_slice(),
                                 None => return Ok(()),
                             },
-                            // Only the root's values travel.
+                            // Only the root's values are copied.
                             Kind::Broadcast { root } if root != self.staging.place().0 => &[],
                             _ => &values[start..end],
                         };
@@ -322,8 +322,9 @@ impl Worker {
                 }
                 Body::Card { values, task, ready } => {
                     if let Some(event) = ready.take() {
-                        // SAFETY: whoever started it promises that the values are on this card, and
-                        // that nothing uses them before the answer, which follows the event.
+                        // SAFETY: the caller that started it promises that the values are on this
+                        // GPU, and that nothing uses them before the answer, which follows the
+                        // event.
                         let done = unsafe { self.staging.launch_in_place(comm, *task, *values, &event) };
                         let landing = Landing::Event(done.map_err(failed)?);
                         self.flights.push_back(Flight { job: number, landing });
@@ -360,14 +361,14 @@ impl Worker {
                 let parts: Vec<&[f32]> = received.chunks(leg.count(self.hosts.len())).collect();
                 sums.insert(start, sum_in_order(&parts));
             } else {
-                // What fills up the last slices is left out.
+                // Leaves out the padding of the last slices.
                 values[start..end].copy_from_slice(&received[..end - start]);
             }
         }
         Ok(())
     }
 
-    /// Answers those jobs that are done, in order.
+    /// Answers completed jobs, in order.
     fn answer(&mut self) {
         let done = |job: &Active| job.announced.is_none() && job.flying == 0 && job.is_queued();
         while self.jobs.front().is_some_and(done) {
@@ -376,23 +377,24 @@ impl Worker {
                 Body::Host { values, .. } => Received::Values(values),
                 Body::Card { .. } => Received::Nothing,
             };
-            // A caller that dropped its `Pending` wants no answer.
+            // A caller that dropped its `Pending` needs no answer.
             let _ = job.answer.send(Ok(received));
         }
     }
 
-    /// Ends the communicator without the other ranks, and waits for the card to stop.
+    /// Ends the communicator without the other ranks, and waits for the GPU to stop.
     pub(super) fn stop(&mut self) {
-        // A communicator that is dropped is aborted.
+        // Dropping a communicator aborts it.
         drop(self.comm.take());
         self.staging.drain(STOPS);
     }
 
-    /// Fails everything under way: the job with the cause, the others because of it.
+    /// Fails all jobs in progress: the job with this number with the cause, the others as a
+    /// consequence.
     fn fail_all(&mut self, cause: Cause, number: u64) {
         self.stop();
-        // Events may be released only once the card has passed them; a card that did not stop keeps
-        // them.
+        // Events may be released only after the GPU has passed them; if it did not stop, they are
+        // leaked.
         let stopped = self.staging.drain(Duration::ZERO);
         for flight in self.flights.drain(..) {
             if !stopped {
@@ -407,7 +409,7 @@ impl Worker {
             (cause @ Cause::PeerFault { .. }, _) | (cause, None) => cause,
             (_, Some((error, _))) => Cause::Earlier(error.clone()),
         };
-        // Before anybody hears of it: what is started from now on fails.
+        // Set before the answers are sent: operations that are started from now on fail.
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(later.clone());
         if let Some((error, job)) = first {
             let _ = job.answer.send(Err(error));
@@ -417,7 +419,7 @@ impl Worker {
         }
     }
 
-    /// Offers the processor to others.
+    /// Yields the CPU to other threads.
     fn pause(&self) {
         if self.moved.elapsed() < EAGER {
             std::thread::yield_now();
@@ -427,7 +429,7 @@ impl Worker {
     }
 }
 
-/// What a rank announces: ranks that announce something else cannot meet.
+/// The announcement of an operation by a rank: ranks with different announcements do not match.
 pub(super) fn announcement(work: &Work) -> String {
     let (place, count, wire, task) = match work {
         Work::Host { values, wire, task } => ("", values.len(), wire, task),

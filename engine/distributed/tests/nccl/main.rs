@@ -1,6 +1,6 @@
-//! Ranks whose sums go over cards: NCCL and RCCL, and their drivers, are `stub.c`, which checks what it
-//! is called with and computes what the libraries would. The ranks are threads of a process
-//! that each test starts, or processes of `mpirun`. No test has run on a card.
+//! Ranks whose sums are computed on GPUs. `stub.c` replaces NCCL, RCCL and their drivers: it checks
+//! its arguments and computes what the libraries would. The ranks are threads of a process that
+//! each test starts, or processes of `mpirun`. No test has run on a GPU.
 
 // Libraries that a C compiler builds.
 #![cfg(unix)]
@@ -19,15 +19,15 @@ mod ranks;
 
 use ranks::{SHORT, WHAT};
 
-/// The stub, built for a vendor with other arguments for the compiler, in a folder that is kept while
-/// the tests run.
+/// Builds the stub for a vendor, with more arguments for the compiler, in a folder that is kept
+/// while the tests run.
 fn stub(vendor: &str, more: &[&str]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder"));
     let file = if vendor == "AMD" { "librccl" } else { "libnccl" };
     let library = folder.path().join(format!("{file}{}.so", more.join("").replace(['/', '='], "")));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nccl/stub.c");
-    // Under another name first: tests run at once, and one may have opened it.
+    // Under another name first: tests run concurrently, and one may have opened it.
     let built = tempfile::NamedTempFile::new_in(folder.path()).expect("a file").into_temp_path();
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", &format!("-D{vendor}")]);
@@ -37,7 +37,7 @@ fn stub(vendor: &str, more: &[&str]) -> PathBuf {
     library
 }
 
-/// What ranks printed, and what the stub wrote.
+/// The output of ranks, and the log of the stub.
 struct Run {
     said: String,
     code: Option<i32>,
@@ -49,7 +49,7 @@ impl Run {
         self.calls.iter().filter(|line| line.split(' ').next() == Some(call)).count()
     }
 
-    /// Each rank destroyed or aborted its communicator, once, and released what it had. (A call of a
+    /// Each rank destroyed or aborted its communicator once, and released everything. (A call of a
     /// communicator that has ended ends the process.)
     fn is_clean(&self, ended: &str, world: usize) {
         assert_eq!(self.code, Some(0), "{}", self.said);
@@ -134,7 +134,7 @@ fn live_processes_of_open_mpi_exchange_over_the_stub() {
 
 #[test]
 fn work_that_hangs_ends_at_the_deadline_with_an_abort() {
-    // The first `ncclAllReduce` is that of the connection.
+    // The first `ncclAllReduce` belongs to the connection.
     for (vendor, hangs, by_rank) in [
         ("NVIDIA", "ncclAllReduce@1#2", None),
         ("AMD", "ncclAllReduce@1#2", None),
@@ -151,7 +151,7 @@ fn work_that_hangs_ends_at_the_deadline_with_an_abort() {
         let line = done.line("barrier: ");
         assert!(line.contains("barrier of phase test, step 19: an earlier operation failed"), "{line}");
     }
-    // A card that does not even stop then: its memory is not released.
+    // A GPU that does not stop even then: its memory is not released.
     let done = run("NVIDIA", &[("STUB_HANG", "ncclAllReduce@1#2"), ("STUB_DEAF", "1")], "sum");
     assert_eq!((done.code, done.count("ncclCommAbort")), (Some(0), 3), "{}", done.said);
     assert!(!done.calls.contains(&"left memory 0".to_owned()), "{:?}", done.calls);
@@ -196,7 +196,7 @@ fn an_asynchronous_error_is_reported_with_the_words_of_the_library() {
     // While the ranks are connected.
     let variables = [("STUB_ASYNC", "ncclAllReduce@2#1"), ("STUB_HANG", "ncclAllReduce#1")];
     let done = run("NVIDIA", &variables, "short");
-    let said = "rank 2 on this process cannot be connected over its card: ncclAllReduce failed with code 6: remote";
+    let said = "rank 2 on this process cannot be connected over its GPU: ncclAllReduce failed with code 6: remote";
     assert!(done.line("rank 0 after ").contains(said), "{}", done.said);
     done.is_clean("ncclCommAbort", 3);
 }
@@ -237,46 +237,46 @@ fn ranks_that_cannot_be_connected_say_why_on_all_ranks() {
         (
             "NVIDIA",
             "cuInit",
-            "rank 0 on this process cannot be connected over its card: cuInit failed with code 100: unknown",
+            "rank 0 on this process cannot be connected over its GPU: cuInit failed with code 100: unknown",
         ),
-        ("NVIDIA", "cuDevicePrimaryCtxRetain", "card: cuDevicePrimaryCtxRetain failed with code 2: out of memory"),
-        ("NVIDIA", "cuDeviceGetPCIBusId", "card: cuDeviceGetPCIBusId failed with code 2: out of memory"),
-        ("NVIDIA", "cuCtxPushCurrent_v2", "card: cuCtxPushCurrent_v2 failed with code 2: out of memory"),
+        ("NVIDIA", "cuDevicePrimaryCtxRetain", "GPU: cuDevicePrimaryCtxRetain failed with code 2: out of memory"),
+        ("NVIDIA", "cuDeviceGetPCIBusId", "GPU: cuDeviceGetPCIBusId failed with code 2: out of memory"),
+        ("NVIDIA", "cuCtxPushCurrent_v2", "GPU: cuCtxPushCurrent_v2 failed with code 2: out of memory"),
         (
             "NVIDIA",
             "cuMemAlloc_v2@2#3",
-            "rank 2 on this process cannot be connected over its card: cuMemAlloc_v2 failed with",
+            "rank 2 on this process cannot be connected over its GPU: cuMemAlloc_v2 failed with",
         ),
         (
             "NVIDIA",
             "cuMemHostAlloc@1",
-            "rank 1 on this process cannot be connected over its card: cuMemHostAlloc failed with",
+            "rank 1 on this process cannot be connected over its GPU: cuMemHostAlloc failed with",
         ),
         (
             "NVIDIA",
             "cuStreamCreate@1#2",
-            "rank 1 on this process cannot be connected over its card: cuStreamCreate failed with",
+            "rank 1 on this process cannot be connected over its GPU: cuStreamCreate failed with",
         ),
         (
             "NVIDIA",
             "cuEventCreate@1#2",
-            "rank 1 on this process cannot be connected over its card: cuEventCreate failed with",
+            "rank 1 on this process cannot be connected over its GPU: cuEventCreate failed with",
         ),
         (
             "AMD",
             "hipInit",
-            "rank 0 on this process cannot be connected over its card: hipInit failed with code 100: error of the stub",
+            "rank 0 on this process cannot be connected over its GPU: hipInit failed with code 100: error of the stub",
         ),
         (
             "AMD",
             "hipMalloc@1",
-            "rank 1 on this process cannot be connected over its card: hipMalloc failed with code 2: out of memory",
+            "rank 1 on this process cannot be connected over its GPU: hipMalloc failed with code 2: out of memory",
         ),
-        ("NVIDIA", "ncclGetVersion", "card: ncclGetVersion failed with code 2: "),
+        ("NVIDIA", "ncclGetVersion", "GPU: ncclGetVersion failed with code 2: "),
         (
             "NVIDIA",
             "ncclGetUniqueId",
-            "rank 0 on this process cannot be connected over its card: ncclGetUniqueId failed with code 2: ",
+            "rank 0 on this process cannot be connected over its GPU: ncclGetUniqueId failed with code 2: ",
         ),
     ] {
         let done = run(vendor, &[("STUB_FAIL", fails)], "sum");
@@ -291,22 +291,22 @@ fn ranks_that_cannot_be_connected_say_why_on_all_ranks() {
     let done = run("NVIDIA", &[("STUB_FAIL", "ncclCommInitRank@1")], "short");
     let line = done.line("rank 1 after ");
     assert!(
-        line.contains(": rank 1 on this process cannot be connected over its card: ncclCommInitRank failed"),
+        line.contains(": rank 1 on this process cannot be connected over its GPU: ncclCommInitRank failed"),
         "{line}"
     );
     let done = run("NVIDIA", &[("STUB_FAIL", "ncclAllReduce@1")], "short");
     done.line(&format!(
-        "rank 1 on this process cannot be connected over its card: ncclAllReduce failed with code 2: {system}"
+        "rank 1 on this process cannot be connected over its GPU: ncclAllReduce failed with code 2: {system}"
     ));
     done.is_clean("ncclCommAbort", 3);
     let done = run("NVIDIA", &[("STUB_HANG", "ncclAllReduce@1#1")], "short");
     done.line("not connected after 1.5 s: the first ncclAllReduce does not return");
     done.is_clean("ncclCommAbort", 3);
     let done = run("NVIDIA", &[("STUB_FAIL", "ncclCommGetAsyncError@1"), ("STUB_HANG", "ncclAllReduce#1")], "short");
-    done.line("rank 1 on this process cannot be connected over its card: ncclCommGetAsyncError failed with code 2");
+    done.line("rank 1 on this process cannot be connected over its GPU: ncclCommGetAsyncError failed with code 2");
     done.is_clean("ncclCommAbort", 3);
     let done = run("AMD", &[("STUB_WRONG", "ncclAllReduce@1")], "sum");
-    done.line("rank 1 on this process cannot be connected over its card: the first sum over the cards was 7, and 6 is");
+    done.line("rank 1 on this process cannot be connected over its GPU: the first sum over the GPUs was 7, and 6 is");
     done.is_clean("ncclCommAbort", 3);
     // One is not there at all.
     let done = run("NVIDIA", &[], "absent");
@@ -339,7 +339,7 @@ fn ranks_that_start_different_sums_are_named() {
     let line =
         done.line("all-reduce of phase gradients, step 17: rank 2 on this process started another operation here: ");
     assert!(line.ends_with("all-reduce of 6 values, F32, order Rank"), "{line}");
-    // Nothing met wrongly on the cards.
+    // Nothing was combined wrongly on the GPUs.
     assert_eq!(done.count("ncclSend"), 0);
     done.is_clean("ncclCommAbort", 3);
 }
@@ -357,11 +357,11 @@ fn libraries_cards_and_versions_are_checked_before_ranks_are_connected() {
     let old = run("NVIDIA", &[("STUB_VERSION", "2804")], "sum");
     all(&old, "has version 2.8.4, and 2.10 or later is needed");
     let differ = run("NVIDIA", &[("STUB_VERSION", "22105,22105,22003")], "sum");
-    all(&differ, "the ranks have different libraries for their cards: version: NCCL 2.21.5 on ranks ");
+    all(&differ, "the ranks have different libraries for their GPUs: version: NCCL 2.21.5 on ranks ");
     all(&differ, ", but NCCL 2.20.3 on rank ");
-    all(&run("NVIDIA", &[("STUB_CARDS", "0")], "sum"), "libnccl.so sees no card; are CUDA_VISIBLE_DEVICES");
-    all(&run("AMD", &[("HEARTH_TEST_CARD", "4")], "sum"), "there is no card 4; the driver sees 4, numbered from 0");
-    let same = "ranks 0 and 2 on this process have the same card (0000:0a:00.0): start at most as many ranks";
+    all(&run("NVIDIA", &[("STUB_CARDS", "0")], "sum"), "libnccl.so sees no GPU; are CUDA_VISIBLE_DEVICES");
+    all(&run("AMD", &[("HEARTH_TEST_CARD", "4")], "sum"), "there is no GPU 4; the driver sees 4, numbered from 0");
+    let same = "ranks 0 and 2 on this process have the same GPU (0000:0a:00.0): start at most as many ranks";
     all(&run("NVIDIA", &[("STUB_CARDS", "2")], "sum"), same);
     run("NVIDIA", &[("STUB_CARDS", "2")], "shared").is_clean("ncclCommDestroy", 3);
     for (vendor, missing, said) in [
@@ -373,7 +373,7 @@ fn libraries_cards_and_versions_are_checked_before_ranks_are_connected() {
         let library = stub(vendor, &[&format!("-D{missing}=of_a_later_version")]);
         all(&run_with(&library, &[], "sum"), said);
     }
-    // The words of the last error came with 2.13.
+    // The text of the last error exists since 2.13.
     let library = stub("NVIDIA", &["-DWITHOUT_LAST_ERROR"]);
     let done = run_with(&library, &[("STUB_FAIL", "ncclAllReduce@1#2")], "sum");
     assert!(done.line("ncclAllReduce failed").ends_with("code 2: unhandled system error"), "{}", done.said);
@@ -395,7 +395,7 @@ fn libraries_are_named_by_variables() {
     assert!(said.contains("no cards: HEARTH_GPU_DRIVER=/nowhere/libcuda.so.1 cannot be opened: "), "{said}");
     let said = named(&library, &stub("AMD", &[]).to_string_lossy());
     assert!(said.contains("lacks cuDeviceGetPCIBusId: it is not the driver of CUDA 11 or later"), "{said}");
-    // A library without its driver: there is none on a machine without cards.
+    // A library without its driver, which is missing on a machine without GPUs.
     let alone = stub("NVIDIA", &["-DcuInit=of_another_library"]).to_string_lossy().into_owned();
     let said = named(&alone, "");
     assert!(
@@ -412,6 +412,6 @@ fn libraries_are_named_by_variables() {
 #[test]
 fn the_door_gives_a_communicator() {
     let error = nccl::join(Arc::new(threads::alone()), Some(usize::MAX), SHORT).map(|_| ());
-    // Without a library on this machine; with one, there is no such card.
+    // On this machine the library is missing; with a library, there is no such GPU.
     assert!(matches!(error, Err(NcclError::Rank { rank: 0, .. })), "{error:?}");
 }

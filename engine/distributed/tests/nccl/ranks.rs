@@ -1,4 +1,4 @@
-//! What the ranks of a test do, in the process that the test starts.
+//! The work of the ranks of a test, in the process that the test starts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use hearth_distributed::{
 };
 use libloading::Library;
 
-/// What the ranks of a test do, and how the test asks for it.
+/// The variable with the task of the ranks.
 pub const WHAT: &str = "HEARTH_TEST_CARDS_DO";
 
-/// The deadline of what is expected to fail.
+/// The deadline of operations that are expected to fail.
 pub const SHORT: Duration = Duration::from_millis(1500);
 
 fn at(step: u64) -> At {
@@ -44,7 +44,7 @@ fn what_ranks_do() {
     threads::run(world, |ranks| rank(&what, Arc::new(ranks)));
 }
 
-/// What one rank does.
+/// The work of one rank.
 fn rank(what: &str, base: Arc<dyn Communicator>) {
     let rank = base.rank();
     if what == "absent" && rank == 1 {
@@ -94,7 +94,7 @@ fn rank(what: &str, base: Arc<dyn Communicator>) {
                 println!("rank {rank} barrier: {error}");
                 return;
             }
-            // Another rank may have failed once its part of the first was on its way.
+            // Another rank may have failed after its part of the first was sent.
             if let Err(error) = later.wait() {
                 println!("rank {rank} later: {error}");
                 return;
@@ -146,7 +146,7 @@ fn everything(ranks: &OnCards) {
         });
         assert_eq!(ranks.all_reduce(part(rank).collect(), how, &at(2)).expect("a sum"), sums[0], "{wire:?}");
     }
-    // Many are started before one is waited for, of both orders; one is not waited for at all.
+    // Many are started before one is waited for, in both orders; one is not waited for at all.
     let start = |step: u64| {
         let order = if step.is_multiple_of(3) { Order::Rank } else { Order::Any };
         ranks.start_all_reduce(vec![step as f32; 900], AllReduce { wire: Wire::F32, order }, &at(step))
@@ -159,7 +159,7 @@ fn everything(ranks: &OnCards) {
     for root in 0..world {
         let sent = ranks.start_broadcast(vec![rank as f32; 3000], root, &at(3)).wait();
         assert_eq!(sent.expect("values"), vec![root as f32; 3000]);
-        // Over the communicator beneath.
+        // Over the base communicator.
         assert_eq!(ranks.broadcast(vec![rank as u8], root, &at(4)).expect("bytes"), [root as u8]);
     }
     let error = ranks.start_broadcast(vec![], world, &at(5)).wait().expect_err("no such rank");
@@ -172,7 +172,7 @@ fn everything(ranks: &OnCards) {
     println!("rank {rank} of {world}: card {} ({}), {} {}", ranks.card(), ranks.bus(), ranks.vendor(), ranks.version());
 }
 
-/// What the stub keeps of values on a card: memory, pinned memory and a stream.
+/// The stub's record of values on a GPU: memory, pinned memory and a stream.
 #[repr(C)]
 struct OfStub {
     memory: *mut std::ffi::c_void,
@@ -183,7 +183,7 @@ struct OfStub {
 type Values = unsafe extern "C" fn(i32, *const f32, usize, *mut OfStub);
 type Take = unsafe extern "C" fn(i32, *mut f32, usize, *mut OfStub);
 
-/// Values that are on the card already: their copy is queued, and not done.
+/// Values that are already on the GPU: their copy is queued, but not done.
 fn on_card(ranks: &OnCards, triangle: f32) {
     let path = std::env::var_os("HEARTH_NCCL").expect("the stub");
     // SAFETY: the stub was built for this test and is open already.
@@ -196,11 +196,11 @@ fn on_card(ranks: &OnCards, triangle: f32) {
     for broadcast in [false, true] {
         let own: Vec<f32> = (0..777).map(|i| ((rank + 1) * (i % 5)) as f32).collect();
         let mut there = OfStub { memory: null, pinned: null, stream: null };
-        // SAFETY: there are so many values, and `there` is a valid place.
+        // SAFETY: there is this number of values, and `there` is a valid place.
         unsafe { values(card, own.as_ptr(), own.len(), &raw mut there) };
         let all = CardValues { address: there.memory as u64, count: own.len(), wire: Wire::F32 };
-        // SAFETY: the memory is of this card, which writes it on this stream; nothing else uses it
-        // before the wait ends.
+        // SAFETY: the memory belongs to this GPU, which writes it on this stream; nothing else uses
+        // it before the wait ends.
         let pending = unsafe {
             if broadcast {
                 ranks.start_broadcast_on_card(all, 1, there.stream, &at(8))

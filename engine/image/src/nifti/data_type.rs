@@ -29,7 +29,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// Its name in the NIfTI-1 standard.
+    /// The name in the NIfTI-1 standard.
     fn standard(self) -> NiftiType {
         match self {
             DataType::U8 => NiftiType::Uint8,
@@ -45,17 +45,17 @@ impl DataType {
         }
     }
 
-    /// The code of nifti1.h.
+    /// The code in nifti1.h.
     pub fn code(self) -> i16 {
         self.standard() as i16
     }
 
-    /// Bytes of one value.
+    /// The number of bytes of a value.
     pub fn size(self) -> usize {
         self.standard().size_of()
     }
 
-    /// numpy's name.
+    /// The name in numpy.
     pub fn name(self) -> &'static str {
         match self {
             DataType::U8 => "uint8",
@@ -71,10 +71,10 @@ impl DataType {
         }
     }
 
-    /// The type of a code.
+    /// Returns the type of a code.
     ///
     /// # Errors
-    /// A code of no scalar type; the message is its meaning.
+    /// If the code is not of a scalar type; the message is the code's meaning.
     pub fn from_code(code: i16) -> Result<Self, String> {
         Ok(match standard(code) {
             Some(NiftiType::Uint8) => DataType::U8,
@@ -94,13 +94,13 @@ impl DataType {
         })
     }
 
-    /// Whether a code is in the standard, scalar or not.
+    /// Whether the standard has this code, scalar or not.
     pub fn is_known(code: i16) -> bool {
         standard(code).is_some() || code == 1
     }
 }
 
-/// The meaning of a code; the crate has no name for 0 (unknown) and 1 (binary).
+/// The meaning of a code; the `nifti` crate has no name for 0 (unknown) and 1 (binary).
 fn standard(code: i16) -> Option<NiftiType> {
     NiftiHeader { datatype: code, ..NiftiHeader::default() }.data_type().ok()
 }

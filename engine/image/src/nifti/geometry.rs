@@ -1,4 +1,4 @@
-//! The affine of a header, and the header of an affine.
+//! Conversion between a header and an affine.
 
 use super::Header;
 use crate::affine::{Affine, IDENTITY};
@@ -17,8 +17,8 @@ impl Header {
         }
     }
 
-    /// The affine MONAI uses: [`Header::affine`], unless its spacing contradicts `pixdim` and the
-    /// other of matrix and quaternion agrees with it.
+    /// The affine MONAI uses: [`Header::affine`], unless its spacing contradicts `pixdim` and that
+    /// of the other affine (matrix or quaternion) agrees with it.
     pub fn rectified_affine(&self) -> Affine {
         let n = self.dim.len();
         let agrees = |a: &Affine| {
@@ -45,8 +45,9 @@ impl Header {
         affine
     }
 
-    /// What of the header is not used because it cannot be, in words: nibabel passes over it in
-    /// silence. A `scl_slope` of NaN is how it writes that there is none.
+    /// Describes the parts of the header that are ignored because they are invalid. nibabel ignores
+    /// them silently. A `scl_slope` of NaN is not reported: nibabel writes it for files without a
+    /// slope.
     pub fn unusable(&self) -> Vec<String> {
         let mut all = Vec::new();
         let used = self.rectified_affine().iter().flatten().all(|value| value.is_finite());
@@ -64,11 +65,11 @@ impl Header {
         [self.srow[0], self.srow[1], self.srow[2], IDENTITY[3]]
     }
 
-    /// The quaternion affine.
+    /// The quaternion affine; a quaternion that is slightly too long is normalized.
     pub fn qform(&self) -> Affine {
         let [b, c, d] = self.quatern;
         let rest = 1.0 - (b * b + c * c + d * d);
-        // A quaternion that is slightly too long is normalized, as in nibabel within its tolerance.
+        // nibabel normalizes it as well, within its tolerance.
         let a = rest.max(0.0).sqrt();
         let norm = a * a + b * b + c * c + d * d;
         let s = if norm < f64::EPSILON { 0.0 } else { 2.0 / norm };
@@ -182,14 +183,15 @@ mod tests {
         let mut header = Header { dim: vec![4, 4, 4], ..Header::default() };
         header.set_affine(&IDENTITY, 1);
         assert!(header.unusable().is_empty());
-        // How nibabel writes that there is none.
+        // nibabel writes NaN for files without a slope.
         header.scl_slope = f64::NAN;
         assert!(header.unusable().is_empty());
         header.scl_slope = f64::INFINITY;
         header.srow[0][1] = f64::NAN;
         let [sform, slope] = &header.unusable()[..] else { panic!("{:?}", header.unusable()) };
         assert!(sform.contains("the qform is used") && slope.contains("scl_slope is inf"), "{sform} {slope}");
-        // Where there is nothing else, the image has no affine: what uses it says so.
+        // If the header has no other affine, the image has none: the code that uses the affine
+        // reports it.
         header.qform_code = 0;
         header.quatern = [f64::NAN; 3];
         assert_eq!(header.unusable().len(), 1);

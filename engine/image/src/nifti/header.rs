@@ -2,32 +2,31 @@
 
 use super::DataType;
 
-/// A NIfTI header. It is carried along with an image, so that a written file keeps the units and
-/// description.
+/// A NIfTI header. An image carries it, so that a written file keeps the units and description.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Header {
-    /// 1 or 2.
+    /// Version of the format, 1 or 2.
     pub version: u8,
-    /// Byte order.
+    /// Whether the byte order is big-endian.
     pub big_endian: bool,
     /// Lengths of the axes, in file order (first fastest).
     pub dim: Vec<usize>,
-    /// Type of the values, by its code.
+    /// Code of the type of the values.
     pub datatype: i16,
     /// `qfac`, then the voxel size per axis.
     pub pixdim: [f64; 8],
-    /// The offset of the values.
+    /// Byte offset of the values in the file.
     pub vox_offset: u64,
-    /// Factor of the values; 0 or not finite: none.
+    /// Factor of the values; 0 or non-finite means no factor.
     pub scl_slope: f64,
-    /// Offset of the values.
+    /// Offset added to the values.
     pub scl_inter: f64,
-    /// Meaning of the quaternion affine; 0: none.
+    /// Code of the space of the quaternion affine; 0 means that there is none.
     pub qform_code: i32,
-    /// Meaning of the matrix affine; 0: none.
+    /// Code of the space of the matrix affine; 0 means that there is none.
     pub sform_code: i32,
-    /// Quaternion b, c, d.
+    /// Quaternion components b, c, d.
     pub quatern: [f64; 3],
     /// Translation of the quaternion affine.
     pub qoffset: [f64; 3],
@@ -37,12 +36,12 @@ pub struct Header {
     pub xyzt_units: i32,
     /// Intended display range: maximum, minimum.
     pub cal: [f64; 2],
-    /// Free text.
+    /// Free-text description.
     #[serde(with = "free_text")]
     pub descrip: [u8; 80],
     /// Auxiliary file name.
     pub aux_file: [u8; 24],
-    /// Whether the values are in the same file.
+    /// Whether header and values are in the same file.
     pub single_file: bool,
     /// Axes (from 1) whose voxel size in the file was 0, negative or NaN, and was repaired in
     /// `pixdim`.
@@ -76,7 +75,7 @@ impl Default for Header {
     }
 }
 
-/// serde knows arrays of up to 32 elements.
+/// serde supports arrays of up to 32 elements only.
 mod free_text {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
@@ -90,12 +89,12 @@ mod free_text {
 }
 
 impl Header {
-    /// Slope and offset of the values; `None` where there is none.
+    /// The slope and offset of the values; `None` if there are none.
     pub fn scaling(&self) -> Option<(f64, f64)> {
         (self.scl_slope != 0.0 && self.scl_slope.is_finite()).then_some((self.scl_slope, self.scl_inter))
     }
 
-    /// Number of values; `None` where it overflows.
+    /// The number of values; `None` if it overflows.
     pub fn count(&self) -> Option<u64> {
         self.dim.iter().try_fold(1_u64, |n, d| n.checked_mul(*d as u64))
     }

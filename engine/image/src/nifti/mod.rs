@@ -1,5 +1,5 @@
-//! The header of a NIfTI file, which an image carries along: its fields, its affine, its type of
-//! values. The crate `hearth-io` reads and writes it.
+//! The header of a NIfTI file, which an image carries: its fields, affine and value type. The crate
+//! `hearth-io` reads and writes it.
 
 mod data_type;
 mod geometry;

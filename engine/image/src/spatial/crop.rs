@@ -1,4 +1,4 @@
-//! Cropping a box.
+//! Crops a box.
 
 use super::lazy;
 use super::pad::{PadMode, pad};
@@ -6,24 +6,24 @@ use crate::TransformError;
 use crate::affine;
 use crate::image::{Applied, Image};
 
-/// A box in voxels, per axis from `start` (included) to `end` (not included); it may reach beyond
-/// the image.
+/// A box in voxels, per axis from `start` (inclusive) to `end` (exclusive); it may reach beyond the
+/// image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundingBox {
-    /// First voxel per axis.
+    /// First voxel, per axis.
     pub start: [i64; 3],
-    /// One past the last voxel per axis.
+    /// One past the last voxel, per axis.
     pub end: [i64; 3],
 }
 
 impl BoundingBox {
-    /// Whether it holds no voxel.
+    /// Whether the box holds no voxel.
     pub fn is_empty(&self) -> bool {
         (0..3).any(|a| self.end[a] <= self.start[a])
     }
 
-    /// Enlarges each side to a multiple of `k`; the floor half of what is added goes before. An
-    /// empty side stays empty.
+    /// Enlarges each side to a multiple of `k`; half of the added voxels, rounded down, go before.
+    /// An empty side stays empty.
     pub fn divisible_by(mut self, k: [usize; 3]) -> Self {
         for axis in 0..3 {
             let size = self.end[axis] - self.start[axis];
@@ -54,7 +54,7 @@ pub(super) fn crop_unrecorded(mut image: Image, start: [usize; 3], end: [usize; 
         let channels = image.channels();
         image.data = if (0..3).any(|a| start[a] >= end[a]) {
             let size: [usize; 3] = std::array::from_fn(|a| end[a].saturating_sub(start[a]));
-            // Without voxels nothing is pending.
+            // An image without voxels has no pending operations.
             image.meta.lazy = lazy::Laziness::Off;
             burn::tensor::Tensor::zeros([channels, size[0], size[1], size[2]], &image.data.device())
         } else {
@@ -68,7 +68,7 @@ pub(super) fn crop_unrecorded(mut image: Image, start: [usize; 3], end: [usize; 
 /// Crops a box; parts beyond the image are padded.
 ///
 /// # Errors
-/// Where a reflecting or wrapping mode has no values to use.
+/// If a reflecting or wrapping mode has no values to copy.
 pub fn crop_or_pad(image: Image, region: BoundingBox, mode: PadMode, value: f32) -> Result<Image, TransformError> {
     let shape = image.shape();
     let inside = |v: i64, axis: usize| v.clamp(0, shape[axis] as i64) as usize;

@@ -13,10 +13,10 @@ use crate::image::{Applied, Image};
 /// 2-D).
 ///
 /// As in MONAI, the inverse does not undo the deformation, only a change of size about the centre.
-/// The affine follows the size.
+/// The affine is updated for the size.
 ///
 /// # Errors
-/// As [`check_grid`], or where `places` does not have three entries per voxel.
+/// Those of [`check_grid`], and if `places` does not have three entries per voxel.
 pub fn deform(image: Image, places: Tensor<4>, sampling: GridSampling) -> Result<Image, TransformError> {
     let mut image = lazy::flush(image)?;
     let [entries, x, y, z] = places.dims();
@@ -35,7 +35,7 @@ pub fn deform(image: Image, places: Tensor<4>, sampling: GridSampling) -> Result
     Ok(image)
 }
 
-/// The positions that a warp reads where each voxel of the new grid is first displaced by
+/// Returns the positions that a warp reads if each voxel of the new grid is first displaced by
 /// `magnitude * field` (`[3, X, Y, Z]`, voxels).
 pub fn displaced(field: Tensor<4>, magnitude: f64, how: &Warp) -> Tensor<4> {
     let matrix = how.sample();
@@ -44,7 +44,7 @@ pub fn displaced(field: Tensor<4>, magnitude: f64, how: &Warp) -> Tensor<4> {
         .unwrap_or_else(|field| displaced_on_device(field, magnitude, matrix))
 }
 
-/// In place, plane by plane, in threads.
+/// Computes the positions in place, plane by plane, in threads.
 fn displace(values: &mut [f32], [ny, nz]: [usize; 2], magnitude: f32, matrix: &Affine) {
     let plane = ny * nz;
     let (first, rest) = values.split_at_mut(values.len() / 3);
@@ -68,7 +68,7 @@ fn displace(values: &mut [f32], [ny, nz]: [usize; 2], magnitude: f32, matrix: &A
 }
 
 /// The same as weighted sums of the field's channels and three broadcast sums. (A product with a 3
-/// x 3 matrix would be tuned again for each size of the field.)
+/// x 3 matrix would be autotuned again for each size of the field.)
 fn displaced_on_device(field: Tensor<4>, magnitude: f64, matrix: &Affine) -> Tensor<4> {
     let device = field.device();
     let [_, nx, ny, nz] = field.dims();

@@ -7,11 +7,12 @@ use super::BoundingBox;
 use crate::select::Select;
 use crate::{Image, TransformError};
 
-/// The box around every voxel that `select` matches in any of the chosen channels (negative ones
-/// count from the end; all where `None`), with a margin per axis. `0..0` where there is none.
+/// Returns the box around all voxels that `select` matches in any of the chosen channels, with a
+/// margin per axis. Negative channels count from the end; `None` means all. The box is `0..0` if
+/// there is no foreground.
 ///
 /// # Errors
-/// Where a channel does not exist.
+/// If a channel does not exist.
 pub fn foreground_box(
     image: &Image,
     select: Select,
@@ -63,7 +64,7 @@ fn merge(a: Corners, b: Corners) -> Corners {
     }
 }
 
-/// First and last foreground voxel per axis, threads over planes.
+/// Finds the first and last foreground voxel per axis, with threads over planes.
 fn scan(values: &[f32], [nx, ny, nz]: [usize; 3], channels: &[usize], select: Select) -> Corners {
     channels
         .par_iter()
@@ -116,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The GPU's operations and the loop on the CPU find the same box, which is the true one.
+        /// The GPU's operations and the CPU's loop both find the true box.
         #[test]
         fn the_box_holds_the_foreground(marks in prop::collection::vec((0usize..2, 0usize..6, 0usize..5, 0usize..7), 0..4)) {
             let mut values = vec![0.0_f32; 2 * 6 * 5 * 7];

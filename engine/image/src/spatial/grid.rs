@@ -42,16 +42,16 @@ pub enum GridMode {
     /// Linear along every axis (MONAI also calls it `bilinear` in 3-D).
     #[default]
     Bilinear,
-    /// The nearest voxel, half-way to the even index.
+    /// The nearest voxel; the even index at half-way positions.
     Nearest,
     /// Cubic convolution along every axis, PyTorch's `bicubic` (there in 2-D only).
     Bicubic,
-    /// A B-spline through the voxels, as `scipy.ndimage` interpolates: a number, 0 to 5. Order 0
-    /// rounds half-way up.
+    /// A B-spline through the voxels, as in `scipy.ndimage`, given as its order, 0 to 5. Order 0
+    /// rounds half-way positions up.
     Spline(SplineOrder),
 }
 
-/// The names of [`GridMode`] in text. A spline is its order, a number.
+/// The names of [`GridMode`] in text. A spline is written as its order, a number.
 const MODE_WORDS: &[&str] = &["bilinear", "nearest", "bicubic", "linear", "trilinear"];
 
 /// [`GridMode`] in the entries of a cache, whose format cannot distinguish a name from a number.
@@ -120,8 +120,8 @@ impl JsonSchema for GridMode {
     }
 }
 
-/// The values outside the image. Names of `scipy.ndimage`, which MONAI uses for spline orders, are
-/// also accepted.
+/// The values outside the image. The names that `scipy.ndimage` uses, and MONAI for spline orders,
+/// are also accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GridPadding {
@@ -129,15 +129,15 @@ pub enum GridPadding {
     #[default]
     #[serde(alias = "nearest")]
     Border,
-    /// Zero. Splines read nothing beyond the centres of the edge voxels (scipy's `constant`), the
-    /// others fade out.
+    /// Zero. Splines read nothing beyond the centres of the edge voxels (scipy's `constant`); other
+    /// modes fade out.
     #[serde(alias = "constant")]
     Zeros,
     /// The image reflected about its outer faces; about the centres of its edge voxels with
     /// `align_corners`, except for splines.
     #[serde(alias = "reflect", alias = "grid-mirror")]
     Reflection,
-    /// Zero voxels, towards which every mode fades out.
+    /// Zero voxels, towards which all modes fade out.
     #[serde(rename = "grid-constant")]
     GridConstant,
     /// The image reflected about the centres of its edge voxels.
@@ -150,7 +150,7 @@ pub enum GridPadding {
     GridWrap,
 }
 
-/// The type that MONAI computes resampling in. Accepted without effect: here coordinates are f64
+/// The type in which MONAI computes resampling. Accepted without effect: coordinates are always f64
 /// and values f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -163,8 +163,9 @@ pub enum ComputeType {
     Float64,
 }
 
-/// Interpolation, padding and MONAI's `align_corners`, which decides where `reflection` reflects,
-/// what an axis of one voxel reads, and scales what a spline reads.
+/// Interpolation, padding and MONAI's `align_corners`. The last decides about which points
+/// `reflection` reflects and what an axis of one voxel reads, and scales the positions that a
+/// spline reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GridSampling {
@@ -172,12 +173,12 @@ pub struct GridSampling {
     pub mode: GridMode,
     /// The values outside the image.
     pub padding_mode: GridPadding,
-    /// Reflect about the centres of the edge voxels instead of their outer faces.
+    /// Whether to reflect about the centres of the edge voxels instead of their outer faces.
     pub align_corners: bool,
 }
 
 impl GridSampling {
-    /// The same with nearest interpolation, where requested.
+    /// The same sampling, with nearest interpolation if requested.
     pub(super) fn or_nearest(self, nearest: bool) -> Self {
         if nearest { GridSampling { mode: GridMode::Nearest, ..self } } else { self }
     }
@@ -209,7 +210,7 @@ impl GridSampling {
 /// image is returned unchanged.
 ///
 /// # Errors
-/// Where the image's affine cannot be inverted, or as [`check_grid`](super::check_grid).
+/// If the image's affine cannot be inverted, and those of [`check_grid`](super::check_grid).
 pub fn resample_to(
     image: Image,
     destination: &Affine,
@@ -254,8 +255,8 @@ pub(super) fn same(a: &Affine, b: &Affine) -> bool {
     a.iter().flatten().zip(b.iter().flatten()).all(|(x, y)| (x - y).abs() <= AFFINE_TOLERANCE + 1e-5 * y.abs())
 }
 
-/// The positions that MONAI's samplers read for a matrix from new to old voxels; the matrix itself
-/// except for `align_corners`.
+/// The positions that MONAI's samplers read for a matrix from new to old voxels. They are those of
+/// the matrix itself, except with `align_corners`.
 pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: usize, sampling: GridSampling) -> Affine {
     if !sampling.align_corners {
         return matrix;
@@ -263,7 +264,7 @@ pub(super) fn reading(matrix: Affine, shape: [usize; 3], size: [usize; 3], n: us
     if !matches!(sampling.mode, GridMode::Spline(_)) {
         return lone_voxels(matrix, shape, size, n);
     }
-    // As MONAI's `Affine` and `Resample` with coordinates that are not centred.
+    // As in MONAI's `Affine` and `Resample` with coordinates that are not centred.
     let mut out = affine::IDENTITY;
     let scale = |length: usize| (length.max(2) as f64 - 1.0) / length.max(2) as f64;
     for r in 0..n {
@@ -304,10 +305,11 @@ pub(super) fn tidy(matrix: &mut Affine, size: [usize; 3]) {
     }
 }
 
-/// The affine with the same axes and another spacing, without translation (MONAI's `zoom_affine`).
+/// Returns the affine with the same axes and another spacing, without translation (MONAI's
+/// `zoom_affine`).
 ///
-/// A spacing that is not positive keeps the old one. `diagonal` drops rotation and flips; otherwise
-/// the rotation is kept and shear removed.
+/// A spacing that is not positive keeps the old spacing. `diagonal` drops rotation and flips;
+/// otherwise the rotation is kept and shear is removed.
 ///
 /// # Errors
 /// Where the axes of the affine are not independent.
@@ -393,7 +395,7 @@ pub fn shape_and_offset(
     let smallest = in_new.iter().position(|corner| {
         (0..n).all(|axis| {
             let least = in_new.iter().map(|c| c[axis] - corner[axis]).fold(f64::MAX, f64::min);
-            // numpy.allclose(x, 0, rtol): only its default atol = 1e-8 counts.
+            // numpy.allclose(x, 0, rtol): only its default atol = 1e-8 has an effect.
             least.abs() <= 1e-8
         })
     });
@@ -422,7 +424,8 @@ pub fn shape_and_offset(
 mod tests {
     use super::*;
 
-    /// Shapes of 512 x 512 x 60 voxels of 0.8 x 0.8 x 5 mm at 1.5 x 1.5 x 2 mm, run with MONAI.
+    /// Shapes for 512 x 512 x 60 voxels of 0.8 x 0.8 x 5 mm at 1.5 x 1.5 x 2 mm, computed with
+    /// MONAI.
     #[test]
     fn shapes_of_the_spleen_recipe() {
         let mut old = affine::IDENTITY;

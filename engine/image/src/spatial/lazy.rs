@@ -4,7 +4,8 @@
 //! the result.
 //!
 //! - [`Lazy::Exact`] (the default) delays one interpolation and the flips, permutations and crops
-//!   after it. Only the remaining voxels are computed, at exactly the coordinates of the whole.
+//!   after it. Only the remaining voxels are computed, at exactly the same coordinates as without a
+//!   crop.
 //! - [`Lazy::On`] composes several interpolations into one matrix, as MONAI's `lazy=True` does.
 
 use hearth_kernels::{Matrix, Sampling, resample, resample_part};
@@ -19,25 +20,25 @@ use crate::affine::{self, Affine};
 use crate::image::Image;
 use crate::orientation::Reorder;
 
-/// Whether a pipeline samples a run of spatial steps once.
+/// Whether and how a pipeline samples a run of spatial steps only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lazy {
-    /// Each step separately.
+    /// Each step is sampled separately.
     Off,
-    /// Only where the result is the same.
+    /// Steps are combined only where the result is the same.
     #[default]
     Exact,
-    /// Consecutive interpolations become one, which is faster and blurs less, but differs from
-    /// separate steps.
+    /// Consecutive interpolations are combined into one, which is faster and blurs less, but the
+    /// result differs from that of separate steps.
     On,
 }
 
 /// How [`Lazy::On`] samples a key, overriding its steps: MONAI's `overrides` of `Compose`.
 ///
-/// Without overrides, steps with different sampling run separately. With them all steps become one,
-/// including padding. The defaults are linear interpolation and the edge voxel, or 0 where nothing
-/// needs to be interpolated. That is what MONAI always does.
+/// Without overrides, steps with different sampling run separately. With overrides all steps are
+/// combined, including padding. The defaults are linear interpolation and the edge voxel, or 0
+/// where nothing needs to be interpolated. That is MONAI's general behaviour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LazySampling {
@@ -45,7 +46,7 @@ pub struct LazySampling {
     pub mode: Option<GridMode>,
     /// The values outside the image.
     pub padding_mode: Option<GridPadding>,
-    /// See [`GridSampling::align_corners`].
+    /// Alignment of corners: see [`GridSampling::align_corners`].
     pub align_corners: Option<bool>,
 }
 
@@ -57,12 +58,12 @@ pub(crate) enum Laziness {
     Off,
     /// One interpolation is pending.
     Exact(Option<Box<Part>>),
-    /// Steps are composed.
+    /// Steps are composed into one matrix.
     On(Option<LazySampling>, Option<Box<Chain>>),
 }
 
 impl Laziness {
-    /// The shape of the result, where operations are pending.
+    /// The shape of the result if operations are pending.
     pub fn shape(&self) -> Option<[usize; 3]> {
         match self {
             Laziness::Exact(Some(part)) => Some(part.view.shape()),
@@ -75,9 +76,9 @@ impl Laziness {
 /// One interpolation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// New voxel to the old voxel at the same position in the world.
+    /// Matrix from a new voxel to the old voxel at the same position in the world.
     pub place: Affine,
-    /// New voxel to the position that is read.
+    /// Matrix from a new voxel to the position that is read.
     pub read: Affine,
     pub size: [usize; 3],
     pub sampling: GridSampling,
@@ -95,7 +96,7 @@ pub(crate) struct Part {
 #[derive(Clone, Copy, Debug)]
 struct View {
     origin: [usize; 3],
-    /// Size of the box, in the axes of the grid.
+    /// Size of the box, along the axes of the grid.
     size: [usize; 3],
     turn: Reorder,
 }
@@ -124,12 +125,12 @@ impl View {
     }
 }
 
-/// Steps that became one matrix.
+/// Steps that were combined into one matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
-    /// New voxel to voxel of the values.
+    /// Matrix from a new voxel to a voxel of the values.
     matrix: Affine,
-    /// The matrix of read positions, while there is only one step.
+    /// Matrix to the read positions, while there is only one step.
     read: Option<Affine>,
     shape: [usize; 3],
     sampling: Option<GridSampling>,
@@ -137,8 +138,7 @@ pub(crate) struct Chain {
     affine: Affine,
 }
 
-/// Starts lazy evaluation of the image. Pending operations stay pending if they are of the same
-/// mode.
+/// Starts lazy evaluation of the image. Pending operations stay pending if their mode is the same.
 pub fn begin(image: &mut Image, lazy: Lazy, instead: Option<LazySampling>) {
     match (&image.meta.lazy, lazy) {
         (Laziness::Off, Lazy::Exact) => image.meta.lazy = Laziness::Exact(None),
@@ -150,7 +150,7 @@ pub fn begin(image: &mut Image, lazy: Lazy, instead: Option<LazySampling>) {
 /// Applies the pending operations, and ends lazy evaluation.
 ///
 /// # Errors
-/// Where an empty image would have to be padded with its own voxels.
+/// If an empty image would have to be padded with its own voxels.
 pub fn end(image: Image) -> Result<Image, TransformError> {
     let mut image = flush(image)?;
     image.meta.lazy = Laziness::Off;
@@ -179,7 +179,7 @@ pub(super) fn flush(mut image: Image) -> Result<Image, TransformError> {
     Ok(image)
 }
 
-/// Samples now or later.
+/// Samples an image immediately, or records the sampling for later.
 pub(super) fn sample(image: Image, step: Step) -> Result<Image, TransformError> {
     let image = match &image.meta.lazy {
         Laziness::Off => {
@@ -213,7 +213,7 @@ pub(super) fn sample(image: Image, step: Step) -> Result<Image, TransformError> 
     Ok(image)
 }
 
-/// Records a crop where it can be delayed; `false` where it must run now.
+/// Records a crop if it can be delayed; returns `false` if it must run now.
 pub(super) fn crop(image: &mut Image, start: [usize; 3], end: [usize; 3]) -> bool {
     let affine = image.affine;
     match &mut image.meta.lazy {
@@ -230,7 +230,7 @@ pub(super) fn crop(image: &mut Image, start: [usize; 3], end: [usize; 3]) -> boo
     true
 }
 
-/// Records flips and permutations where they can be delayed; `false` where they must run now.
+/// Records flips and permutations if they can be delayed; returns `false` if they must run now.
 pub(super) fn reorder(image: &mut Image, how: &Reorder) -> bool {
     let (affine, shape) = (image.affine, image.shape());
     match &mut image.meta.lazy {
@@ -243,8 +243,8 @@ pub(super) fn reorder(image: &mut Image, how: &Reorder) -> bool {
     true
 }
 
-/// Records a change of scale that MONAI's lazy evaluation treats as an affine in any mode; `false`
-/// where it must run now.
+/// Records a change of scale that MONAI's lazy evaluation treats as an affine in any mode; returns
+/// `false` if it must run now.
 pub(super) fn rescale(image: &mut Image, place: &Affine, size: [usize; 3]) -> bool {
     let affine = image.affine;
     match &mut image.meta.lazy {
@@ -256,7 +256,7 @@ pub(super) fn rescale(image: &mut Image, place: &Affine, size: [usize; 3]) -> bo
     }
 }
 
-/// Records padding where it can be delayed; `false` where it must run now.
+/// Records padding if it can be delayed; returns `false` if it must run now.
 pub(super) fn pad(image: &mut Image, before: [usize; 3], after: [usize; 3]) -> bool {
     let (affine, shape) = (image.affine, image.shape());
     match &mut image.meta.lazy {
@@ -340,7 +340,7 @@ impl Chain {
     }
 }
 
-/// The tolerance from whole numbers of a matrix that only moves voxels (MONAI's `AFFINE_TOL`).
+/// The tolerance for whole numbers in a matrix that only moves voxels (MONAI's `AFFINE_TOL`).
 const WHOLE: f64 = 1e-3;
 
 /// The permutation, flips and shift of a matrix that needs no interpolation.

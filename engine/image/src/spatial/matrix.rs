@@ -50,11 +50,11 @@ impl From<RotateOrder> for String {
     }
 }
 
-/// The rotation by these angles (radians) in `n` dimensions. In 2-D the first angle counts; in 3-D
-/// missing ones are 0.
+/// Returns the rotation by these angles (radians) in `n` dimensions. In 2-D only the first angle is
+/// used; in 3-D missing angles are 0.
 ///
 /// # Errors
-/// Where there is no angle, or (in 3-D) more than `order` has axes.
+/// If there is no angle, or (in 3-D) there are more angles than `order` has axes.
 pub fn rotation(n: usize, angles: &[f64], order: &RotateOrder) -> Result<Affine, TransformError> {
     EXACT.rotation(n, angles, order)
 }
@@ -66,11 +66,11 @@ struct Arithmetic {
     product: fn(&Affine, &Affine) -> Affine,
 }
 
-/// In f64.
+/// Matrices in f64.
 const EXACT: Arithmetic = Arithmetic { turn, product: affine::compose };
 
-/// As PyTorch multiplies the matrices of MONAI's `AffineGrid`: in f32, by successive fused
-/// multiply-adds. Far from the origin the difference is a few millionths of a mm.
+/// Matrices in f32, by successive fused multiply-adds, as PyTorch multiplies those of MONAI's
+/// `AffineGrid`. Far from the origin the difference is a few millionths of a mm.
 const AS_PYTORCH: Arithmetic = Arithmetic { turn: turn_f32, product: product_f32 };
 
 fn turn_f32(from: usize, to: usize, angle: f64) -> Affine {
@@ -131,14 +131,14 @@ fn turned(from: usize, to: usize, [sin, cos]: [f64; 2]) -> Affine {
     out
 }
 
-/// The shear of these factors in `n` dimensions: single shears (x by y, x by z, y by x, y by z, z
-/// by x, z by y; in 2-D x by y, y by x), one after the other, so that volumes are preserved.
-/// Missing ones are 0, and those beyond 6 (2-D: 2) are ignored.
+/// Returns the shear of these factors in `n` dimensions: single shears (x by y, x by z, y by x, y
+/// by z, z by x, z by y; in 2-D x by y, y by x), one after the other, so that volumes are
+/// preserved. Missing factors are 0, and factors beyond 6 (2-D: 2) are ignored.
 pub fn shear(n: usize, factors: &[f64]) -> Affine {
     EXACT.shear(n, factors)
 }
 
-/// The scaling by one factor per axis; missing ones are 1.
+/// Returns the scaling by one factor per axis; missing factors are 1.
 pub fn scaling(n: usize, factors: &[f64]) -> Affine {
     let mut out = affine::IDENTITY;
     for (axis, factor) in factors.iter().enumerate().take(n.min(3)) {
@@ -147,33 +147,33 @@ pub fn scaling(n: usize, factors: &[f64]) -> Affine {
     out
 }
 
-/// The shift by one number of voxels per axis; missing ones are 0.
+/// Returns the shift by a number of voxels per axis; missing numbers are 0.
 pub fn shift(n: usize, voxels: &[f64]) -> Affine {
     affine::translation(std::array::from_fn(|a| voxels.get(a).filter(|_| a < n).copied().unwrap_or(0.0)))
 }
 
 /// An affine transform about the centre of the image, MONAI's `AffineGrid`: output positions are
-/// scaled, then shifted, sheared and rotated to the positions that are read. Empty lists have no
-/// effect.
+/// scaled, shifted, sheared and rotated, in this order, to the positions that are read. Empty lists
+/// have no effect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AffineParameters {
-    /// Angles in radians: one in 2-D, up to three in 3-D.
+    /// Rotation angles in radians: one in 2-D, up to three in 3-D.
     pub rotate: Vec<f64>,
-    /// Factors: see [`shear`].
+    /// Shear factors: see [`shear`].
     pub shear: Vec<f64>,
-    /// Voxels per axis.
+    /// Shift in voxels per axis.
     pub translate: Vec<f64>,
-    /// Factors per axis.
+    /// Scale factors per axis.
     pub scale: Vec<f64>,
     /// The rotation axes of the angles.
     pub rotate_order: RotateOrder,
 }
 
 impl AffineParameters {
-    /// The matrix in `n` dimensions, about the origin, with MONAI's precision: in f32.
+    /// Returns the matrix in `n` dimensions, about the origin, with MONAI's precision (f32).
     ///
     /// # Errors
-    /// As [`rotation`], or where a number is not finite.
+    /// Those of [`rotation`], and if a number is not finite.
     pub fn matrix(&self, n: usize) -> Result<Affine, TransformError> {
         let mut out = affine::IDENTITY;
         if !self.rotate.is_empty() {
@@ -213,7 +213,7 @@ mod tests {
         [-0.556469650678, 0.272192135295, 0.785017814675],
     ];
 
-    /// Run with MONAI 1.6.1: `create_rotate(3, (0.4, 0.3, 0.2), rotate_order=...)`.
+    /// Computed with MONAI 1.6.1: `create_rotate(3, (0.4, 0.3, 0.2), rotate_order=...)`.
     #[test]
     fn rotations_are_monais() {
         for (text, expected) in [("XYZ", UPPER), ("zyx", LOWER), ("YXY", TWICE_Y)] {
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((flat[0][1], flat[1][0]), (-0.3_f64.sin(), 0.3_f64.sin()));
     }
 
-    /// Run with MONAI 1.6.1: `create_shear(3, (0.05, 0.1, 0.0, -0.05, 0.02, 0.3))` and
+    /// Computed with MONAI 1.6.1: `create_shear(3, (0.05, 0.1, 0.0, -0.05, 0.02, 0.3))` and
     /// `create_shear(2, (0.2, -0.1))`.
     #[test]
     fn shears_are_monais() {

@@ -1,5 +1,4 @@
-//! Spatial operations on an [`Image`]: each updates the affine, records itself, and can be
-//! inverted.
+//! Spatial operations on an [`Image`]: each updates the affine, is recorded, and can be inverted.
 
 mod crop;
 mod deform;
@@ -31,7 +30,7 @@ pub use window::window;
 use crate::image::{Applied, Image};
 use crate::{TransformError, affine};
 
-/// Inverts one operation on an image in the state directly after it.
+/// Inverts one operation on an image that is in the state directly after it.
 pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Image, TransformError> {
     let image = lazy::end(image)?;
     let mut image = match applied {

@@ -10,7 +10,7 @@ use crate::TransformError;
 use crate::affine;
 use crate::image::{Applied, Image};
 
-/// The values of added voxels (numpy's and PyTorch's names).
+/// The values of added voxels; the names are those of numpy and PyTorch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMode {
@@ -29,7 +29,7 @@ pub enum PadMode {
     Wrap,
     /// A straight line from the edge voxel down to 0.
     LinearRamp,
-    /// The largest voxel of the line along the axis.
+    /// The largest voxel of the line along the padded axis.
     Maximum,
     /// The mean of that line.
     Mean,
@@ -37,7 +37,7 @@ pub enum PadMode {
     Median,
     /// The smallest voxel of that line.
     Minimum,
-    /// Unspecified; here 0.
+    /// Unspecified values; 0 in this implementation.
     Empty,
 }
 
@@ -49,10 +49,10 @@ impl PadMode {
     }
 }
 
-/// Adds voxels before and after each axis. `value` counts for [`PadMode::Constant`] only.
+/// Adds voxels before and after each axis. `value` is used by [`PadMode::Constant`] only.
 ///
 /// # Errors
-/// Where an axis is empty and the mode needs voxels to copy.
+/// If an axis is empty and the mode needs voxels to copy.
 pub fn pad(
     image: Image,
     before: [usize; 3],
@@ -65,7 +65,7 @@ pub fn pad(
     Ok(image)
 }
 
-/// Refuses padding to more than [`LIMIT`] values.
+/// Rejects padding to more than [`LIMIT`] values.
 fn check_size(channels: usize, shape: [usize; 3], before: [usize; 3], after: [usize; 3]) -> Result<(), TransformError> {
     let size = |a: usize| shape[a].checked_add(before[a])?.checked_add(after[a]);
     let total = (0..3).try_fold(channels, |all, a| all.checked_mul(size(a)?));
@@ -77,7 +77,7 @@ fn check_size(channels: usize, shape: [usize; 3], before: [usize; 3], after: [us
     }
 }
 
-/// 32 GiB of f32: as much as a file may hold.
+/// 32 GiB of f32: the limit for a file.
 const LIMIT: usize = 1 << 33;
 
 pub(super) fn pad_unrecorded(

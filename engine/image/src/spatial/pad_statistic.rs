@@ -7,9 +7,9 @@ use hearth_kernels::host;
 use super::pad::PadMode;
 use crate::TransformError;
 
-/// Pads axis after axis, each including the voxels added by the earlier ones, as `numpy.pad`. Sums
-/// are in numpy's order, so that means are bit-identical. Runs on the CPU: a statistic per line is
-/// little work, and rarely used.
+/// Pads one axis after another, each including the voxels added by the earlier ones, as `numpy.pad`
+/// does. Sums are in numpy's order, so that means are bit-identical. Runs on the CPU, because a
+/// statistic per line is little work and rarely used.
 pub(super) fn pad_statistic(
     data: Tensor<4>,
     before: [usize; 3],
@@ -56,7 +56,7 @@ pub(super) fn pad_statistic(
     Ok(Tensor::from_data(TensorData::new(values, [c, shape[0], shape[1], shape[2]]), &device))
 }
 
-/// Value `k` of `width`, counted from the outer end, on the way from 0 to the edge.
+/// Value `k` of `width`, counted from the outer end, of the ramp from 0 to the edge.
 fn ramp(edge: f32, k: usize, width: usize) -> f32 {
     (k as f64 * (f64::from(edge) / width as f64)) as f32
 }

@@ -7,7 +7,7 @@ use crate::affine;
 use crate::image::{Applied, Image};
 use crate::orientation::Reorder;
 
-/// Permutes and flips axes; the world position of every voxel stays.
+/// Permutes and flips axes; the world position of every voxel is unchanged.
 pub fn reorder(image: Image, how: &Reorder) -> Image {
     let mut image = reorder_unrecorded(image, how);
     image.meta.applied.push(Applied::Reorder(*how));
@@ -50,8 +50,8 @@ pub fn flip(image: Image, axes: &[usize]) -> Image {
     reorder(image, &how)
 }
 
-/// Rotates by `k` quarter turns in the plane of two different axes, the first towards the second
-/// (`numpy.rot90`).
+/// Rotates by `k` quarter turns in the plane of two different axes, from the first towards the
+/// second (`numpy.rot90`).
 pub fn rotate90(image: Image, k: usize, first: usize, second: usize) -> Image {
     let mut how = Reorder::NONE;
     match k % 4 {

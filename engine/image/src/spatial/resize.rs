@@ -9,11 +9,12 @@ use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
 
-/// How a value of a resized image is computed; names of `torch.nn.functional.interpolate`.
+/// How a value of a resized image is computed; the names are those of
+/// `torch.nn.functional.interpolate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResizeMode {
-    /// The mean of the voxels that a new voxel covers, each counted whole.
+    /// The mean of all voxels that the new voxel overlaps, unweighted.
     #[default]
     Area,
     /// The voxel at `floor(i * n / size)`, which moves the image by up to half a voxel.
@@ -23,12 +24,12 @@ pub enum ResizeMode {
     /// Linear along every axis (MONAI accepts any of the three names for 2-D and 3-D).
     #[serde(alias = "linear", alias = "bilinear")]
     Trilinear,
-    /// Cubic along every axis (MONAI: in 2-D only).
+    /// Cubic along every axis (in MONAI 2-D only).
     Bicubic,
 }
 
 impl ResizeMode {
-    /// The kernel that interpolates in this mode.
+    /// The interpolation kernel of this mode.
     pub fn kernel(self) -> InterpolateMode {
         match self {
             ResizeMode::Area => InterpolateMode::Area,
@@ -39,8 +40,8 @@ impl ResizeMode {
         }
     }
 
-    /// The equivalent grid sampling, where there is one: means and shifted voxels have none, and at
-    /// half-way positions another voxel is the nearest.
+    /// The equivalent grid sampling, if there is one. Means and shifted voxels have none, and a
+    /// different voxel is the nearest at half-way positions.
     fn on_a_grid(self) -> Option<GridMode> {
         match self {
             ResizeMode::Trilinear => Some(GridMode::Bilinear),
@@ -49,12 +50,12 @@ impl ResizeMode {
         }
     }
 
-    /// Whether `align_corners` applies to it.
+    /// Whether `align_corners` applies to this mode.
     fn knows_corners(self) -> bool {
         matches!(self, ResizeMode::Trilinear | ResizeMode::Bicubic)
     }
 
-    /// The mode of the inverse: nearest interpolation where requested.
+    /// The mode of the inverse: nearest interpolation if requested.
     pub(super) fn or_nearest(self, nearest: bool) -> Self {
         if nearest && self != ResizeMode::Nearest { ResizeMode::NearestExact } else { self }
     }
@@ -75,7 +76,7 @@ pub fn resize(image: Image, size: [usize; 3], mode: ResizeMode, align_corners: b
     let align_corners = align_corners && mode.knows_corners();
     let dims = if size[2] == shape[2] { n } else { 3 };
     let matrix = scale_affine(shape, size, dims, align_corners);
-    // It is an affine operation and can be delayed.
+    // The scaling is affine and can be delayed.
     if let Some(mode) = mode.on_a_grid().filter(|_| dims == n)
         && let Ok(how) = Warp::voxels(&matrix, shape, size, n, false)
     {

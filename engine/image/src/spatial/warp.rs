@@ -10,16 +10,16 @@ use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
 
-/// The longest axis an image is resampled to.
+/// The maximum length of an axis of a resampled image.
 const LONGEST: usize = 65_536;
 
-/// The most values an image is resampled to: 32 GiB of f32, as much as a file may hold.
+/// The maximum number of values of a resampled image: 32 GiB of f32, the limit for a file.
 const LARGEST: usize = 1 << 33;
 
-/// A grid to resample to must not be absurd.
+/// Rejects grids that are too large to resample to, or empty.
 ///
 /// # Errors
-/// Where an axis is empty or longer than 65536 voxels, or all channels together have more than 2^33
+/// If an axis is empty or longer than 65536 voxels, or all channels together have more than 2^33
 /// values.
 pub fn check_grid(channels: usize, size: [usize; 3]) -> Result<(), TransformError> {
     let total = size.iter().try_fold(channels, |all, n| all.checked_mul(*n));
@@ -35,25 +35,25 @@ pub fn check_grid(channels: usize, size: [usize; 3]) -> Result<(), TransformErro
     }
 }
 
-/// How one grid is sampled from another, and how that is undone.
+/// How one grid is sampled from another, and how the sampling is undone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warp {
     size: [usize; 3],
-    /// New voxel to the position that is read.
+    /// Matrix from a new voxel to the position that is read.
     sample: Affine,
-    /// New voxel to the old voxel at the same position in the world. It differs from `sample` where
-    /// MONAI's do.
+    /// Matrix from a new voxel to the old voxel at the same position in the world. It differs from
+    /// `sample` where MONAI's matrices do.
     place: Affine,
-    /// Old voxel to the position that the inverse reads.
+    /// Matrix from an old voxel to the position that the inverse reads.
     back: Affine,
 }
 
 impl Warp {
-    /// MONAI's `AffineTransform`, behind `Rotate`: voxel `o` of the new grid reads the old one at
-    /// `matrix * o`.
+    /// Creates MONAI's `AffineTransform`, used by `Rotate`: voxel `o` of the new grid reads the old
+    /// one at `matrix * o`.
     ///
     /// # Errors
-    /// Where the matrix can't be inverted.
+    /// If the matrix can't be inverted.
     pub fn voxels(
         matrix: &Affine,
         shape: [usize; 3],
@@ -71,11 +71,11 @@ impl Warp {
         })
     }
 
-    /// A rotation about the centre by one angle in 2-D, or three in 3-D (radians). Without
-    /// `keep_size` the new grid holds the whole image.
+    /// Creates a rotation about the centre by one angle in 2-D, or three in 3-D (radians). Without
+    /// `keep_size` the new grid covers the whole image.
     ///
     /// # Errors
-    /// Where the number of angles is wrong, or one is not finite.
+    /// If the number of angles is wrong, or one is not finite.
     pub fn rotation(
         angles: &[f64],
         order: &RotateOrder,
@@ -93,7 +93,8 @@ impl Warp {
         let mut size = shape;
         if !keep_size {
             for axis in 0..n {
-                // The corners of the box, turned: its extent is the sum of what each edge adds.
+                // The corners of the rotated box: its extent is the sum of the extents of its
+                // edges.
                 let extent: f64 = (0..n).map(|c| (turn[axis][c] * shape[c] as f64).abs()).sum();
                 size[axis] = (extent + 0.5) as usize;
             }
@@ -101,16 +102,16 @@ impl Warp {
         Warp::voxels(&between_centres(&turn, shape, size, n), shape, size, n, align_corners)
     }
 
-    /// MONAI's `AffineGrid` and `Resample`, behind `Affine`: the matrix acts about the centres of
-    /// both grids.
+    /// Creates MONAI's `AffineGrid` and `Resample`, used by `Affine`: the matrix acts about the
+    /// centres of both grids.
     ///
-    /// With `align_corners` distances are measured in units that make the centres of the corner
-    /// voxels the corners of both grids; the image's affine does not account for that (as in
-    /// MONAI). `normalized`: the matrix yields positions in the range of PyTorch's samplers, -1 to
-    /// 1.
+    /// With `align_corners` distances are measured in units in which the centres of the corner
+    /// voxels are the corners of both grids; the image's affine does not account for that (as in
+    /// MONAI). With `normalized` the matrix yields positions in the range of PyTorch's samplers, -1
+    /// to 1.
     ///
     /// # Errors
-    /// Where the matrix can't be inverted.
+    /// If the matrix can't be inverted.
     pub fn about_centre(
         matrix: &Affine,
         shape: [usize; 3],
@@ -137,23 +138,23 @@ impl Warp {
         })
     }
 
-    /// New voxel to the old voxel at the same position in the world.
+    /// The matrix from a new voxel to the old voxel at the same position in the world.
     pub fn matrix(&self) -> &Affine {
         &self.place
     }
 
-    /// New voxel to the position that is read.
+    /// The matrix from a new voxel to the position that is read.
     pub(super) fn sample(&self) -> &Affine {
         &self.sample
     }
 
-    /// Old voxel to the position that the inverse reads.
+    /// The matrix from an old voxel to the position that the inverse reads.
     pub(super) fn back(&self) -> &Affine {
         &self.back
     }
 }
 
-/// The scale from a position about the centre of an image to voxels, as in `Resample`: one voxel,
+/// The scale from a position relative to the image's centre to voxels, as in `Resample`: one voxel,
 /// except for an axis of one voxel.
 fn reading_scale(length: usize, align_corners: bool, normalized: bool) -> f64 {
     let (length, at_least_2) = (length as f64, length.max(2) as f64);
@@ -169,7 +170,7 @@ fn diagonal(n: usize, value: impl Fn(usize) -> f64) -> Affine {
     out
 }
 
-/// A matrix about the centres as one between voxel indices.
+/// Converts a matrix about the centres to one between voxel indices.
 fn between_centres(matrix: &Affine, shape: [usize; 3], size: [usize; 3], n: usize) -> Affine {
     let centre = |size: [usize; 3]| std::array::from_fn(|a| if a < n { (size[a] as f64 - 1.0) / 2.0 } else { 0.0 });
     let to_centre = affine::translation(centre(size).map(|v: f64| -v));
@@ -184,8 +185,8 @@ fn inverse(matrix: &Affine) -> Result<Affine, TransformError> {
 }
 
 impl GridSampling {
-    /// The sampling of the key at this index, where mode and padding are given for all keys or for
-    /// each.
+    /// Returns the sampling of the key at this index; mode and padding are given for all keys or
+    /// for each.
     pub fn of_key(
         place: usize,
         mode: &OneOrMany<GridMode>,
@@ -197,7 +198,7 @@ impl GridSampling {
     }
 }
 
-/// Samples an image through a matrix; the affine follows, and [`Image::undo_last`] samples back.
+/// Samples an image through a matrix and updates the affine; [`Image::undo_last`] samples back.
 ///
 /// # Errors
 /// As [`check_grid`].
@@ -210,13 +211,13 @@ pub fn warp(image: Image, how: &Warp, sampling: GridSampling) -> Result<Image, T
     Ok(image)
 }
 
-/// Samples an image at explicit positions: `grid` is `[axes, X', Y', Z']`, voxels from the centre
-/// of the image, or without `norm_coords` from -1 to 1 over it (for splines voxels from its
-/// beginning). The affine is unchanged, and the operation is not recorded, so it cannot be
+/// Samples an image at explicit positions: `grid` is `[axes, X', Y', Z']`, in voxels from the
+/// centre of the image, or without `norm_coords` from -1 to 1 over it (for splines in voxels from
+/// its start). The affine is unchanged, and the operation is not recorded, so it cannot be
 /// inverted.
 ///
 /// # Errors
-/// Where the grid has fewer axes than the image.
+/// If the grid has fewer axes than the image.
 pub fn resample_at(
     image: Image,
     grid: Tensor<4>,

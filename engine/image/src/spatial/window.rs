@@ -1,4 +1,4 @@
-//! A box of an image whose outside is filled by a rule: the basis of padding and patches.
+//! Reads a box of an image and fills its outside by a rule: the basis of padding and patches.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use hearth_kernels::host;
@@ -14,10 +14,10 @@ const PARALLEL: usize = 1 << 17;
 /// The values of `region` of a tensor `[C, X, Y, Z]`; the outside is `value` or copied, depending
 /// on `mode`.
 ///
-/// Equal to padding the whole image and cropping the box, but only the box is computed.
+/// The result equals padding the whole image and cropping the box, but only the box is computed.
 ///
 /// # Errors
-/// Where an axis is empty and the mode needs voxels to copy.
+/// If an axis is empty and the mode needs voxels to copy.
 pub fn window(data: Tensor<4>, region: BoundingBox, mode: PadMode, value: f32) -> Result<Tensor<4>, TransformError> {
     let [c, x, y, z] = data.dims();
     let shape = [x, y, z];
@@ -57,7 +57,7 @@ pub fn window(data: Tensor<4>, region: BoundingBox, mode: PadMode, value: f32) -
     on_device(part, &from, value)
 }
 
-/// The voxel of an axis of `n` that each index of `range` copies; -1 for the constant.
+/// The voxel that each index of `range` copies from an axis of length `n`; -1 for the constant.
 pub(super) fn sources(n: usize, range: std::ops::Range<i64>, mode: PadMode) -> Vec<i32> {
     let last = n as i64 - 1;
     range
@@ -86,7 +86,7 @@ pub(super) fn sources(n: usize, range: std::ops::Range<i64>, mode: PadMode) -> V
 enum Run {
     /// Consecutive voxels.
     Copy { to: usize, from: usize, len: usize },
-    /// Consecutive voxels in reverse; `from` is the first (highest) one.
+    /// Consecutive voxels in reverse; `from` is the first and highest index.
     Reverse { to: usize, from: usize, len: usize },
     /// The constant.
     Fill { to: usize, len: usize },
@@ -117,7 +117,7 @@ fn runs(from: &[i32]) -> Vec<Run> {
     out
 }
 
-/// Row by row on the CPU, threads over planes.
+/// Copies row by row on the CPU, with threads over planes.
 fn gather(values: &[f32], [_, nx, ny, nz]: [usize; 4], from: &[Vec<i32>; 3], value: f32) -> Vec<f32> {
     let channels = values.len() / (nx * ny * nz).max(1);
     let (sx, sy, sz) = (from[0].len(), from[1].len(), from[2].len());
@@ -158,7 +158,7 @@ fn gather(values: &[f32], [_, nx, ny, nz]: [usize; 4], from: &[Vec<i32>; 3], val
     out
 }
 
-/// The same by selecting along each axis.
+/// The same result by selections along each axis.
 fn on_device(mut data: Tensor<4>, from: &[Vec<i32>; 3], value: f32) -> Result<Tensor<4>, TransformError> {
     let device = data.device();
     for (axis, from) in from.iter().enumerate() {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rows on the CPU, selections on a device, and single voxels agree.
+        /// Rows on the CPU, selections on a device, and a copy of single voxels agree.
         #[test]
         fn a_window_is_what_lies_there(
             shape in [1usize..5, 1usize..5, 1usize..5],

@@ -1,13 +1,14 @@
-//! BloscLZ, Blosc's own codec: runs of literals, and copies of what came before, as in FastLZ.
+//! BloscLZ, Blosc's own codec: runs of literals, and copies of earlier bytes, as in FastLZ.
 
-/// Where near distances end.
+/// The limit of near distances.
 const NEAR: usize = 8191;
 
-/// Unpacks a stream; the number of bytes written. `None` where it is damaged or does not fit.
+/// Unpacks a stream and returns the number of bytes written. `None` if it is damaged or does not
+/// fit.
 pub(super) fn unpack(stream: &[u8], out: &mut [u8]) -> Option<usize> {
     let mut stream = stream.iter();
     let mut next = || stream.next().copied().map(usize::from);
-    // The upper bits of the first byte say which variant it is, and there is one.
+    // The upper bits of the first byte are the variant; only one exists.
     let mut control = next()? & 31;
     let mut at = 0;
     loop {
@@ -41,7 +42,7 @@ pub(super) fn unpack(stream: &[u8], out: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Copies `length` bytes from `distance` before `at`; what is copied may be part of the copy.
+/// Copies `length` bytes from `distance` before `at`; source and destination may overlap.
 fn copy(out: &mut [u8], at: usize, distance: usize, length: usize) -> Option<usize> {
     let (start, end) = (at.checked_sub(distance)?, at.checked_add(length)?);
     if end > out.len() {
@@ -73,10 +74,10 @@ mod tests {
 
     #[test]
     fn literals_and_copies_that_overlap() {
-        // Three literals; three bytes from two before; twelve of the last byte.
+        // Three literals; three bytes from two positions before; the last byte twelve times.
         let stream = [2, b'a', b'b', b'c', 1 << 5, 1, 7 << 5, 3, 0];
         assert_eq!(unpacked(&stream, 64), Some(b"abcbcbbbbbbbbbbbbb".to_vec()));
-        // The same again does not fit.
+        // The same stream does not fit into a shorter output.
         assert_eq!(unpacked(&stream, 17), None);
     }
 
@@ -98,7 +99,7 @@ mod tests {
         for end in [0, 1, 3, 5, 7, 8] {
             assert_eq!(unpacked(&stream[..end], 64), None, "{end}");
         }
-        // From before the beginning.
+        // A copy from before the start.
         assert_eq!(unpacked(&[0, b'a', 1 << 5, 1], 64), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A chunk: its header, and the blocks that it is packed in.
+//! Chunks: the header, and the compressed blocks.
 
 use rayon::prelude::*;
 
@@ -10,35 +10,35 @@ const STORED: u8 = 0x02;
 const EXTENDED: u8 = 0x05;
 const NOT_SPLIT: u8 = 0x10;
 
-/// Flags of its second part.
+/// Flags of the second part of a header.
 const DICTIONARY: u8 = 0x01;
 const INSTRUMENTED: u8 = 0x80;
 
-/// The versions of the format that are read: of Blosc2 2.0, and of Blosc2 3, which adds blocks of several
-/// lengths; those have a flag of their own.
+/// The supported versions of the format: that of Blosc2 2.0, and that of Blosc2 3, which adds
+/// blocks of several lengths; a separate flag marks them.
 const VERSIONS: [u8; 2] = [5, 6];
 
 /// The header of a chunk.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// Bytes of the chunk, with its header.
+    /// Number of bytes of the chunk, including its header.
     pub packed: usize,
     unpacked: usize,
-    /// Bytes of a block; the last one may have fewer.
+    /// Number of bytes of a block; the last one may have fewer.
     block: usize,
     value_size: usize,
-    /// The values are stored as they are.
+    /// Whether the values are stored uncompressed.
     stored: bool,
-    /// Blocks consist of one stream for each byte of a value.
+    /// Whether blocks consist of one stream for each byte of a value.
     split: bool,
     codec: u8,
     special: Option<Special>,
-    /// In the order in which they are undone.
+    /// Filters, in the order in which they are undone.
     filters: Vec<Filter>,
 }
 
 impl Head {
-    /// Bytes of a header.
+    /// The number of bytes of a header.
     pub const BYTES: usize = 32;
 
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -57,13 +57,13 @@ impl Head {
         }
         let (more, special) = (bytes[31], bytes[31] >> 4 & 7);
         if bytes[30] != 0 {
-            return Err("blocks of several lengths, which are not read".to_owned());
+            return Err("blocks of several lengths, which are not supported".to_owned());
         }
         if more & DICTIONARY != 0 {
-            return Err("packed with a dictionary, which is not read".to_owned());
+            return Err("compressed with a dictionary, which is not supported".to_owned());
         }
         if more & INSTRUMENTED != 0 {
-            return Err("it holds measurements of a codec, no values".to_owned());
+            return Err("it holds codec measurements instead of values".to_owned());
         }
         let value_size = usize::from(bytes[3]);
         let filters = bytes[16..22].iter().zip(&bytes[24..30]).rev();
@@ -82,12 +82,12 @@ impl Head {
     }
 }
 
-/// Chunks that hold one value.
+/// Chunks that hold a single value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Special {
     Zeros,
     NotANumber,
-    /// A value behind the header.
+    /// A value after the header.
     Value,
 }
 
@@ -97,12 +97,12 @@ impl Special {
             1 => Ok(Special::Zeros),
             2 => Ok(Special::NotANumber),
             3 => Ok(Special::Value),
-            4 => Err("it was never written: whoever wrote the file did not come to its end".to_owned()),
+            4 => Err("it was never written: the program that wrote the file was interrupted".to_owned()),
             other => Err(format!("a chunk of the unknown kind {other}")),
         }
     }
 
-    /// What an entry of the index says, where it is not the place of a chunk.
+    /// Decodes an index entry that is not the offset of a chunk.
     pub fn of_entry(entry: i64) -> Result<Option<Self>, String> {
         if entry >= 0 {
             return Ok(None);
@@ -113,14 +113,14 @@ impl Special {
         }
     }
 
-    /// Fills a chunk of a kind whose value is not in the file.
+    /// Fills a chunk whose value is not in the file.
     pub fn fill(self, value_size: usize, out: &mut [u8]) -> Result<(), String> {
         match (self, value_size) {
             (Special::Zeros, _) => out.fill(0),
             (Special::NotANumber, 4) => repeat(&f32::NAN.to_le_bytes(), out),
             (Special::NotANumber, 8) => repeat(&f64::NAN.to_le_bytes(), out),
-            (Special::NotANumber, size) => return Err(format!("no number (NaN) in {size} bytes")),
-            (Special::Value, _) => return Err("a value that is missing".to_owned()),
+            (Special::NotANumber, size) => return Err(format!("NaN values of {size} bytes are not supported")),
+            (Special::Value, _) => return Err("the value is missing".to_owned()),
         }
         Ok(())
     }
@@ -130,10 +130,10 @@ fn repeat(value: &[u8], out: &mut [u8]) {
     out.chunks_mut(value.len()).for_each(|out| out.copy_from_slice(&value[..out.len()]));
 }
 
-/// Unpacks a chunk, blocks side by side.
+/// Unpacks a chunk, one block after another.
 pub(super) fn unpack(head: &Head, chunk: &[u8], out: &mut [u8]) -> Result<(), String> {
     if head.unpacked != out.len() {
-        return Err(format!("it says that it holds {} bytes; expected {}", head.unpacked, out.len()));
+        return Err(format!("its header states {} bytes; expected {}", head.unpacked, out.len()));
     }
     let content = chunk.get(Head::BYTES..head.packed).ok_or("it ends within its content")?;
     if let Some(special) = head.special {
@@ -148,7 +148,7 @@ pub(super) fn unpack(head: &Head, chunk: &[u8], out: &mut [u8]) -> Result<(), St
     }
     if head.stored {
         if content.len() != out.len() {
-            return Err(format!("{} bytes that are not packed; expected {}", content.len(), out.len()));
+            return Err(format!("{} uncompressed bytes; expected {}", content.len(), out.len()));
         }
         out.copy_from_slice(content);
         return Ok(());
@@ -156,14 +156,14 @@ pub(super) fn unpack(head: &Head, chunk: &[u8], out: &mut [u8]) -> Result<(), St
     let codec = Codec::of(head.codec)?;
     let count = out.len().div_ceil(head.block);
     let starts = content.as_chunks::<4>().0.get(..count);
-    let starts = starts.ok_or_else(|| format!("it ends before the places of its {count} blocks"))?;
+    let starts = starts.ok_or_else(|| format!("it ends before the offsets of its {count} blocks"))?;
     out.par_chunks_mut(head.block).zip(starts).try_for_each_init(
         || (Unpacker::new(codec), Vec::new()),
         |(unpacker, scratch), (out, start)| {
             let start = usize::try_from(i32::from_le_bytes(*start)).ok();
             let start = start.filter(|start| *start >= Head::BYTES + 4 * count);
             let packed = start.and_then(|start| chunk.get(start..head.packed));
-            block(head, unpacker, packed.ok_or("a block outside of it")?, scratch, out)
+            block(head, unpacker, packed.ok_or("a block lies outside of it")?, scratch, out)
         },
     )
 }
@@ -190,10 +190,10 @@ fn block(
     Ok(())
 }
 
-/// The streams of a block, one after the other.
+/// Unpacks the streams of a block, one after another.
 fn streams(head: &Head, unpacker: &mut Unpacker, mut packed: &[u8], out: &mut [u8]) -> Result<(), String> {
     const ENDS: &str = "it ends within a block";
-    // The last block is not split where it is shorter than the others.
+    // The last block is not split if it is shorter than the others.
     let count = if head.split && out.len() == head.block { head.value_size } else { 1 };
     if !out.len().is_multiple_of(count) {
         return Err(format!("a block of {} bytes in {count} streams", out.len()));
@@ -209,7 +209,7 @@ fn streams(head: &Head, unpacker: &mut Unpacker, mut packed: &[u8], out: &mut [u
                 packed = rest;
                 if size == part.len() { part.copy_from_slice(stream) } else { unpacker.unpack(stream, part)? }
             }
-            // A byte that is repeated, behind which a token says so.
+            // A repeated byte, marked by a token after it.
             Err(_) => {
                 let (token, rest) = packed.split_first().ok_or(ENDS)?;
                 packed = rest;

@@ -4,27 +4,27 @@ use libdeflater::Decompressor;
 
 use super::blosclz;
 
-/// How streams are packed.
+/// How streams are compressed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Codec {
     BloscLz,
-    /// Packed by LZ4 or LZ4HC.
+    /// LZ4 or LZ4HC.
     Lz4,
     Zlib,
     Zstd,
 }
 
 impl Codec {
-    /// By the number in a chunk's header.
+    /// Returns the codec with this number in a chunk's header.
     pub fn of(code: u8) -> Result<Self, String> {
         match code {
             0 => Ok(Codec::BloscLz),
             1 => Ok(Codec::Lz4),
             3 => Ok(Codec::Zlib),
             4 => Ok(Codec::Zstd),
-            2 => Err("packed by Snappy, which is not read".to_owned()),
-            6 => Err("packed by the codec of a plugin of Blosc2, which is not read".to_owned()),
-            other => Err(format!("packed by the unknown codec {other}")),
+            2 => Err("compressed with Snappy, which is not supported".to_owned()),
+            6 => Err("compressed with a codec of a Blosc2 plugin, which is not supported".to_owned()),
+            other => Err(format!("compressed with the unknown codec {other}")),
         }
     }
 }
@@ -34,7 +34,7 @@ pub(super) enum Unpacker {
     BloscLz,
     Lz4,
     Zlib(Box<Decompressor>),
-    /// Made when it is used first, which may fail.
+    /// Created on first use, which may fail.
     Zstd(Option<zstd::bulk::Decompressor<'static>>),
 }
 

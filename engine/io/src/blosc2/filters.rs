@@ -1,28 +1,29 @@
-//! Filters of blocks, undone.
+//! Filters of blocks, and how to undo them.
 
-/// What was done to a block before it was packed.
+/// A filter that was applied to a block before compression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Filter {
-    /// All first bytes of values of this many bytes, then all second ones, ...
+    /// Shuffle: the first bytes of all values of this many bytes, then all second bytes, ...
     Shuffle(usize),
-    /// All first bits, then all second ones, ...
+    /// Bit shuffle: all first bits, then all second bits, ...
     BitShuffle(usize),
 }
 
 impl Filter {
-    /// By its code and option in a chunk's header; `None` where there is nothing to undo.
+    /// Returns the filter for a code and option in a chunk's header; `None` if there is nothing to
+    /// undo.
     pub fn of(code: u8, option: u8, value_size: usize) -> Result<Option<Self>, String> {
         match code {
-            // Truncated precision: those bits are gone.
+            // Truncated precision: the lost bits cannot be restored.
             0 | 4 => Ok(None),
             1 => Ok(Some(Filter::Shuffle(if option == 0 { value_size } else { usize::from(option) }))),
             2 => Ok(Some(Filter::BitShuffle(value_size))),
-            3 => Err("filtered by differences (delta), which is not read".to_owned()),
-            other => Err(format!("filtered by the plugin {other} of Blosc2, which is not read")),
+            3 => Err("filtered by differences (delta), which is not supported".to_owned()),
+            other => Err(format!("filtered by the Blosc2 plugin {other}, which is not supported")),
         }
     }
 
-    /// Undoes it, from one buffer into another of the same length.
+    /// Undoes the filter, from one buffer into another of the same length.
     pub fn undo(self, from: &[u8], out: &mut [u8]) {
         match self {
             Filter::Shuffle(1) => out.copy_from_slice(from),
@@ -51,9 +52,9 @@ fn weave<const N: usize>(from: &[u8], out: &mut [u8]) {
     rest.copy_from_slice(&from[count * N..]);
 }
 
-/// Eight values at a time; the rest of a block is as it was.
+/// Undoes bit shuffle for eight values at a time; the remainder of a block is unchanged.
 fn unite_bits(size: usize, from: &[u8], out: &mut [u8]) {
-    // Bytes of a row, which has one bit of each value.
+    // Number of bytes of a row, which has one bit of each value.
     let row = from.len() / size / 8;
     let whole = row * 8 * size;
     for byte in 0..size {
@@ -68,7 +69,7 @@ fn unite_bits(size: usize, from: &[u8], out: &mut [u8]) {
     out[whole..].copy_from_slice(&from[whole..]);
 }
 
-/// Bit `i` of byte `j` becomes bit `j` of byte `i` (Hacker's Delight, 7-3).
+/// Transposes bits: bit `i` of byte `j` becomes bit `j` of byte `i` (Hacker's Delight, 7-3).
 fn transposed(mut bits: u64) -> u64 {
     for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
         let swapped = (bits ^ (bits >> shift)) & mask;
@@ -86,7 +87,7 @@ mod tests {
         for size in [1, 2, 3, 4, 8] {
             let values: Vec<u8> = (0..5 * size as u8).collect();
             let planes: Vec<u8> = (0..size).flat_map(|byte| values.iter().skip(byte).step_by(size).copied()).collect();
-            // Bytes at the end that are no value.
+            // Trailing bytes that do not form a value.
             let rest = &[254, 255][..if size < 3 { 0 } else { 2 }];
             let mut out = vec![0; planes.len() + rest.len()];
             Filter::Shuffle(size).undo(&[&planes[..], rest].concat(), &mut out);

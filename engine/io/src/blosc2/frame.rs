@@ -5,44 +5,45 @@ use std::io::Read;
 use super::MAGIC;
 use super::fields::Fields;
 
-/// The most bytes of a header; those of arrays have about two hundred, beside what users attach.
+/// The maximum number of bytes of a header; array headers have about two hundred, plus user
+/// metadata.
 const MAX_HEADER: usize = 1 << 20;
 
-/// What all headers have, in front of the metalayers.
+/// The number of bytes before the metalayers, the same in all headers.
 const FIXED: usize = 87;
 
-/// The name of the metalayer that has the array's shape.
+/// The name of the metalayer with the array's shape.
 const ARRAY: &[u8] = b"b2nd";
 
-/// What the header says.
+/// The content of a frame's header.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// Bytes of the header; the first chunk begins behind it.
+    /// Number of bytes of the header; the first chunk follows.
     pub header: u64,
-    /// Bytes of the frame.
+    /// Number of bytes of the frame.
     pub length: u64,
-    /// Where the chunk begins that has the index of the others.
+    /// Offset of the chunk that holds the index of the others.
     pub index: u64,
-    /// Bytes of all chunks, unpacked.
+    /// Number of bytes of all chunks, unpacked.
     pub unpacked: u64,
-    /// Bytes of a value.
+    /// Number of bytes of a value.
     pub value_size: usize,
-    /// Bytes of a chunk, unpacked.
+    /// Number of bytes of a chunk, unpacked.
     pub chunk_bytes: usize,
     /// The metalayer with the array's shape.
     pub array: Vec<u8>,
 }
 
 impl Frame {
-    /// Reads a header. `file`: the bytes of the file.
+    /// Parses a header. `file` is the size of the file in bytes.
     pub fn read(source: &mut impl Read, file: u64) -> Result<Self, String> {
         let mut bytes = Vec::new();
         source.take(FIXED as u64).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         if bytes.len() < FIXED {
-            return Err(format!("not a frame of Blosc2: {} bytes, and a header has {FIXED}", bytes.len()));
+            return Err(format!("not a frame of Blosc2: {} bytes, but a header has at least {FIXED}", bytes.len()));
         }
         let mut fields = Fields::new(&bytes);
-        // The number of fields differs between versions; the fields in front are the same.
+        // The number of fields differs between versions; the first fields are the same.
         fields.byte()?;
         if fields.bytes(MAGIC.len())? != MAGIC {
             return Err("not a frame of Blosc2: it begins with other bytes".to_owned());
@@ -66,16 +67,16 @@ impl Frame {
         let chunk_bytes = fields.size()?;
         match kind & 0x0f {
             0 => {}
-            1 => return Err("a sparse frame of Blosc2, whose chunks are files of their own".to_owned()),
+            1 => return Err("a sparse frame of Blosc2, whose chunks are separate files".to_owned()),
             other => return Err(format!("a frame of Blosc2 of the unknown kind {other}")),
         }
         if flags >> 4 & 3 != 1 || flags & 0x40 != 0 {
             return Err(
-                "a frame of Blosc2 with chunks of several lengths, or with an index of other than 64 bits".into()
+                "a frame of Blosc2 with chunks of several lengths, or with an index that does not have 64 bits".into(),
             );
         }
         if length > file {
-            return Err(format!("it says that it has {length} bytes, and the file has {file}: it is not whole"));
+            return Err(format!("its header states {length} bytes, but the file has {file}: it is incomplete"));
         }
         if !(FIXED..=MAX_HEADER).contains(&header) {
             return Err(format!("a header of {header} bytes; expected {FIXED} to {MAX_HEADER}"));
@@ -114,5 +115,5 @@ fn metalayer(header: &[u8]) -> Result<Vec<u8>, String> {
             return Ok(content.bytes(length)?.to_vec());
         }
     }
-    Err("a frame of Blosc2 that is no array: it has no metalayer \"b2nd\"".to_owned())
+    Err("a frame of Blosc2 that is not an array: it has no metalayer \"b2nd\"".to_owned())
 }

@@ -1,16 +1,16 @@
-//! An array in chunks, and chunks in blocks: where each value of a chunk belongs.
+//! The grid of an array: its chunks, and their blocks; where each value of a chunk belongs.
 
 use std::fmt;
 
 use super::fields::Fields;
 
-/// The most axes of an array. Shapes with fewer get axes of length 1 in front.
+/// The maximum number of axes. Shapes with fewer axes are preceded by axes of length 1.
 const AXES: usize = 8;
 
-/// The most values of an array.
+/// The maximum number of values of an array.
 const MAX_VALUES: usize = 8 << 30;
 
-/// The longest name of a type of values; those of numbers have three bytes.
+/// The maximum length of a type's name; those of numeric types have three bytes.
 const LONGEST: usize = 64;
 
 /// One number for each axis.
@@ -27,7 +27,7 @@ pub(super) struct Grid {
     chunks: Index,
     /// The number of blocks of a chunk along each axis.
     blocks: Index,
-    /// NumPy's name of the type of values.
+    /// NumPy's name of the value type.
     pub value_type: String,
 }
 
@@ -58,7 +58,7 @@ impl Grid {
                 *length = fields.size()?;
             }
         }
-        // How the type is named: 0 is NumPy's way, the only one.
+        // The format of the type's name: 0, NumPy's, is the only one.
         fields.tag(0)?;
         fields.tag(Fields::STR32)?;
         let length = fields.size()?;
@@ -73,7 +73,7 @@ impl Grid {
         let chunks = std::array::from_fn(|axis| shape[axis].div_ceil(chunk[axis]));
         let blocks = std::array::from_fn(|axis| chunk[axis].div_ceil(block[axis]));
         let grid = Grid { axes, shape, chunk, block, chunks, blocks, value_type };
-        // What is below these does not overflow later.
+        // The products below these limits do not overflow later.
         let all = |lengths: &[Index]| {
             let product = lengths.as_flattened().iter().try_fold(1_usize, |all, length| all.checked_mul(*length));
             product.filter(|all| *all <= MAX_VALUES).is_some()
@@ -99,17 +99,17 @@ impl Grid {
         self.chunks.iter().product()
     }
 
-    /// The number of values of each chunk, with those that fill up its blocks.
+    /// The number of values of each chunk, including the padding of its blocks.
     pub fn chunk_values(&self) -> usize {
         self.blocks.iter().chain(&self.block).product()
     }
 
-    /// Copies the values of a chunk, block by block, to their places in the array.
+    /// Copies the values of a chunk, block by block, into the array.
     pub fn place(&self, number: usize, chunk: &[u8], size: usize, array: &mut [u8]) {
         const LAST: usize = AXES - 1;
         let place = position(number, &self.chunks);
         let start: Index = std::array::from_fn(|axis| place[axis] * self.chunk[axis]);
-        // Chunks at the end of the array, and blocks at the end of a chunk, are filled up.
+        // Chunks at the end of the array, and blocks at the end of a chunk, are padded.
         let end: Index = std::array::from_fn(|axis| self.shape[axis].min(start[axis] + self.chunk[axis]));
         let mut lines = self.block;
         lines[LAST] = 1;
@@ -143,7 +143,7 @@ impl fmt::Display for Grid {
     }
 }
 
-/// The place of an item by its number, the last axis the fastest.
+/// The position of an item by its number, with the last axis the fastest.
 fn position(mut number: usize, lengths: &Index) -> Index {
     let mut place = [0; AXES];
     for (place, length) in place.iter_mut().zip(lengths).rev() {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn each_value_finds_its_place() {
-        // Chunks of 2 x 3 in blocks of 1 x 2: each row of a chunk is filled up to four values.
+        // Chunks of 2 x 3 in blocks of 1 x 2: each row of a chunk is padded to four values.
         let grid = Grid::parse(&metalayer(&[3, 5], &[2, 3], &[1, 2])).expect("a grid");
         assert_eq!((grid.shape(), grid.chunks(), grid.chunk_values()), (&[3, 5][..], 4, 8));
         let mut array = [0; 15];

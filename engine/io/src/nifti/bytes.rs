@@ -1,5 +1,5 @@
-//! Reads the bytes of a file: plain or gzip, never keeping more than expected, and checking gzip to
-//! its end.
+//! Reads the bytes of a file, plain or gzip. It keeps no more than expected, and checks gzip to its
+//! end.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -39,8 +39,8 @@ impl FileBytes {
         Ok(FileBytes { bytes, gzip })
     }
 
-    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. [`FileBytes::take`]
-    /// checks the checksums.
+    /// Returns the first `count` bytes, unpacked; fewer if the file ends or breaks before.
+    /// [`FileBytes::take`] checks the checksums.
     pub(super) fn head(&self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
         if !self.gzip {
             return Ok(self.bytes[..count.min(self.bytes.len())].to_vec());
@@ -48,8 +48,8 @@ impl FileBytes {
         start(&self.bytes, count, path)
     }
 
-    /// The first `count` bytes, unpacked. A gzip file is read to its end, so that all checksums and
-    /// lengths are verified.
+    /// Returns the first `count` bytes, unpacked. A gzip file is read to its end, so that all
+    /// checksums and lengths are verified.
     ///
     /// `count` must have been checked against [`super::MAX_BYTES`].
     pub(super) fn take(self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
@@ -76,15 +76,15 @@ impl FileBytes {
         }
         let full = |what: String| NiftiError::Unsupported { path: path.to_owned(), what };
         check_room(count as u64).map_err(full)?;
-        // The last four bytes of a gzip member hold its length modulo 2^32. Where that matches the
+        // The last four bytes of a gzip member hold its length modulo 2^32. If that matches the
         // header, unpack at once.
         let tail = self.bytes.len().checked_sub(4).map(|at| &self.bytes[at..]);
         let length = tail.and_then(|t| t.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
         if length >= count && length - count <= 1 << 20 {
             let mut out = vec![0; length];
             let unpacked = libdeflater::Decompressor::new().gzip_decompress(&self.bytes, &mut out);
-            // It stops after the first member: that is the whole file only where the file ends with
-            // this member's checksum.
+            // The decoder stops after the first member: that is the whole file only if the file
+            // ends with this member's checksum.
             if unpacked.is_ok_and(|n| n == length) && self.ends_with_checksum(&out) {
                 out.truncate(count);
                 return Ok(out);
@@ -107,22 +107,22 @@ impl FileBytes {
     }
 }
 
-/// The first `count` bytes of a gzip stream, unchecked.
+/// Returns the first `count` bytes of a gzip stream, unchecked.
 fn start(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
     let mut out = Vec::new();
     let read = flate2::read::MultiGzDecoder::new(gzip).take(count as u64).read_to_end(&mut out);
     match read {
-        // A stream that breaks after some bytes: the caller reports how many are missing.
+        // A stream that breaks early: the caller reports the number of missing bytes.
         Err(_) if !out.is_empty() => Ok(out),
         Err(e) => Err(NiftiError::Damaged { path: path.to_owned(), what: format!("damaged gzip: {e}") }),
         Ok(_) => Ok(out),
     }
 }
 
-/// The first `count` bytes of all members together (fewer where they hold fewer), each member
+/// Returns the first `count` bytes of all members together (fewer if they hold fewer), each member
 /// checked to its end.
 ///
-/// NULs after the last member are padding, as tapes and some archives add it; anything else there
+/// NULs after the last member are padding, as added by tapes and some archives; anything else there
 /// is damage.
 fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
     let damaged = |what: String| NiftiError::Damaged { path: path.to_owned(), what };

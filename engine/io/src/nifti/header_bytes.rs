@@ -1,11 +1,11 @@
-//! A header as bytes: 348 (NIfTI-1, read by the crate `nifti`) or 540 (NIfTI-2, which it does not
-//! support), either byte order.
+//! Converts a header to and from bytes: 348 (NIfTI-1, parsed by the crate `nifti`) or 540 (NIfTI-2,
+//! which that crate does not support), in either byte order.
 
 use std::path::Path;
 
 use super::{DataType, Header, NiftiError};
 
-/// Bytes needed to read any header.
+/// The number of bytes needed to parse any header.
 pub(super) const LONGEST: usize = 540;
 
 struct Fields<'a> {
@@ -82,13 +82,13 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Header, NiftiError> {
     Ok(header)
 }
 
-/// The header, the entries of `dim` and the offset of the values.
+/// The header, the entries of `dim`, and the offset of the values.
 fn version1(f: &Fields<'_>, path: &Path) -> Result<(Header, [i64; 8], f64), NiftiError> {
     let raw = nifti::NiftiHeader::from_reader(f.bytes)
         .map_err(|e| NiftiError::Damaged { path: path.to_owned(), what: e.to_string() })?;
     if raw.sizeof_hdr != 348 {
-        // The crate takes the byte order from dim[0] alone: where that is out of range, it has
-        // read the wrong one.
+        // The crate takes the byte order from dim[0] alone: an out-of-range value means that it
+        // used the wrong order.
         let what = format!("{} axes, expected 1 to 7", f.i16(40));
         return Err(NiftiError::Field { path: path.to_owned(), field: "dim", what });
     }
@@ -169,7 +169,7 @@ fn settle(header: &mut Header, offset: f64, path: &Path) -> Result<(), NiftiErro
         }
     }
     for (axis, value) in header.pixdim.iter_mut().enumerate().skip(1).take(3) {
-        // This includes NaN; axes that the image does not have may hold any value.
+        // This includes NaN; unused axes may hold any value.
         if (value.is_nan() || *value <= 0.0) && axis <= header.dim.len() {
             header.repaired.push(axis);
         }
@@ -187,7 +187,7 @@ fn settle(header: &mut Header, offset: f64, path: &Path) -> Result<(), NiftiErro
     Ok(())
 }
 
-/// The bytes of this header, little endian, values in the same file.
+/// Encodes this header, little endian, for a file that includes the values.
 pub(super) fn to_bytes(header: &Header) -> Vec<u8> {
     let mut out = vec![0_u8; if header.version == 1 { 352 } else { 544 }];
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,9 +1,9 @@
 //! NIfTI-1 and NIfTI-2, the formats of the Neuroimaging Informatics Technology Initiative: `.nii`,
 //! `.nii.gz`, and `.hdr` with `.img`.
 //!
-//! Files are recognized by content. Every size is checked before memory is allocated for it. Of a
-//! gzip stream no more is kept than its header claims, but it is read to its end, so that a damaged
-//! or truncated file is an error.
+//! Files are recognized by content. Every size is checked before memory is allocated for it. No
+//! more of a gzip stream is kept than its header claims, but it is read to its end, so that a
+//! damaged or truncated file is an error.
 
 mod bytes;
 mod header_bytes;
@@ -17,35 +17,35 @@ pub use hearth_image::nifti::{DataType, Header};
 pub use read::{read_header, read_nifti, read_nifti_on, read_nifti_values};
 pub use write::{LabelAffine, NiftiOptions, write_nifti, write_nifti_labels};
 
-/// The most bytes that a file may unpack to.
+/// The maximum number of bytes of an unpacked file.
 pub const MAX_BYTES: u64 = 32 << 30;
 
-/// A NIfTI file could not be read or written.
+/// The error of reading or writing a NIfTI file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NiftiError {
-    /// An I/O error.
+    /// I/O error.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The file is not NIfTI.
     #[error("{path}: {what}")]
     NotNifti {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it looks like instead.
+        /// What the file appears to be.
         what: String,
     },
     /// A field of the header has an invalid value.
     #[error("{path}: header field {field}: {what}")]
     Field {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The field, by its name in nifti1.h.
+        /// Name of the field in nifti1.h.
         field: &'static str,
         /// What is wrong with it.
         what: String,
@@ -53,15 +53,15 @@ pub enum NiftiError {
     /// The file ends early, or is damaged.
     #[error("{path}: {what}")]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is missing.
+        /// What is missing or damaged.
         what: String,
     },
     /// The file is valid, but not supported.
     #[error("{path}: {what}")]
     Unsupported {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The unsupported feature.
         what: String,
@@ -69,9 +69,9 @@ pub enum NiftiError {
     /// The image cannot be stored as requested.
     #[error("{path}: {what}")]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Reading a file.
+//! Reads NIfTI files.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,8 @@ use crate::readers::check_room;
 /// `Z = 1` and `spatial_dims = 2`.
 ///
 /// # Errors
-/// Where the file is missing, damaged, not NIfTI, or holds colours or complex numbers; the error
-/// names file and header field.
+/// If the file is missing, damaged, not NIfTI, or holds colours or complex numbers; the error names
+/// file and header field.
 pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
     read_nifti_on(path, &hearth_image::host_device())
 }
@@ -24,7 +24,7 @@ pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
 /// Reads an image onto a device.
 ///
 /// # Errors
-/// As [`read_nifti`].
+/// Those of [`read_nifti`].
 pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, NiftiError> {
     let path = path.as_ref();
     let (header, data_type, bytes) = stored(path)?;
@@ -47,14 +47,14 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
 /// Reads the header, and the values in the order of the file: the first axis fastest.
 ///
 /// # Errors
-/// As [`read_nifti`].
+/// Those of [`read_nifti`].
 pub fn read_nifti_values(path: impl AsRef<Path>) -> Result<(Header, Vec<f32>), NiftiError> {
     let (header, data_type, bytes) = stored(path.as_ref())?;
     let values = voxels::in_order(&bytes, data_type, header.big_endian, header.scaling());
     Ok((header, values))
 }
 
-/// The header, and as many bytes of values as it promises.
+/// Reads the header, and the number of bytes of values that it states.
 fn stored(path: &Path) -> Result<(Header, DataType, Vec<u8>), NiftiError> {
     let (header, stored, at) = open(path)?;
     let data_type = DataType::from_code(header.datatype).map_err(|what| NiftiError::Unsupported {
@@ -74,7 +74,7 @@ fn stored(path: &Path) -> Result<(Header, DataType, Vec<u8>), NiftiError> {
         .ok_or_else(too_large)?;
     let mut bytes = stored.take(size as usize, &at)?;
     check_room(4 * count).map_err(|what| NiftiError::Unsupported { path: path.to_owned(), what })?;
-    // The values alone.
+    // Drops everything before the values.
     bytes.drain(..header.vox_offset as usize);
     Ok((header, data_type, bytes))
 }
@@ -82,21 +82,21 @@ fn stored(path: &Path) -> Result<(Header, DataType, Vec<u8>), NiftiError> {
 /// Reads the header only.
 ///
 /// # Errors
-/// As [`read_nifti`], but values are not checked.
+/// Those of [`read_nifti`], but values are not checked.
 pub fn read_header(path: impl AsRef<Path>) -> Result<Header, NiftiError> {
     let path = path.as_ref();
     let path = header_path(path);
     header_bytes::parse(&FileBytes::open(&path)?.head(header_bytes::LONGEST, &path)?, &path)
 }
 
-/// `[C, X, Y, Z]` and the number of spatial axes.
+/// The shape `[C, X, Y, Z]` and the number of spatial axes.
 fn shape(header: &Header) -> ([usize; 4], usize) {
     let axis = |i: usize| header.dim.get(i).copied().unwrap_or(1);
     let channels = header.dim.iter().skip(3).product();
     ([channels, axis(0), axis(1), axis(2)], if header.dim.len() < 3 { 2 } else { 3 })
 }
 
-/// The header, and the file that holds its values.
+/// Opens the header, and the file that holds its values.
 fn open(path: &Path) -> Result<(Header, FileBytes, PathBuf), NiftiError> {
     let header_at = header_path(path);
     let stored = FileBytes::open(&header_at)?;
@@ -113,13 +113,13 @@ fn open(path: &Path) -> Result<(Header, FileBytes, PathBuf), NiftiError> {
             what: format!("the header of a pair, but there is no {stem}.img (nor .img.gz) with the values"),
         });
     };
-    // Nothing else of the header's file is read, so its checksum is compared here.
+    // The rest of the header's file is not read, so its checksum is compared now.
     stored.take(0, &header_at)?;
     let stored = FileBytes::open(&values_at)?;
     Ok((header, stored, values_at))
 }
 
-/// The `.hdr` of an `.img`.
+/// The `.hdr` that belongs to an `.img`.
 fn header_path(path: &Path) -> PathBuf {
     let name = path.to_string_lossy();
     for suffix in [".img", ".img.gz"] {

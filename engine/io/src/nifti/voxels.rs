@@ -53,7 +53,7 @@ macro_rules! each_type {
     }};
 }
 
-/// Reads values into row-major `[channels, x, y, z]`, threads over `x`.
+/// Reads values into row-major `[channels, x, y, z]`, with threads over `x`.
 ///
 /// `bytes` must hold `channels * x * y * z` values.
 pub(crate) fn unpack(
@@ -66,7 +66,7 @@ pub(crate) fn unpack(
     each_type!(data_type, big_endian, scaling, |SIZE, read| transpose::<SIZE>(bytes, shape, read))
 }
 
-/// Reads values in the order of the file, threads over parts of it.
+/// Reads values in the order of the file, with threads over parts of it.
 pub(crate) fn in_order(bytes: &[u8], data_type: DataType, big_endian: bool, scaling: Option<(f64, f64)>) -> Vec<f32> {
     each_type!(data_type, big_endian, scaling, |SIZE, read| {
         bytes.par_chunks_exact(SIZE).map(|raw| read(std::array::from_fn(|i| raw[i]))).collect()
@@ -158,7 +158,7 @@ pub(crate) fn pack(
     Ok(out)
 }
 
-/// Row-major index of each value in file order.
+/// The row-major index of each value in file order.
 fn for_each(
     channels: usize,
     nx: usize,

@@ -1,4 +1,4 @@
-//! Writing a file.
+//! Writes NIfTI files.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ pub struct NiftiOptions {
     pub data_type: DataType,
     /// Slope and offset: `value = stored * slope + offset`.
     pub scaling: Option<(f64, f64)>,
-    /// gzip level, 1 (fast) to 12 (small); for names that end in `.gz`.
+    /// gzip level, 1 (fast) to 12 (small), for names that end in `.gz`.
     pub level: i32,
-    /// The header's description, at most 79 bytes; by default that of the file the image came from.
+    /// Description in the header, at most 79 bytes; by default that of the image's source file.
     pub description: Option<String>,
 }
 
@@ -32,12 +32,12 @@ impl NiftiOptions {
         NiftiOptions::default()
     }
 
-    /// A label map: u8.
+    /// Options for a label map: u8.
     pub fn label() -> Self {
         NiftiOptions { data_type: DataType::U8, ..NiftiOptions::default() }
     }
 
-    /// Stores values of this type.
+    /// Stores values in this type.
     pub fn data_type(mut self, data_type: DataType) -> Self {
         self.data_type = data_type;
         self
@@ -49,25 +49,25 @@ impl NiftiOptions {
         self
     }
 
-    /// Describes the image: the first 79 bytes.
+    /// Sets the description, of which the first 79 bytes are stored.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// gzip level, 1 (fast) to 12 (small).
+    /// Sets the gzip level, 1 (fast) to 12 (small).
     pub fn level(mut self, level: i32) -> Self {
         self.level = level;
         self
     }
 }
 
-/// Writes a NIfTI file (gzip where the name ends in `.gz`), its affine as both sform and qform.
-/// Units, description and the code of the affine are those of the file the image came from. The
-/// file appears under its name only when it is complete.
+/// Writes a NIfTI file (gzip if the name ends in `.gz`), with the affine as both sform and qform.
+/// Units, description and the code of the affine are those of the image's source file. The file
+/// gets its name only when it is complete.
 ///
 /// # Errors
-/// Where a value does not fit the type, or an I/O error occurs.
+/// If a value does not fit the type, or an I/O error occurs.
 pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions) -> Result<(), NiftiError> {
     let path = path.as_ref();
     let wrong = wrong(path);
@@ -88,17 +88,17 @@ fn wrong(path: &Path) -> impl Fn(String) -> NiftiError + Copy {
 /// How the affine of a label map is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelAffine {
-    /// As matrix and as quaternion, both with code 1 (scanner): SimpleITK's way.
+    /// As matrix and as quaternion, both with code 1 (scanner), like SimpleITK.
     Both,
-    /// As a matrix with code 2 (aligned) alone: nibabel's way.
+    /// As a matrix with code 2 (aligned) only, like nibabel.
     Matrix,
 }
 
 /// Writes labels in the order of the file, first axis fastest, on the grid of another file: its
-/// first three axes, its affine, in mm. They are stored as u8, or as u16 if `wide`.
+/// first three axes and its affine, in mm. They are stored as u8, or as u16 if `wide`.
 ///
 /// # Errors
-/// Where the labels are not as many as voxels, or do not fit, or an I/O error occurs.
+/// If the number of labels is not that of voxels, a label does not fit, or an I/O error occurs.
 pub fn write_nifti_labels(
     path: impl AsRef<Path>,
     grid: &Header,
@@ -134,7 +134,7 @@ pub fn write_nifti_labels(
     put(path, bytes, NiftiOptions::default().level)
 }
 
-/// Writes a file as a whole, packed where its name ends in `.gz`.
+/// Writes a file atomically, compressed if its name ends in `.gz`.
 fn put(path: &Path, mut bytes: Vec<u8>, level: i32) -> Result<(), NiftiError> {
     let wrong = wrong(path);
     if path.extension().is_some_and(|e| e == "gz") {
@@ -170,7 +170,7 @@ fn header(image: &Image, options: &NiftiOptions) -> Header {
     }
     if let Some(description) = &options.description {
         header.descrip = [0; 80];
-        // The last byte stays zero, as C's texts end.
+        // The last byte stays zero: C strings end with it.
         header.descrip[..79].iter_mut().zip(description.bytes()).for_each(|(to, from)| *to = from);
     }
     if dim.iter().any(|d| *d > i16::MAX as usize) {

@@ -8,20 +8,19 @@ use hearth_registry::unknown;
 
 use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions};
 
-/// The number of files of a folder that are checked for DICOM.
+/// The number of files in a folder that are checked for DICOM.
 const LOOKED_AT: usize = 16;
 
-/// DICOM: a file, or a folder with the slices of one series ([`hearth_dicom`]). Values are rescaled
-/// (HU, ...), the affine is RAS+.
+/// Reads DICOM: a file, or a folder with the slices of one series ([`hearth_dicom`]). Values are
+/// rescaled (HU, ...), the affine is RAS+.
 ///
-/// Findings about a series are warnings, or errors where the volume would be wrong. In a folder
-/// with several series, `series` selects one, by its UID, its description, its number or a rule.
+/// Findings about a series are warnings, or errors if the volume would be wrong. In a folder with
+/// several series, `series` selects one by its UID, description, number or a rule.
 ///
 /// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each
-/// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these, a
-/// SEG is a label map of its own frames, which are often fewer than the slices:
-/// `ResampleToMatch` with zeros outside maps it to their
-/// grid.
+/// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these
+/// images a SEG is a label map of its own frames, which are often fewer than the slices;
+/// `ResampleToMatch` with zeros outside maps it to the images' grid.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct DicomReader;
 
@@ -87,10 +86,10 @@ impl Reader for DicomReader {
 
 hearth_registry::entry!(dyn Reader => DicomReader, aliases: &["PydicomReader"], example: "", build: |_| Ok(Box::new(DicomReader)));
 
-/// Faults of a series by their names, for [`ReadOptions::accept`].
+/// Parses the names of faults of a series, for [`ReadOptions::accept`].
 ///
 /// # Errors
-/// A name of no fault that can be accepted.
+/// If a name is not that of a fault that can be accepted.
 pub fn accepted(names: &[String]) -> Result<Vec<FindingKind>, String> {
     let known = FindingKind::ACCEPTABLE.map(|kind| kind.to_string());
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -98,7 +97,7 @@ pub fn accepted(names: &[String]) -> Result<Vec<FindingKind>, String> {
     names.iter().map(one).collect()
 }
 
-/// What is wrong with a series, and how to read it all the same.
+/// The error for the faults of a series, with the option that accepts them.
 fn refused(path: &Path, error: DicomError) -> ReadError {
     let DicomError::Findings { series, findings } = error else { return ReadError::new(path, error) };
     let (mut kinds, mut texts) = (Vec::new(), Vec::new());
@@ -117,12 +116,12 @@ fn refused(path: &Path, error: DicomError) -> ReadError {
     ReadError::new(path, format!("series {series}: {}\nto read it all the same: {how}", texts.join("\n  ")))
 }
 
-/// The one series of that name ([`Scan::select`]).
+/// Returns the one series with that name ([`Scan::select`]).
 pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, ReadError> {
     scan.select(wanted).map_err(|what| ReadError::new(path, what))
 }
 
-/// A line for each series.
+/// Lists the series, one per line.
 fn listed(scan: &Scan) -> String {
     scan.series.iter().map(|series| format!("\n  {}", series.summary())).collect()
 }

@@ -1,4 +1,5 @@
-//! Annotations of DICOM images as an image: structure sets (RTSTRUCT) and segmentations (SEG).
+//! Reads annotations of DICOM images as an image: structure sets (RTSTRUCT) and segmentations
+//! (SEG).
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use hearth_image::{Image, host_device};
 use super::dicom::{named, warn};
 use super::{ReadError, ReadOptions};
 
-/// Reads the regions of a file or folder; `None` where images are requested.
+/// Reads the regions of a file or folder; `None` if images are requested.
 pub(super) fn read(
     path: &Path,
     scan: &Scan,
@@ -72,7 +73,7 @@ pub(super) fn read(
     Ok(Some(image))
 }
 
-/// On the grid of the series that the regions name, or that the options name.
+/// Reads regions on the grid of the series that they, or the options, name.
 fn on_images(
     path: &Path,
     annotation: &Annotation,
@@ -86,7 +87,7 @@ fn on_images(
             let at = named(images, options.reference.as_deref().unwrap_or(path), wanted)?;
             &images.series[at]
         }
-        // Nothing contradicts the caller.
+        // Without a named series, the only series is used.
         None if annotation.referenced_series.is_empty() && images.series.len() == 1 => &images.series[0],
         None => images
             .image_of(annotation)

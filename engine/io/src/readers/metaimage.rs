@@ -9,8 +9,8 @@ use super::raw_voxels::{Packing, RawVoxels, data_file, line};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::nifti::DataType;
 
-/// MetaImage, ITK's format: `.mha`, or `.mhd` with its voxels in another file of the folder. Two or
-/// three axes, and channels; coordinates are LPS in the file.
+/// Reads MetaImage, ITK's format: `.mha`, or `.mhd` with its voxels in another file of the folder.
+/// Two or three axes, and channels; coordinates are LPS in the file.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct MetaImageReader;
 
@@ -56,7 +56,7 @@ impl Reader for MetaImageReader {
 
 hearth_registry::entry!(dyn Reader => MetaImageReader, example: "", build: |_| Ok(Box::new(MetaImageReader)));
 
-/// The keys up to the one that the voxels follow.
+/// Reads the keys up to the last one, which precedes the voxels.
 fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
     let (mut fields, mut number) = (HashMap::new(), 0);
     while let Some(text) = line(file, &mut number)? {

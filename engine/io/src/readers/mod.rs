@@ -70,17 +70,17 @@ use hearth_machine::{Allowance, readable};
 use hearth_registry::component::is_of_a_plugin;
 use hearth_registry::{Fault, Kind, Node, Place, Registry, nearest};
 
-/// Options of readers. Each reader uses those that concern it.
+/// Options of readers. Each reader uses only the options that apply to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 #[setters(strip_option)]
 pub struct ReadOptions {
-    /// The reader to use, by name; by default chosen by content.
+    /// Name of the reader; by default it is chosen by content.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub reader: Option<String>,
-    /// The array of an NPZ file; by default its first.
+    /// The array of an NPZ file to read; by default the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub npz_key: Option<String>,
@@ -95,14 +95,14 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub segments: Vec<String>,
-    /// Other names of these, for files that lack one: the first that exists is used.
+    /// Alternative names of `segments`, for files that lack one: the first that exists is used.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[setters(into)]
     pub aliases: BTreeMap<String, Vec<String>>,
-    /// One channel for each of them, so that overlapping ones are complete; otherwise a label map,
-    /// where the later one has precedence.
+    /// Whether each segment becomes a channel, so that overlapping ones stay complete; otherwise
+    /// they become a label map, in which later segments overwrite earlier ones.
     pub segments_as_channels: bool,
-    /// The images that regions were drawn on, a file or folder of DICOM: regions are read on its
+    /// The DICOM images (file or folder) that regions were drawn on: regions are read on their
     /// grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
@@ -114,8 +114,8 @@ pub struct ReadOptions {
     pub accept: Vec<String>,
     /// The level of a whole-slide image.
     pub level: usize,
-    /// Pictures (PNG, JPEG, BMP, TIFF): the first axis is the width, as in MONAI's `PILReader`;
-    /// `false`: the height.
+    /// Whether the first axis of pictures (PNG, JPEG, BMP, TIFF) is the width, as in MONAI's
+    /// `PILReader`; otherwise it is the height.
     pub reverse_indexing: bool,
 }
 
@@ -136,23 +136,23 @@ impl Default for ReadOptions {
     }
 }
 
-/// Reads one kind of file.
+/// A reader of one kind of file.
 pub trait Reader: Send + Sync {
-    /// MONAI's name where it has one.
+    /// The name of the reader: MONAI's, if MONAI has one.
     fn name(&self) -> &'static str;
 
-    /// The suffixes of its files, in lower case: `.nii.gz`.
+    /// The suffixes of its files, in lower case, for instance `.nii.gz`.
     fn suffixes(&self) -> &[&str];
 
-    /// Whether this is one of its files. Where no reader recognizes a file by its content, the
-    /// suffix decides.
+    /// Whether the file is of this kind. If no reader recognizes a file by its content, the suffix
+    /// decides.
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
         let _ = probe;
         false
     }
 
-    /// Where several readers recognize a file, the one with the largest number is used. Built-in
-    /// readers have less than 10.
+    /// The priority: if several readers recognize a file, the one with the largest number is used.
+    /// Built-in readers have less than 10.
     fn precedence(&self) -> u32 {
         10
     }
@@ -160,22 +160,22 @@ pub trait Reader: Send + Sync {
     /// Reads an image onto the CPU.
     ///
     /// # Errors
-    /// Where the file is missing, damaged or not of this kind.
+    /// If the file is missing, damaged or of another kind.
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError>;
 }
 
 /// The properties of a file before it is read.
 #[derive(Debug)]
 pub struct Probe<'a> {
-    /// Its path.
+    /// Path of the file.
     pub path: &'a Path,
     /// Whether it is a folder.
     pub folder: bool,
-    /// Its first 1024 bytes (fewer in a smaller file), unpacked where it is a gzip file.
+    /// First 1024 bytes (fewer in a smaller file), unpacked if the file is gzip.
     pub start: &'a [u8],
 }
 
-/// A file cannot be read as an image.
+/// The error of reading a file as an image.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {}", .path.display(), why(.path, .source.as_ref()))]
 pub struct ReadError {
@@ -184,12 +184,12 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    /// An error with the file and the cause, which need not name the file again.
+    /// Creates an error with the file and the cause; the cause need not name the file again.
     pub fn new(path: &Path, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         ReadError { path: path.to_owned(), source: why.into() }
     }
 
-    /// The file.
+    /// The file that could not be read.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -227,7 +227,7 @@ fn added() -> &'static RwLock<Readers> {
     &READERS
 }
 
-/// Linked readers, in the order of precedence.
+/// Linked readers, in order of precedence.
 fn linked() -> &'static Readers {
     static READERS: OnceLock<Readers> = OnceLock::new();
     READERS.get_or_init(|| {
@@ -239,7 +239,7 @@ fn linked() -> &'static Readers {
     })
 }
 
-/// All readers, in the order of precedence.
+/// All readers, in order of precedence.
 fn readers() -> Readers {
     let mut readers = added().read().unwrap_or_else(PoisonError::into_inner).clone();
     let others = linked().iter().filter(|reader| !readers.iter().any(|other| other.name() == reader.name()));
@@ -248,32 +248,32 @@ fn readers() -> Readers {
     readers
 }
 
-/// Adds a reader at run time, with precedence over the existing ones. One with the same name is
-/// replaced. A reader that is registered next to its definition (`entry!(dyn Reader => ...)`) need
-/// not be added.
+/// Adds a reader at run time, with precedence over the existing ones. A reader with the same name
+/// is replaced. A reader that is registered next to its definition (`entry!(dyn Reader => ...)`)
+/// need not be added.
 pub fn register(reader: impl Reader + 'static) {
     let mut readers = added().write().unwrap_or_else(PoisonError::into_inner);
     readers.retain(|r| r.name() != reader.name());
     readers.insert(0, Arc::new(reader));
 }
 
-/// Names of all readers, in the order of precedence.
+/// The names of all readers, in order of precedence.
 pub fn reader_names() -> Vec<&'static str> {
     readers().iter().map(|r| r.name()).collect()
 }
 
-/// Reads a file (or a folder of files that are one image) onto the CPU.
+/// Reads a file, or a folder of files that form one image, onto the CPU.
 ///
 /// # Errors
-/// Where there is no such file, no reader knows it, or it is damaged.
+/// If the file does not exist, no reader recognizes it, or it is damaged.
 pub fn read_image(path: impl AsRef<Path>) -> Result<Image, ReadError> {
     read_image_with(path, &ReadOptions::default())
 }
 
-/// The same with options.
+/// Reads a file or folder like [`read_image`], with options.
 ///
 /// # Errors
-/// As [`read_image`]; also where the options name a reader that does not exist.
+/// Those of [`read_image`], and if the options name a reader that does not exist.
 pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Image, ReadError> {
     let path = path.as_ref();
     let reader = match &options.reader {
@@ -283,15 +283,15 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
         }
         None => choose(path)?,
     };
-    // Decoders of others may panic on what a damaged file holds: that is this file's error.
+    // Third-party decoders may panic on damaged files: this is reported as the file's error.
     caught(|| reader.read(path, options)).unwrap_or_else(|panic| {
         Err(ReadError::new(path, format!("the file is damaged in a way that its decoder does not expect: {panic}")))
     })
 }
 
-/// Fails where reading would take more memory than this process may use beside what it uses now.
+/// Fails if reading would need more memory than this process may still use.
 pub(crate) fn check_room(bytes: u64) -> Result<(), String> {
-    /// Less is not worth asking the system.
+    /// Below this size the system is not queried.
     const LITTLE: u64 = 64 << 20;
     if bytes <= LITTLE {
         return Ok(());
@@ -301,13 +301,14 @@ pub(crate) fn check_room(bytes: u64) -> Result<(), String> {
         return Ok(());
     }
     let (takes, free) = (readable(bytes), readable(allowance.free));
-    Err(format!("reading it takes {takes} of memory, and {free} are left of {allowance}"))
+    Err(format!("reading it takes {takes} of memory, but {free} of {allowance} are left"))
 }
 
-/// The reader of a file: the newest that recognizes its content, else the newest with its suffix.
+/// Finds the reader of a file: the newest that recognizes its content, else the newest with its
+/// suffix.
 ///
 /// # Errors
-/// Where there is no such file or no reader recognizes it.
+/// If the file does not exist or no reader recognizes it.
 pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
     check_regular(path)?;
     let readers = readers();
@@ -326,10 +327,10 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
     })
 }
 
-/// A reader by its name, ignoring case, or by MONAI's aliases.
+/// Finds a reader by its name, ignoring case, or by MONAI's aliases.
 ///
 /// # Errors
-/// Where there is none; the fault suggests a similar name.
+/// If there is no such reader; the fault suggests a similar name.
 pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     if is_of_a_plugin(name) {
         return plugin::find(name);
@@ -343,7 +344,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     })
 }
 
-/// Reading devices and pipes could block or never end.
+/// Rejects devices and pipes: reading them could block or never end.
 fn check_regular(path: &Path) -> Result<(), ReadError> {
     let found = std::fs::metadata(path).map_err(|e| ReadError::new(path, e))?;
     if found.is_file() || found.is_dir() { Ok(()) } else { Err(ReadError::new(path, "not a regular file")) }
@@ -352,7 +353,7 @@ fn check_regular(path: &Path) -> Result<(), ReadError> {
 /// The number of bytes that identify a file.
 const START: u64 = 1024;
 
-/// The first bytes of a file; none of a folder.
+/// The first bytes of a file; empty for a folder.
 fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
     let error = |e: std::io::Error| ReadError::new(path, e);
     if path.is_dir() {
@@ -363,7 +364,7 @@ fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
     file.by_ref().take(START).read_to_end(&mut bytes).map_err(error)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut unpacked = Vec::new();
-        // The reader, which reads the whole stream, reports a broken one.
+        // A broken stream is reported by the reader, which reads it whole.
         let _ = flate2::read::GzDecoder::new(&bytes[..]).take(START).read_to_end(&mut unpacked);
         return Ok(unpacked);
     }

@@ -5,7 +5,7 @@ use hearth_image::Image;
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::NiftiError;
 
-/// NIfTI-1 and NIfTI-2; see [`crate::nifti`].
+/// Reads NIfTI-1 and NIfTI-2; see [`crate::nifti`].
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NiftiReader;
 
@@ -29,7 +29,8 @@ impl Reader for NiftiReader {
 
     fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {
         crate::read_nifti(path).map_err(|e| match e {
-            // Its message is only that of the cause; the others already begin with the file's name.
+            // The message of an I/O error is only the cause; the other messages already start with
+            // the file's name.
             NiftiError::Io { source, .. } => ReadError::new(path, source),
             NiftiError::Field { field, what, .. } => ReadError::new(path, format!("header field {field}: {what}")),
             NiftiError::NotNifti { what, .. }

@@ -6,17 +6,19 @@ use super::npy::{Numbers, NumpyReader, array_shape, read_named};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::blosc2::{B2nd, is_frame, is_sparse_frame};
 
-/// [`Meta::stored_type`](hearth_image::Meta::stored_type) of an image that nnU-Net has prepared for its network.
+/// The [`Meta::stored_type`](hearth_image::Meta::stored_type) of an image that nnU-Net
+/// preprocessed.
 pub const PREPROCESSED: &str = "preprocessed by nnU-Net";
 
-/// What the name of a case's labels ends with, where they are a file of their own.
+/// The suffix of a case's name in the file of its labels, if they are stored separately.
 const LABELS: &str = "_seg.b2nd";
 
-/// The cases of folders of `nnUNet_preprocessed`. The arrays are z y x; the image has them as x y z.
+/// Reads cases of `nnUNet_preprocessed` folders. The arrays are z y x; the image has x y z.
 ///
-/// `.b2nd` (Blosc2): the channels of `CASE.b2nd`, or the labels of `CASE_seg.b2nd`, whose shape is compared with
-/// that of the image beside them. `.npz`, which nnU-Net v2 wrote before: the channels of `data`, then `seg` as the
-/// last channel; archives of other arrays are read as those of NumPy.
+/// `.b2nd` (Blosc2): the channels of `CASE.b2nd`, or the labels of `CASE_seg.b2nd`, whose shape is
+/// compared with that of the image next to them. `.npz` (earlier versions of nnU-Net v2): the
+/// channels of `data`, then `seg` as the last channel; archives of other arrays are read as NumPy
+/// archives.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NnunetReader;
 
@@ -34,7 +36,7 @@ impl Reader for NnunetReader {
     }
 
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
-        // The name of the first array stands behind the header of its entry.
+        // The name of the first array follows the header of its entry.
         let archive = probe.start.starts_with(b"PK\x03\x04") && probe.start.get(30..38) == Some(b"data.npy");
         archive || is_frame(probe.start) || (probe.folder && is_sparse_frame(probe.path))
     }
@@ -46,11 +48,12 @@ impl Reader for NnunetReader {
 
 hearth_registry::entry!(dyn Reader => NnunetReader, example: "", build: |_| Ok(Box::new(NnunetReader)));
 
-/// The channels of a case's image and its axes z y x, from the header of `CASE.npz` or `CASE.b2nd`; its labels are
-/// there, too, and have the same axes.
+/// Reads the number of channels and the axes z y x of a case's image from the header of `CASE.npz`
+/// or `CASE.b2nd`; its labels must be present and have the same axes.
 ///
 /// # Errors
-/// Files that are damaged, labels that are missing or have other axes, and images with another number of axes.
+/// If files are damaged, labels are missing or have other axes, or the image has another number of
+/// axes.
 pub fn preprocessed_shape(path: &Path) -> Result<[usize; 4], ReadError> {
     let (labels, (shape, of_labels)) = if is_archive(path)? {
         (path.to_owned(), (array_shape(path, "data")?, array_shape(path, "seg")?))
@@ -66,12 +69,12 @@ pub fn preprocessed_shape(path: &Path) -> Result<[usize; 4], ReadError> {
     Ok(shape)
 }
 
-/// The file of a case's labels, beside its image `CASE.b2nd`.
+/// The file of a case's labels, next to its image `CASE.b2nd`.
 pub fn labels_of(image: &Path) -> PathBuf {
     image.with_file_name(format!("{}{LABELS}", image.file_stem().unwrap_or_default().to_string_lossy()))
 }
 
-/// The image of a case, where this is the file of its labels.
+/// The image of a case, if this is the file of its labels.
 fn image_of(labels: &Path) -> Option<PathBuf> {
     let case = labels.file_name()?.to_str()?.strip_suffix(LABELS)?;
     Some(labels.with_file_name(format!("{case}.b2nd")))
@@ -89,15 +92,15 @@ fn four(shape: &[usize]) -> Result<[usize; 4], String> {
     shape.try_into().map_err(|_| format!("an array of shape {shape:?}; expected channels, z, y, x"))
 }
 
-/// Fails where labels do not lie on the grid of their image.
+/// Fails if labels do not lie on the grid of their image.
 fn same_grid(labels: &[usize], image: &[usize; 4]) -> Result<(), String> {
     if labels.first() == Some(&1) && labels[1..] == image[1..] {
         return Ok(());
     }
-    Err(format!("the labels have the shape {labels:?}, and their image {image:?}: one of them is damaged"))
+    Err(format!("the labels have the shape {labels:?}, but their image {image:?}: one of them is damaged"))
 }
 
-/// An image of channels that lie as z y x.
+/// Creates an image from channels stored as z y x.
 fn prepared(path: &Path, values: Vec<f32>, [channels, z, y, x]: [usize; 4]) -> Image {
     let lying = Image::from_values(values, [channels, z, y, x], affine::IDENTITY, &host_device());
     let mut image = Image { data: lying.data.permute([0, 3, 2, 1]), ..lying };
@@ -109,7 +112,7 @@ fn prepared(path: &Path, values: Vec<f32>, [channels, z, y, x]: [usize; 4]) -> I
 }
 
 fn from_archive(path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
-    // Who names an array wants that one.
+    // An array that is named explicitly is read alone.
     let labels = if options.npz_key.is_some() { None } else { read_named(path, "seg").ok() };
     let Some((of_labels, labels)) = labels else { return NumpyReader.read(path, options) };
     let (shape, mut values) = read_named(path, "data")?;
@@ -117,7 +120,7 @@ fn from_archive(path: &Path, options: &ReadOptions) -> Result<Image, ReadError> 
         return NumpyReader.read(path, options);
     };
     if of_labels[1..] != shape[1..] {
-        let what = format!("`seg` has the shape {of_labels:?}, and `data` {shape:?}: the file is damaged");
+        let what = format!("`seg` has the shape {of_labels:?}, but `data` {shape:?}: the file is damaged");
         return Err(ReadError::new(path, what));
     }
     values.extend(labels);
@@ -138,7 +141,7 @@ fn from_frame(path: &Path) -> Result<Image, ReadError> {
         }
     };
     let numbers = Numbers::named(array.value_type(), array.value_size()).map_err(failed)?;
-    // The values of the image, in two orders.
+    // The values of the image, in both orders.
     let values = 2 * 4 * shape.iter().product::<usize>() as u64;
     let bytes = array.read(beside.as_ref(), values).map_err(failed)?;
     Ok(prepared(path, numbers.values(&bytes), shape))

@@ -10,13 +10,13 @@ use zip::ZipArchive;
 use super::{Probe, ReadError, ReadOptions, Reader, check_room};
 use crate::nifti::{DataType, voxels};
 
-/// The most values of an array.
+/// The maximum number of values of an array.
 const MAX_VALUES: u64 = 8 << 30;
 
-/// NPY and NPZ arrays of two to four axes, with an identity affine.
+/// Reads NPY and NPZ arrays of two to four axes, with an identity affine.
 ///
-/// Two axes are a 2-D image, three a volume. Of four the last holds the channels, as in NIfTI; for
-/// any other order use `EnsureChannelFirst` with `channel_dim` on an array of up to three axes.
+/// Two axes are a 2-D image, three a volume. The last of four axes holds the channels, as in NIfTI;
+/// for any other order use `EnsureChannelFirst` with `channel_dim` on an array of up to three axes.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NumpyReader;
 
@@ -44,25 +44,25 @@ impl Reader for NumpyReader {
 
 hearth_registry::entry!(dyn Reader => NumpyReader, example: "", build: |_| Ok(Box::new(NumpyReader)));
 
-/// Shape and values of an NPY file of any number of axes, or of the first array of an NPZ file; the last
-/// axis is the fastest.
+/// Reads shape and values of an NPY file with any number of axes, or of the first array of an NPZ
+/// file; the last axis is the fastest.
 ///
 /// # Errors
-/// A file that is none of these, is damaged, holds what are no numbers, or is larger than the memory that
-/// this process may use.
+/// If the file is neither, is damaged, holds values that are not numbers, or is larger than the
+/// memory that this process may use.
 pub fn read_array(path: &Path) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
     Ok(open(path, None)?.values())
 }
 
-/// The same of the array with this name in an NPZ file.
+/// Reads the array with this name in an NPZ file, like [`read_array`].
 pub(super) fn read_named(path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
     Ok(open(path, Some(name))?.values())
 }
 
-/// The shape of the array with this name in an NPZ file; its values are not read.
+/// Reads the shape of the array with this name in an NPZ file, without its values.
 ///
 /// # Errors
-/// A file that is none, is damaged, or has no such array.
+/// If the file is not an NPZ file, is damaged, or has no such array.
 pub(super) fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadError> {
     let file = BufReader::new(File::open(path).map_err(|e| ReadError::new(path, e))?);
     let shape = || -> Result<Vec<usize>, String> {
@@ -93,12 +93,12 @@ fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
     let mut archive = ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
     let names: Vec<String> = archive.file_names().filter(|n| n.ends_with(".npy")).map(str::to_owned).collect();
     let first = || names.iter().min().cloned();
-    let name = key.map(|k| format!("{k}.npy")).or_else(first).ok_or("an archive without arrays")?;
+    let name = key.map(|k| format!("{k}.npy")).or_else(first).ok_or("the archive has no arrays")?;
     let entry = archive.by_name(&name).map_err(|_| {
         let names: Vec<&str> = names.iter().map(|n| n.trim_end_matches(".npy")).collect();
         format!("no array `{}`; there are {names:?}", name.trim_end_matches(".npy"))
     })?;
-    // Deflate packs at most 1032 to 1: an archive that promises more lies.
+    // Deflate compresses at most 1032 to 1: an archive that states more is invalid.
     let length = entry.size().min(entry.compressed_size().saturating_mul(1032).max(1024));
     Array::read(entry, length)
 }
@@ -106,9 +106,9 @@ fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
 /// How a number is stored.
 #[derive(Clone, Copy)]
 enum Element {
-    /// As in NIfTI.
+    /// A number type of NIfTI.
     Number(DataType),
-    /// A byte that is 0 or not.
+    /// A boolean byte, 0 or not.
     Flag,
     Half,
 }
@@ -132,7 +132,7 @@ impl Element {
         }))
     }
 
-    /// The values in the order of the file.
+    /// Values in the order of the file.
     fn in_order(self, bytes: &[u8], big: bool) -> Vec<f32> {
         match self {
             Element::Number(data_type) => voxels::in_order(bytes, data_type, big, None),
@@ -148,21 +148,21 @@ impl Element {
     }
 }
 
-/// The type of an array's numbers, by NumPy's name for it (`<f4`), for arrays that other files hold.
+/// Parses the type of an array's numbers, by NumPy's name (`<f4`), for arrays in other formats.
 pub(super) struct Numbers {
     stored: Element,
     big: bool,
 }
 
 impl Numbers {
-    /// `size`: the bytes of a number, as the file says it beside the name.
+    /// `size` is the number of bytes of a value that the file states next to the name.
     pub fn named(name: &str, size: usize) -> Result<Self, String> {
         let known = NpyType::parse(name).filter(|known| known.size == size as u64);
         let known = known.and_then(|known| Some(Numbers { stored: Element::of(known)?, big: known.big_endian }));
         known.ok_or_else(|| format!("elements of type {name:?} in {size} bytes; expected whole or real numbers"))
     }
 
-    /// The values in the order of the bytes.
+    /// Converts bytes to values, in their order.
     pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
         self.stored.in_order(bytes, self.big)
     }
@@ -178,7 +178,7 @@ struct Array {
 }
 
 impl Array {
-    /// `length`: the most bytes available, including the header.
+    /// Reads an array. `length` is the number of bytes available, including the header.
     fn read(mut source: impl Read, length: u64) -> Result<Array, String> {
         let header = npy_header(&mut source)?;
         let shape = header.shape;
@@ -186,7 +186,7 @@ impl Array {
         let count =
             count.ok_or_else(|| format!("an array of shape {shape:?} is over the limit of {MAX_VALUES} values"))?;
         if count == 0 {
-            // The other axes may then have any length, which would make a loop over them unbounded.
+            // The other axes may have any length, so a loop over them would be unbounded.
             return Err(format!("an array of shape {shape:?} has no values"));
         }
         let (fortran, dtype) = (header.fortran_order, header.descr);
@@ -207,7 +207,7 @@ impl Array {
         Ok(Array { shape, fortran, bytes, stored, big: dtype.big_endian, dtype: dtype.to_string() })
     }
 
-    /// Shape and values, the last axis the fastest.
+    /// The shape and values, with the last axis the fastest.
     fn values(self) -> (Vec<usize>, Vec<f32>) {
         let Array { shape, fortran, bytes, stored, big, .. } = self;
         let values = stored.in_order(&bytes, big);
@@ -241,7 +241,7 @@ impl Array {
         // From (x, y, z, c) in either order to (c, x, y, z) with z fastest.
         let step = if fortran { [1, x, x * y, x * y * z] } else { [y * z * c, z * c, c, 1] };
         let values = if let (true, Element::Number(data_type)) = (fortran, stored) {
-            // The order of NIfTI.
+            // NIfTI's order.
             voxels::unpack(&bytes, data_type, big, None, [c, x, y, z])
         } else if c == 1 && !fortran {
             stored.in_order(&bytes, big)

@@ -9,9 +9,9 @@ use super::raw_voxels::{Packing, RawVoxels, data_file, line};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::nifti::DataType;
 
-/// NRRD: `.nrrd`, or `.nhdr` with its voxels in another file of the folder, raw, gzip or text. Two or
-/// three axes in LPS, RAS or LAS, and one of channels, first or last; 3D Slicer's segmentations
-/// (`.seg.nrrd`) are label maps.
+/// Reads NRRD: `.nrrd`, or `.nhdr` with its voxels in another file of the folder; raw, gzip or
+/// text. Two or three axes in LPS, RAS or LAS, and optionally a channel axis, first or last; 3D
+/// Slicer's segmentations (`.seg.nrrd`) are label maps.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NrrdReader;
 
@@ -63,17 +63,17 @@ impl Reader for NrrdReader {
 
 hearth_registry::entry!(dyn Reader => NrrdReader, example: "", build: |_| Ok(Box::new(NrrdReader)));
 
-/// The fields up to the empty line that the voxels follow; keys in lower case.
+/// Reads the fields up to the empty line before the voxels; keys in lower case.
 pub(super) fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
     let (mut fields, mut number) = (HashMap::new(), 0);
     if line(file, &mut number)?.is_none_or(|text| !text.starts_with("NRRD000")) {
-        return Err("not an NRRD file: it does not begin with NRRD000".to_owned());
+        return Err("not an NRRD file: it does not start with NRRD000".to_owned());
     }
     while let Some(text) = line(file, &mut number)?.filter(|text| !text.is_empty()) {
         if text.starts_with('#') {
             continue;
         }
-        // Keys of applications have `:=`.
+        // Application-specific keys use `:=`.
         let Some((key, value)) =
             text.split_once(":=").or_else(|| text.split_once(": ")).or_else(|| text.split_once(':'))
         else {
@@ -84,7 +84,7 @@ pub(super) fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>,
     Ok(fields)
 }
 
-/// `(1,0,0)`, or `none`.
+/// Parses a vector such as `(1,0,0)`, or `none`.
 fn vector(text: &str) -> Result<Option<[f64; 3]>, String> {
     if text.eq_ignore_ascii_case("none") {
         return Ok(None);
@@ -96,11 +96,11 @@ fn vector(text: &str) -> Result<Option<[f64; 3]>, String> {
         Some(Ok(all)) if all.len() == 3 && all.iter().all(|number| number.is_finite()) => {
             Ok(Some([all[0], all[1], all[2]]))
         }
-        _ => Err(format!("{text:?} is no vector of three numbers")),
+        _ => Err(format!("{text:?} is not a vector of three numbers")),
     }
 }
 
-/// Vectors, which may have spaces within.
+/// Parses vectors, which may contain spaces.
 fn vectors(text: &str) -> Result<Vec<Option<[f64; 3]>>, String> {
     let mut found = Vec::new();
     let mut rest = text.trim();
@@ -140,7 +140,7 @@ fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
     };
     let directions = field("space directions").map(vectors).transpose()?;
     let kinds: Vec<&str> = field("kinds").map(|text| text.split_whitespace().collect()).unwrap_or_default();
-    // The axis of channels: the one without a direction, or the one whose kind says so.
+    // The channel axis: the axis without a direction, or with a kind of channels.
     let apart = |axis: usize| match &directions {
         Some(all) => all.get(axis).is_none_or(Option::is_none),
         None => kinds.get(axis).is_some_and(|kind| !["domain", "space", "none", "???"].contains(kind)),
@@ -170,7 +170,7 @@ fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
     })
 }
 
-/// Voxel to mm, RAS. Without a space coordinates are LPS, as ITK takes them.
+/// The affine from voxel to mm, RAS. Without a space, coordinates are LPS, as in ITK.
 fn affine(
     fields: &HashMap<String, String>,
     directions: Option<&[Option<[f64; 3]>]>,

@@ -1,4 +1,4 @@
-//! An image of several files: [`Parts`], [`read_parts`], [`check_grid`].
+//! Images of several files: [`Parts`], [`read_parts`], [`check_grid`].
 
 use std::path::{Path, PathBuf};
 
@@ -9,32 +9,32 @@ use hearth_image::affine::{self, Affine};
 use super::{ReadError, ReadOptions, read_image_with};
 use crate::nifti::read_header;
 
-/// An image of several files (modalities, frames) or of some channels: the concatenated channels of
-/// the files.
+/// The files of an image (modalities, frames) and optionally a selection of channels: the image is
+/// the concatenation of their channels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// In the order of the channels.
+    /// Files, in the order of their channels.
     pub files: Vec<PathBuf>,
-    /// The selected channels, in this order; by default all.
+    /// Selected channels, in this order; by default all.
     pub channels: Option<Vec<usize>>,
 }
 
 impl Parts {
-    /// All channels of these files.
+    /// Selects all channels of these files.
     pub fn new(files: Vec<PathBuf>) -> Self {
         Self { files, channels: None }
     }
 }
 
-/// The tolerance between corresponding voxels of two files, in mm: headers are written in f32 and
-/// by several programs.
+/// The tolerance between corresponding voxels of two files, in mm: headers are stored in f32 and
+/// differ between programs.
 const TOLERANCE: f64 = 0.01;
 
 /// Reads the files of an image and concatenates their channels; with `channels`, only those.
 ///
 /// # Errors
-/// Files that cannot be read, that lie on different grids (shape or affine), or that lack a
-/// channel.
+/// If a file cannot be read, the files lie on different grids (shape or affine), or a channel is
+/// missing.
 pub fn read_parts(parts: &Parts, options: &ReadOptions) -> Result<Image, ReadError> {
     let mut images = Vec::with_capacity(parts.files.len());
     for file in &parts.files {
@@ -48,7 +48,7 @@ pub fn read_parts(parts: &Parts, options: &ReadOptions) -> Result<Image, ReadErr
     }
     let at = parts.files.first().map_or(Path::new(""), |file| file.as_path());
     let mut images = images.into_iter();
-    let mut whole = images.next().ok_or_else(|| ReadError::new(at, "an image of no files"))?;
+    let mut whole = images.next().ok_or_else(|| ReadError::new(at, "an image needs at least one file"))?;
     let others: Vec<Tensor<4>> = images.map(|image| image.data).collect();
     if !others.is_empty() {
         whole.data = Tensor::cat(std::iter::once(whole.data).chain(others).collect(), 0);
@@ -67,11 +67,11 @@ pub fn read_parts(parts: &Parts, options: &ReadOptions) -> Result<Image, ReadErr
     Ok(whole)
 }
 
-/// Checks by their headers that the files of an image have the same grid; files without one
+/// Checks from the headers that the files of an image have the same grid; files without a header
 /// (pictures, DICOM) are compared when they are read.
 ///
 /// # Errors
-/// A message about the first file that has another grid.
+/// A message about the first file with another grid.
 pub fn check_grid(parts: &Parts) -> Result<(), String> {
     let mut first = None;
     for file in &parts.files {
@@ -88,7 +88,7 @@ pub fn check_grid(parts: &Parts) -> Result<(), String> {
     Ok(())
 }
 
-/// Fails where two files differ in shape or position, measured at the corners of the image.
+/// Fails if two files differ in shape or position, measured at the corners of the image.
 fn same_grid(first: &Path, [a, b]: [([usize; 3], Affine); 2]) -> Result<(), String> {
     let advice = "resample the files of a case to one grid first (hearth preprocess, or the tool that registered them)";
     let beside = first.file_name().unwrap_or_default().to_string_lossy();

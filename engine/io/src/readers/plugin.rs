@@ -1,4 +1,4 @@
-//! A reader of a plugin, on host memory: `mine.Raw`.
+//! Readers of plugins, which run on host memory: `mine.Raw`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use hearth_registry::{Fault, Node};
 
 use super::{ReadError, ReadOptions, Reader};
 
-/// Calls a plugin. Recipes name it (`LoadImage` with `reader = "mine.Raw"`): it is never chosen by a file's
-/// content.
+/// A reader that calls a plugin. Recipes select it by name (`LoadImage` with
+/// `reader = "mine.Raw"`); it is never selected by a file's content.
 struct PluginReader {
     name: &'static str,
     component: Arc<dyn Component>,
 }
 
-/// The reader that a name with a dot means.
+/// Finds the plugin's reader for a name with a dot.
 pub(super) fn find(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     let component = component::find(ComponentKind::Reader, name, &Node::empty())?;
-    // A name per recipe that is read.
+    // Leaked once per reader name in a recipe.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
     Ok(Arc::new(PluginReader { name, component }))
 }
@@ -34,14 +34,14 @@ impl Reader for PluginReader {
     }
 
     fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {
-        let failed = |why: String| ReadError::new(path, format!("{} says: {why}", self.name));
+        let failed = |why: String| ReadError::new(path, format!("{}: {why}", self.name));
         let text =
             path.to_str().ok_or_else(|| failed("a path that is not Unicode cannot be passed to it".to_owned()))?;
         let array = self.component.run(&[], text).map_err(failed)?.pop();
-        let array = array.ok_or_else(|| failed("nothing: a reader gives one image".to_owned()))?;
+        let array = array.ok_or_else(|| failed("no image returned; a reader must return one".to_owned()))?;
         array.check().map_err(failed)?;
         let [c, x, y, z] = array.shape[..] else {
-            return Err(failed(format!("an array of shape {:?}, which is no image [C, X, Y, Z]", array.shape)));
+            return Err(failed(format!("an array of shape {:?}, expected an image [C, X, Y, Z]", array.shape)));
         };
         if c * x * y * z == 0 || !array.affine.iter().flatten().all(|value| value.is_finite()) {
             return Err(failed(format!("an image of shape {:?}, or an affine that is not finite", array.shape)));

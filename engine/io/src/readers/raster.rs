@@ -5,19 +5,19 @@ use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
 use super::{Probe, ReadError, ReadOptions, Reader, check_room};
 
-/// The most bytes that a picture may unpack to.
+/// The maximum number of bytes of an unpacked picture.
 const MAX_BYTES: u64 = 4 << 30;
-/// The most bytes of pixels that a byte of a file stands for: that of deflate. JPEG has at least a bit
-/// for a block, a run of BMP two bytes for 255 pixels.
+/// The maximum number of bytes of pixels for each byte of a file: the ratio of deflate. JPEG needs
+/// at least a bit for a block, BMP two bytes for a run of 255 pixels.
 const MOST_PACKED: u64 = 1032;
-/// The largest width or height.
+/// The maximum width and height.
 const MAX_SIDE: u32 = 1 << 17;
 
-/// PNG, JPEG and BMP, as MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0 to 255,
-/// or 65535), identity affine.
+/// Reads PNG, JPEG and BMP like MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0
+/// to 255, or 65535) and the identity affine.
 ///
-/// Grey has one channel (two with alpha), colour three (four with alpha). A palette is resolved to
-/// its colours.
+/// Grey pictures have one channel (two with alpha), colour pictures three (four with alpha). A
+/// palette is converted to its colours.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct RasterReader;
 
@@ -36,7 +36,8 @@ impl Reader for RasterReader {
 
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
         [&b"\x89PNG\r\n\x1a\n"[..], b"\xff\xd8\xff"].iter().any(|magic| probe.start.starts_with(magic))
-            // `BM` alone is too short a signature; the four reserved bytes are zero.
+            // `BM` alone is too short a signature, so the four reserved bytes, which are zero, are
+            // compared too.
             || (probe.start.starts_with(b"BM") && probe.start.get(6..10) == Some(&[0; 4]))
     }
 
@@ -56,7 +57,7 @@ impl Reader for RasterReader {
             return Err(ReadError::new(path, what));
         }
         let values = u64::from(width) * u64::from(height) * u64::from(decoder.color_type().channel_count());
-        // The file's values, the same in f32, and those in another order.
+        // The file's values, the same in f32, and those in the other order.
         check_room(decoder.total_bytes().saturating_add(2 * 4 * values)).map_err(|what| ReadError::new(path, what))?;
         let picture = DynamicImage::from_decoder(decoder).map_err(|e| ReadError::new(path, e))?;
         let (width, height) = (picture.width() as usize, picture.height() as usize);
@@ -81,7 +82,7 @@ fn widen<T: Copy + Into<f32>>(values: &[T]) -> Vec<f32> {
     values.iter().map(|v| (*v).into()).collect()
 }
 
-/// An image from rows of interleaved pixels.
+/// Creates an image from rows of interleaved pixels.
 pub(super) fn planar(
     path: &Path,
     pixels: &[f32],

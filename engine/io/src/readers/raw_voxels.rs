@@ -1,4 +1,4 @@
-//! Voxels as NRRD and MetaImage files hold them: numbers of a type, the first axis fastest.
+//! Voxels in the form of NRRD and MetaImage files: numbers of one type, the first axis fastest.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,11 +9,12 @@ use hearth_image::{Affine, Image, host_device};
 use super::{ReadError, check_room};
 use crate::nifti::{DataType, voxels};
 
-/// The most bytes of a line of a header, and the most lines.
+/// The maximum number of bytes of a header's line, and of lines.
 const MAX_LINE: u64 = 1 << 16;
 const MAX_LINES: usize = 10_000;
 
-/// The next line of a header, without its end; `None` where the file ends. `number` counts them.
+/// Reads the next line of a header, without its line end; `None` at the end of the file. `number`
+/// counts lines.
 pub(super) fn line(file: &mut impl BufRead, number: &mut usize) -> Result<Option<String>, String> {
     *number += 1;
     if *number > MAX_LINES {
@@ -25,9 +26,9 @@ pub(super) fn line(file: &mut impl BufRead, number: &mut usize) -> Result<Option
     Ok((read > 0).then(|| text.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-/// The file of the voxels that a header names: one in its own folder.
+/// The file of the voxels that a header names; it must be in the same folder.
 pub(super) fn data_file(header: &Path, key: &str, name: &str) -> Result<BufReader<File>, ReadError> {
-    // `%` begins a pattern for many files.
+    // `%` marks a pattern for many files.
     if name.is_empty() || name.contains(['/', '\\', '%']) || name.to_uppercase().starts_with("LIST") {
         let what = "expected the name of one file in the same folder";
         return Err(ReadError::new(header, format!("{key} is {name:?}; {what}")));
@@ -36,10 +37,10 @@ pub(super) fn data_file(header: &Path, key: &str, name: &str) -> Result<BufReade
     File::open(&data).map(BufReader::new).map_err(|error| ReadError::new(&data, error))
 }
 
-/// The most values of an image.
+/// The maximum number of values of an image.
 const MAX_VALUES: usize = 8 << 30;
 
-/// How the bytes are packed.
+/// How the bytes are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Raw,
@@ -49,31 +50,31 @@ pub(super) enum Packing {
     Text,
 }
 
-/// An image as its header describes it.
+/// An image as described by its header.
 #[derive(Clone, Debug)]
 pub(super) struct RawVoxels {
-    /// Voxels along x, y and z.
+    /// Number of voxels along x, y and z.
     pub shape: [usize; 3],
-    /// 2 or 3.
+    /// Number of spatial axes, 2 or 3.
     pub spatial_dims: usize,
     pub channels: usize,
-    /// Whether the channels of a voxel lie side by side; otherwise each channel is whole.
+    /// Whether the channels of a voxel are adjacent; otherwise each channel is contiguous.
     pub interleaved: bool,
     pub data_type: DataType,
     pub big_endian: bool,
     pub packing: Packing,
-    /// Voxel to mm, RAS.
+    /// Affine from voxel to mm, RAS.
     pub affine: Affine,
 }
 
 impl RawVoxels {
-    /// Bytes of the voxels, unpacked.
+    /// The number of bytes of the voxels, unpacked.
     pub fn bytes(&self) -> u64 {
         let sizes = self.shape.iter().chain([&self.channels]);
         sizes.fold(self.data_type.size() as u64, |bytes, length| bytes.saturating_mul(*length as u64))
     }
 
-    /// The values that follow the header, onto the CPU.
+    /// Reads the values after the header onto the CPU.
     pub fn image(self, data: impl Read, path: &Path) -> Result<Image, ReadError> {
         let wrong = |what: String| ReadError::new(path, what);
         let sizes = self.shape.iter().chain([&self.channels]);
@@ -81,7 +82,7 @@ impl RawVoxels {
         let count = count.filter(|count| (1..=MAX_VALUES).contains(count)).ok_or_else(|| {
             wrong(format!("{:?} voxels of {} channels; expected 1 to 2^33 values", self.shape, self.channels))
         })?;
-        // The bytes, those in another order, and the values.
+        // The bytes, those in the other order, and the values.
         check_room(2 * self.bytes() + 4 * count as u64).map_err(wrong)?;
         let bytes = match self.packing {
             Packing::Raw => self.unpacked(data),
@@ -90,7 +91,7 @@ impl RawVoxels {
             Packing::Text => text(data, count),
         };
         let mut bytes = bytes.map_err(wrong)?;
-        // Text has been read as numbers already.
+        // Text was already converted to numbers.
         let (data_type, big) = match self.packing {
             Packing::Text => (DataType::F32, false),
             _ => (self.data_type, self.big_endian),
@@ -113,7 +114,7 @@ impl RawVoxels {
 
     fn unpacked(&self, data: impl Read) -> Result<Vec<u8>, String> {
         let length = self.bytes();
-        // Memory grows with what is there, whatever the header promises.
+        // Memory grows with the data that is present, whatever the header states.
         let mut bytes = Vec::new();
         data.take(length).read_to_end(&mut bytes).map_err(|error| format!("the voxels can't be read: {error}"))?;
         if (bytes.len() as u64) < length {
@@ -123,8 +124,8 @@ impl RawVoxels {
     }
 }
 
-/// A table of `rows` times `columns` elements of `size` bytes, row by row, as one column by column: from
-/// channels side by side to whole ones, and back.
+/// Transposes a table of `rows` times `columns` elements of `size` bytes from row-major to
+/// column-major: from interleaved channels to contiguous ones, and back.
 pub(crate) fn swapped(bytes: &[u8], rows: usize, columns: usize, size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for column in 0..columns {
@@ -135,15 +136,15 @@ pub(crate) fn swapped(bytes: &[u8], rows: usize, columns: usize, size: usize) ->
     out
 }
 
-/// Numbers as text, as f32 in little-endian order.
+/// Converts numbers in text to f32 in little-endian order.
 fn text(data: impl Read, count: usize) -> Result<Vec<u8>, String> {
     let mut text = String::new();
-    // A number has at most some 30 letters.
+    // A number has at most about 30 characters.
     let most = (count as u64).saturating_mul(64);
     data.take(most).read_to_string(&mut text).map_err(|error| format!("the voxels can't be read: {error}"))?;
     let mut bytes = Vec::new();
     for word in text.split_ascii_whitespace().take(count) {
-        let number: f32 = word.parse().map_err(|error| format!("a voxel is no number: {error}"))?;
+        let number: f32 = word.parse().map_err(|error| format!("a voxel is not a number: {error}"))?;
         bytes.extend(number.to_le_bytes());
     }
     let found = bytes.len() / size_of::<f32>();

@@ -1,4 +1,4 @@
-//! Names and colours of the labels that a file has, beside its voxels.
+//! Names and colours of the labels in a file.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,12 +9,12 @@ use hearth_dicom::Regions;
 use super::{ReadError, ReadOptions, nrrd};
 use crate::writers::Segment;
 
-/// The labels of a `.seg.nrrd` of 3D Slicer, a DICOM segmentation or a structure set, in the order of
-/// the file, as [`read_image_with`](super::read_image_with) reads their values with the same options;
-/// of any other file none.
+/// Reads the labels of a `.seg.nrrd` of 3D Slicer, a DICOM segmentation or a structure set. They
+/// are in the order of the file, with the values that [`read_image_with`](super::read_image_with)
+/// assigns with the same options. Other files have no labels.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub fn read_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Vec<Segment>, ReadError> {
     let path = path.as_ref();
     let error = |error: std::io::Error| ReadError::new(path, error);
@@ -34,7 +34,8 @@ pub fn read_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Ve
 /// `Segment0_Name` and so on, with keys in lower case.
 fn of_slicer<'a>(field: &dyn Fn(String) -> Option<&'a str>) -> Vec<Segment> {
     let mut found = Vec::new();
-    // A label map of a layer has at most as many as its type has values; files have far fewer.
+    // The number of labels of a layer is at most the number of values of its type; files have far
+    // fewer.
     for place in 0..65_536 {
         let of = |what: &str| field(format!("segment{place}_{what}"));
         let Some(name) = of("name").or_else(|| of("id")) else { break };
@@ -68,7 +69,7 @@ fn of_dicom(path: &Path, options: &ReadOptions) -> Result<Vec<Segment>, ReadErro
     if options.segments.is_empty() {
         return Ok(known);
     }
-    // Those that were asked for count from 1, in their order.
+    // Requested segments count from 1, in their order.
     let numbered = options.segments.iter().enumerate().map(|(place, name)| {
         let label = place as u32 + 1;
         let own = known.iter().find(|segment| segment.name.eq_ignore_ascii_case(name));

@@ -6,7 +6,7 @@ use hearth_slides::{Raster, Slide, TiffFile};
 use super::raster::planar;
 use super::{Probe, ReadError, ReadOptions, Reader};
 
-/// The most values of a slide's level that is read as one image.
+/// The maximum number of values of a slide's level that is read as one image.
 const MAX_VALUES: usize = 1 << 30;
 
 fn is_tiff(probe: &Probe<'_>) -> bool {
@@ -15,8 +15,8 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
     magics.iter().any(|magic| probe.start.starts_with(*magic))
 }
 
-/// Plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size are
-/// the slices of a volume.
+/// Reads plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size
+/// become the slices of a volume.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
@@ -70,8 +70,8 @@ impl Reader for TiffReader {
 
 hearth_registry::entry!(dyn Reader => TiffReader, example: "", build: |_| Ok(Box::new(TiffReader)));
 
-/// One level of a whole-slide image, as MONAI's `WSIReader`: `[3, H, W, 1]`, rows first. Large
-/// slides are read patch by patch by `PatchWSIDataset`.
+/// Reads one level of a whole-slide image, like MONAI's `WSIReader`: `[3, H, W, 1]`, rows first.
+/// `PatchWSIDataset` reads large slides patch by patch.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct WSIReader;
 
@@ -81,7 +81,7 @@ impl Reader for WSIReader {
     }
 
     fn precedence(&self) -> u32 {
-        // Above DicomReader's, which finds no volume in a whole slide.
+        // Above the priority of DicomReader, which finds no volume in a whole slide.
         6
     }
 
@@ -94,7 +94,7 @@ impl Reader for WSIReader {
         if is_dicom && hearth_slides::is_dicom_slide(probe.path) {
             return true;
         }
-        // A pyramid, not a picture or a stack of pages.
+        // Accepts only a pyramid, not a picture or a stack of pages.
         is_tiff(probe) && Slide::open(probe.path).is_ok_and(|slide| slide.levels().len() > 1)
     }
 
@@ -116,7 +116,7 @@ impl Reader for WSIReader {
 
 hearth_registry::entry!(dyn Reader => WSIReader, example: "", build: |_| Ok(Box::new(WSIReader)));
 
-/// A region of a slide as an image, rows first.
+/// Converts a region of a slide to an image, rows first.
 pub fn slide_region(raster: &Raster) -> Image {
     let shape = [raster.channels, raster.height, raster.width, 1];
     let mut image = Image::from_values(raster.to_chw_f32(), shape, affine::IDENTITY, &host_device());

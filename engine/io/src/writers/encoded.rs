@@ -1,18 +1,18 @@
-//! Voxels and grids as NRRD and MetaImage files have them: little-endian, in LPS.
+//! Voxels and grids in the form of NRRD and MetaImage files: little-endian, in LPS.
 
 use hearth_image::Image;
 
 use crate::nifti::{DataType, voxels};
 use crate::readers::swapped;
 
-/// Voxels as bytes, and what the formats call their type.
+/// Voxels as bytes, and the formats' names of their type.
 pub(super) struct Encoded {
     pub bytes: Vec<u8>,
     pub nrrd: &'static str,
     pub meta: &'static str,
 }
 
-/// The values, x fastest after the channels of a voxel. Whole numbers are checked for their range.
+/// Encodes the values, channels fastest, then x. Integers are checked for their range.
 pub(super) fn encode(image: &Image, data_type: DataType) -> Result<Encoded, String> {
     let shape @ [channels, nx, ny, nz] = image.data.dims();
     let mut bytes = voxels::pack(&image.to_vec(), data_type, None, shape)?;

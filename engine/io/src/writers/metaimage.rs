@@ -8,7 +8,7 @@ use hearth_image::Image;
 
 use super::encoded::{Encoded, grid};
 
-/// A MetaImage with its voxels in it.
+/// Encodes a MetaImage that contains its voxels.
 pub(super) fn write(image: &Image, encoded: &Encoded, file: &mut impl Write) -> io::Result<()> {
     let [channels, nx, ny, nz] = image.data.dims();
     let (columns, origin) = grid(image);

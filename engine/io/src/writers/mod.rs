@@ -27,61 +27,62 @@ pub use surfaces::{SurfaceOptions, Written, file_part, surface_bytes, write_surf
 pub struct WriteOptions {
     /// Type and compression of NIfTI files.
     pub nifti: NiftiOptions,
-    /// PNG: multiply by this first; 255 for values from 0 to 1, as MONAI's `PILWriter(scale=255)`.
+    /// Factor for the values of a PNG; 255 for values from 0 to 1, as MONAI's
+    /// `PILWriter(scale=255)`.
     pub scale: Option<f32>,
-    /// `.seg.nrrd`: names and colours of labels; others are called `Segment_1` and so on.
+    /// Names and colours of labels in `.seg.nrrd`; other labels are named `Segment_1` and so on.
     #[setters(skip)]
     pub segments: Vec<Segment>,
 }
 
-/// A label, as segmentations of 3D Slicer and DICOM name it.
+/// A label as described in segmentations of 3D Slicer and DICOM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its value.
+    /// Value of the label.
     pub label: u32,
-    /// Its name.
+    /// Name of the label.
     pub name: String,
-    /// Red, green, blue.
+    /// Colour: red, green, blue.
     pub colour: [u8; 3],
-    /// What it is, in codes of DICOM.
+    /// DICOM codes of what it is.
     pub coding: Option<Coding>,
 }
 
 impl Segment {
-    /// A label with a colour that differs from its neighbours'.
+    /// Creates a label with a colour that differs from those of its neighbours.
     pub fn new(label: u32, name: impl Into<String>) -> Self {
         Segment { label, name: name.into(), colour: nrrd::usual_colour(label), coding: None }
     }
 }
 
 impl WriteOptions {
-    /// For a label map: whole numbers, not scaled.
+    /// Options for a label map: whole numbers, not scaled.
     pub fn label() -> Self {
         WriteOptions { nifti: NiftiOptions::label(), ..WriteOptions::default() }
     }
 }
 
-/// An image cannot be written.
+/// The error of writing an image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// An error of the NIfTI writer.
+    /// Error of the NIfTI writer.
     #[error(transparent)]
     Nifti(#[from] NiftiError),
-    /// An I/O error.
+    /// I/O error.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The format cannot hold the image.
     #[error("{path}: {what}")]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         what: String,
     },
 }
@@ -89,13 +90,13 @@ pub enum WriteError {
 /// The suffixes of supported formats.
 pub const SUFFIXES: [&str; 6] = [".nii", ".nii.gz", ".nrrd", ".mha", ".png", ".npy"];
 
-/// Writes an image; the suffix determines the format. The file appears under its name only when it
-/// is complete.
+/// Writes an image in the format of its suffix. The file gets its name only when it is complete.
 ///
-/// NIfTI as [`write_nifti`]. NRRD and MetaImage in LPS, packed, in the type of
-/// [`WriteOptions::nifti`]; `.seg.nrrd` as 3D Slicer's segmentations, with a name and a colour for each
-/// label. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8 bits where all values fit,
-/// else 16; they must be whole numbers from 0 to 65535 after scaling (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
+/// NIfTI is written as by [`write_nifti`]. NRRD and MetaImage are compressed, in LPS, in the type
+/// of [`WriteOptions::nifti`]; `.seg.nrrd` is a segmentation of 3D Slicer, with a name and a colour
+/// for each label. PNG needs a 2-D image with 1 to 4 channels, its first axis the width, and values
+/// from 0 to 65535 after scaling; they are rounded and stored in 8 bits if all fit, else in 16. NPY
+/// is f32, `[C, X, Y, Z]` (without `Z` for a 2-D image).
 ///
 /// # Errors
 /// Where the suffix is not supported, the format cannot hold the image, or an I/O error occurs.
@@ -127,7 +128,7 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
     }
 }
 
-/// Writes a complete file or none.
+/// Writes the complete file or no file.
 fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), WriteError> {
     hearth_files::replace_with(path, write).map_err(|source| WriteError::Io { path: path.to_owned(), source })
 }
@@ -174,5 +175,5 @@ fn picture(image: &Image, scale: Option<f32>) -> Result<image::DynamicImage, Str
         3 => build!(ImageRgb16, ImageRgb8),
         _ => build!(ImageRgba16, ImageRgba8),
     }
-    .ok_or_else(|| format!("{width} x {height} pixels are not a picture"))
+    .ok_or_else(|| format!("{width} x {height} pixels do not match the data"))
 }

@@ -9,7 +9,8 @@ use hearth_image::Image;
 use super::encoded::{Encoded, grid};
 use super::{Segment, WriteOptions};
 
-/// An NRRD file; a segmentation of 3D Slicer has the names and colours of its segments.
+/// Encodes an NRRD file; a segmentation of 3D Slicer includes the names and colours of its
+/// segments.
 pub(super) fn write(
     image: &Image,
     encoded: &Encoded,
@@ -65,7 +66,7 @@ fn vector(numbers: [f64; 3]) -> String {
     format!("({x},{y},{z})")
 }
 
-/// The given segments, and each label that has none, in its order.
+/// Returns the given segments, and a default for each label without one, in the order of labels.
 fn segments(image: &Image, options: &WriteOptions) -> Vec<Segment> {
     let mut labels: Vec<u32> = image.to_vec().into_iter().filter(|v| *v >= 1.0).map(|v| v.round() as u32).collect();
     labels.sort_unstable();
@@ -80,7 +81,7 @@ fn segments(image: &Image, options: &WriteOptions) -> Vec<Segment> {
     all
 }
 
-/// Colours that differ for neighbouring labels: hues a golden angle apart.
+/// Colours that differ for neighbouring labels: hues in steps of the golden angle.
 pub(super) fn usual_colour(label: u32) -> [u8; 3] {
     let hue = (f64::from(label) * 0.618_033_988_75).fract() * 6.0;
     let part = |shift: f64| {

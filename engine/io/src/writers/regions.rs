@@ -1,4 +1,5 @@
-//! Labels as DICOM that refers to the series that they were drawn on: SEG, RTSTRUCT, report.
+//! Writes labels as DICOM objects that refer to the series they were drawn on: SEG, RTSTRUCT,
+//! report.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,19 +10,20 @@ use hearth_image::Image;
 
 use super::{Segment, WriteError, surfaces};
 
-/// A kind of DICOM file of regions.
+/// A kind of DICOM file that holds regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionFile {
-    /// SEG: voxels.
+    /// SEG: regions as voxels.
     Segmentation(SegmentationType),
-    /// RTSTRUCT: contours.
+    /// RTSTRUCT: regions as contours.
     StructureSet,
-    /// SR: volumes and diameters; refers to a SEG of this kind that is written with the same authorship.
+    /// SR: volumes and diameters; refers to a SEG of this kind that is written with the same
+    /// authorship.
     Report(Option<SegmentationType>),
 }
 
 impl RegionFile {
-    /// The bytes of the file.
+    /// Encodes the file.
     ///
     /// # Errors
     /// Those of [`mod@write`].
@@ -37,11 +39,11 @@ impl RegionFile {
     }
 }
 
-/// A label map as regions; labels without a segment are called `Segment_1` and so on. A segment's codes
-/// are those of the table for its name, else its own.
+/// Converts a label map to regions; labels without a segment are named `Segment_1` and so on. A
+/// segment's codes are those of the table for its name, or else its own.
 ///
 /// # Errors
-/// Where the image has several channels, or values that are no labels.
+/// If the image has several channels, or values that are not labels.
 pub fn regions_of(
     path: &Path,
     image: &Image,
@@ -50,7 +52,7 @@ pub fn regions_of(
 ) -> Result<RegionVolume, WriteError> {
     let format = |what: String| WriteError::Format { path: path.to_owned(), what };
     if image.channels() != 1 {
-        let what = format!("regions are those of one label map; the image has {} channels", image.channels());
+        let what = format!("regions need a label map with one channel; the image has {} channels", image.channels());
         return Err(format(what));
     }
     let values = image.to_vec();
@@ -72,13 +74,13 @@ pub fn regions_of(
     Ok(RegionVolume::of_labels(values, regions, Grid::new(image.shape(), image.affine)))
 }
 
-/// The entry of a table for a name, in any case.
+/// Looks up a name in a table, ignoring case.
 pub fn coding_of(codes: &BTreeMap<String, Coding>, name: &str) -> Option<Coding> {
     codes.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, coding)| coding.clone())
 }
 
-/// Reads a table of codes: TOML, a table for each label's name with `category`, `type` and, for a
-/// lesion, `site`, and `side`, each as code, coding scheme and meaning.
+/// Parses a table of codes: TOML with a table for each label's name, with `category`, `type`,
+/// optionally `side` and, for a lesion, `site`, each as code, coding scheme and meaning.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -95,9 +97,9 @@ pub fn coding_of(codes: &BTreeMap<String, Coding>, name: &str) -> Option<Coding>
 /// ```
 ///
 /// # Errors
-/// What is wrong, and of which label.
+/// A message with the label and what is wrong with its codes.
 pub fn parse_codes(text: &str) -> Result<BTreeMap<String, Coding>, String> {
-    /// One entry, as it is written.
+    /// One entry as written in the table.
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Entry {
@@ -123,10 +125,10 @@ pub fn parse_codes(text: &str) -> Result<BTreeMap<String, Coding>, String> {
     entries.into_iter().map(coding).collect()
 }
 
-/// [`parse_codes`] of a file.
+/// Reads a table of codes from a file; see [`parse_codes`].
 ///
 /// # Errors
-/// Those, and that the file cannot be read.
+/// Those of [`parse_codes`], and if the file cannot be read.
 pub fn read_codes(path: impl AsRef<Path>) -> Result<BTreeMap<String, Coding>, WriteError> {
     let path = path.as_ref();
     let io = |source| WriteError::Io { path: path.to_owned(), source };

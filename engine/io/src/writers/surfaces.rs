@@ -1,4 +1,4 @@
-//! Labels as surfaces: STL and OBJ files for viewers, printers and planning.
+//! Writes labels as surfaces: STL and OBJ files for viewers, 3-D printers and planning tools.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use hearth_surface::{Mesh, Smoothing, Space, SurfaceError};
 
 use super::{Segment, WriteError};
 
-/// How surfaces are made.
+/// Options of surfaces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SurfaceOptions {
-    /// Passes of Taubin's smoothing; 0 keeps the steps of voxels.
+    /// Number of passes of Taubin smoothing; 0 keeps the voxels' steps.
     pub smoothing: usize,
-    /// The part of the triangles that is removed, from 0 to less than 1.
+    /// Fraction of the triangles that is removed, from 0 to less than 1.
     pub decimate: f64,
-    /// The coordinate system of the file, which its header names.
+    /// Coordinate system of the file, which its header names.
     pub space: Space,
 }
 
@@ -28,23 +28,23 @@ impl Default for SurfaceOptions {
 /// A surface that was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The label's name.
+    /// Name of the label.
     pub name: String,
     /// Number of triangles.
     pub triangles: usize,
-    /// The enclosed volume in mm^3.
+    /// Enclosed volume in mm^3.
     pub volume: f64,
 }
 
-/// The surface of each label of a map, in its own file: `liver.stl` becomes `liver.stl` for one label,
-/// and `liver_spleen.stl` and so on for several. `segments` are the labels and their names; where it is
-/// empty, all labels, with those names.
+/// Writes the surface of each label of a map into a separate file: `liver.stl` stays `liver.stl`
+/// for one label, and becomes `liver_spleen.stl` and so on for several. `segments` selects labels
+/// and their names; if it is empty, all labels are written, with those names.
 ///
 /// # Errors
-/// Where the name ends in neither `.stl` nor `.obj`, the image has several channels, a label has no
-/// voxel, two names give one file, or a file exists or cannot be written.
+/// If the name ends in neither `.stl` nor `.obj`, the image has several channels, a label has no
+/// voxel, two names lead to the same file, or a file exists or cannot be written.
 pub fn write_surfaces(
     path: impl AsRef<Path>,
     image: &Image,
@@ -59,7 +59,7 @@ pub fn write_surfaces(
     }
     if image.channels() != 1 {
         return Err(format(format!(
-            "surfaces are those of one label map; the image has {} channels",
+            "surfaces need a label map with one channel; the image has {} channels",
             image.channels()
         )));
     }
@@ -96,8 +96,8 @@ pub fn write_surfaces(
     Ok(written)
 }
 
-/// The surface of one label of a map `[X, Y, Z]`, Z fastest, as a file of this ending, `obj` or else
-/// `stl`, and as a mesh.
+/// Computes the surface of one label of a map `[X, Y, Z]`, Z fastest, as a file (`obj`, otherwise
+/// `stl`) and as a mesh.
 ///
 /// # Errors
 /// Those of [`Mesh`].
@@ -121,7 +121,7 @@ pub fn surface_bytes(
     Ok((bytes, mesh))
 }
 
-/// The labels of a map, without the background.
+/// Lists the labels of a map, without the background.
 pub(super) fn labels(values: &[f32]) -> Result<Vec<u32>, String> {
     if let Some(value) = values.iter().find(|v| !(**v >= 0.0 && v.fract() == 0.0 && **v <= u32::MAX as f32)) {
         return Err(format!("a voxel has the value {value}; expected labels, whole numbers from 0"));
@@ -139,13 +139,13 @@ pub(super) fn labels(values: &[f32]) -> Result<Vec<u32>, String> {
     Ok(all)
 }
 
-/// A label's name as a part of a file's.
+/// Converts a label's name to a part of a file name.
 pub fn file_part(name: &str) -> String {
     let safe = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     name.chars().map(safe).collect()
 }
 
-/// The file of one of several labels.
+/// Returns the file name for one of several labels.
 fn named(path: &Path, name: &str, end: &str) -> PathBuf {
     let name = file_part(name);
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();

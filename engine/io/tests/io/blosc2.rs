@@ -1,5 +1,5 @@
-//! Arrays of Blosc2: `tests/golden/nnunet/b2nd`, which `tests/golden/record_blosc2.py` recorded with the library that
-//! nnU-Net stores its arrays with, and what is damaged in them.
+//! Blosc2 arrays: `tests/golden/nnunet/b2nd`, which `tests/golden/record_blosc2.py` recorded with
+//! the library that nnU-Net uses, and damaged versions of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn bytes(name: &str) -> Vec<u8> {
     fs::read(root().join(name)).expect("a recorded file")
 }
 
-/// What reading these bytes as a file of this name says.
+/// The error of reading these bytes as a file of this name.
 fn error(folder: &Path, name: &str, bytes: &[u8]) -> String {
     let path = folder.join(name);
     fs::write(&path, bytes).expect("written");
@@ -24,19 +24,19 @@ fn error(folder: &Path, name: &str, bytes: &[u8]) -> String {
     error
 }
 
-/// The bytes with others from a place on.
+/// The bytes, with others written at an offset.
 fn with(bytes: &[u8], at: usize, others: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + others.len()].copy_from_slice(others);
     bytes
 }
 
-/// Where the first chunk begins.
+/// The offset of the first chunk.
 fn header(bytes: &[u8]) -> usize {
     u32::from_be_bytes(bytes[11..15].try_into().expect("four bytes")) as usize
 }
 
-/// Fails where an image does not have the values of an array of channels, z, y, x.
+/// Fails if an image does not have the values of an array of channels, z, y, x.
 fn assert_same(image: &Image, shape: &[usize], values: &[f32], what: &str) {
     let &[channels, z, y, x] = shape else { panic!("{what}: {shape:?}") };
     assert_eq!((image.channels(), image.shape()), (channels, [x, y, z]), "{what}");
@@ -83,7 +83,7 @@ fn what_is_not_read_is_named() {
         assert!(error.contains(name) && error.contains(part), "{error} does not say {part}");
     }
     let folder = tempfile::tempdir().expect("a folder");
-    // A sparse frame is a folder, and its index says so, too.
+    // A sparse frame is a folder, and its index states it, too.
     let whole = bytes("f4-lz4hc-none.b2nd");
     let sparse = folder.path().join("sparse.b2nd");
     fs::create_dir(&sparse).expect("a folder");
@@ -123,40 +123,40 @@ fn damaged_files_are_errors() {
         }
         error(&whole[..whole.len() - 1]);
         let cut = error(&whole[..whole.len() / 2]);
-        assert!(cut.contains("it is not whole"), "{cut}");
+        assert!(cut.contains("it is incomplete"), "{cut}");
     }
     let whole = bytes("f4-lz4hc-none.b2nd");
     let chunk = header(&whole);
     let length = (whole.len() as u64 + 1).to_be_bytes();
-    // Where the shape of the array is, and that of its chunks.
+    // The offset of the array's shape, and of its chunks' shape.
     assert_eq!((whole[0x74], whole[0x74 + 37]), (0xd3, 0xd2));
     let cases: &[(usize, &[u8], &str)] = &[
         (1, b"\xa8b3frame", "not a frame"),
         (11, &[0, 0, 0, 5], "a header of 5 bytes"),
         (11, &[0x7f, 0xff, 0xff, 0xff], "a header of 2147483647 bytes"),
         (11, &[0xff; 4], "a size of -1"),
-        (16, &length, "it is not whole"),
+        (16, &length, "it is incomplete"),
         (39, &[0x7f; 8], "do not fit"),
         (48, &[0; 4], "values of 0 bytes"),
-        (48, &[0, 0, 0, 8], "as it says"),
-        (58, &[0, 0, 0, 1], "as it says"),
-        (30, &[0x10; 8], "as it says"),
+        (48, &[0, 0, 0, 8], "contradicts the header"),
+        (58, &[0, 0, 0, 1], "contradicts the header"),
+        (30, &[0x10; 8], "contradicts the header"),
         (0x75, &[0x70; 8], "limit"),
         (0x75, &[0; 8], "without values"),
-        (0x74, &[0xcf], "0xcf where 0xd3"),
-        (chunk + 4, &[1, 0, 0, 0], "it says that it holds 1 bytes"),
+        (0x74, &[0xcf], "0xcf instead of 0xd3"),
+        (chunk + 4, &[1, 0, 0, 0], "its header states 1 bytes"),
         (chunk + 8, &[0; 4], "blocks of 0"),
         (chunk + 12, &[0xff, 0xff, 0xff, 0x7f], "are left in the file"),
         (chunk + 12, &[0xff; 4], "a size of -1"),
-        (chunk + 32, &[0; 4], "a block outside of it"),
-        (chunk + 32, &[0xff, 0xff, 0, 0], "a block outside of it"),
-        (chunk + 32, &[0xff; 4], "a block outside of it"),
+        (chunk + 32, &[0; 4], "a block lies outside of it"),
+        (chunk + 32, &[0xff, 0xff, 0, 0], "a block lies outside of it"),
+        (chunk + 32, &[0xff; 4], "a block lies outside of it"),
     ];
     for (at, others, part) in cases {
         let error = error(&with(&whole, *at, others));
         assert!(error.contains(part), "{error} does not say {part}");
     }
-    // Any other byte: an image or an error, and no panic, which would be said.
+    // Any other byte must give an image or an error, not a panic.
     let path = folder.path().join("y.b2nd");
     for name in ["f4-zstd-shuffle.b2nd", "f4-lz4-bits.b2nd", "f4-zlib-none.b2nd", "i1-blosclz-none.b2nd"] {
         let whole = bytes(name);

@@ -1,4 +1,4 @@
-//! Readers and writers as their users see them, against closed forms, recorded values and nibabel.
+//! Tests of the public readers and writers, against closed forms, recorded values and nibabel.
 
 mod blosc2;
 #[path = "../../../../tests/clients.rs"]

@@ -1,4 +1,4 @@
-//! What is written reads back: by our reader, by the `nifti` crate, and by nibabel. Damaged files
+//! Written files are read back by our reader, by the `nifti` crate, and by nibabel. Damaged files
 //! are errors.
 
 use std::io::Read;
@@ -93,18 +93,18 @@ fn the_nifti_crate_agrees() {
     assert!((f64::from(header.srow_y[1]) - TILTED[1][1]).abs() < 1e-6);
 }
 
-/// What nibabel says of a file: values with the channels first, both matrices, the code of the
-/// quaternion's, the stored type.
+/// nibabel's reading of a file: values with the channels first, both matrices, the quaternion's
+/// code, the stored type.
 type Answer = (Vec<f64>, Affine, Affine, i32, String);
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Record {
     made_with: String,
-    /// BLAKE3 of the file that nibabel read, unpacked, and what it said.
+    /// BLAKE3 of the unpacked file that nibabel read, and the result.
     files: Vec<(String, Answer)>,
 }
 
-/// What nibabel read of files like those we write.
+/// nibabel's readings of files like those we write.
 fn recorded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/nibabel.json")
 }
@@ -113,7 +113,7 @@ fn recorded() -> PathBuf {
 const ROTATED: Affine = [[-1.6, -0.6, 0.0, 5.0], [-1.2, 0.8, 0.0, -6.0], [0.0, 0.0, 3.0, 7.0], affine::IDENTITY[3]];
 const STORED: [DataType; 3] = [DataType::U8, DataType::I16, DataType::F32];
 
-/// A file of each kind that nibabel is asked about.
+/// A file of each kind that nibabel reads.
 fn files_for_nibabel(folder: &Path) -> Vec<(PathBuf, Image)> {
     let write = |(i, data_type): (usize, DataType)| {
         let path = folder.join(format!("{i}.nii{}", if i == 1 { "" } else { ".gz" }));
@@ -131,7 +131,7 @@ fn files_for_nibabel(folder: &Path) -> Vec<(PathBuf, Image)> {
     STORED.into_iter().enumerate().map(write).collect()
 }
 
-/// The hash of a file's bytes, unpacked: how well they are packed does not matter.
+/// The hash of a file's unpacked bytes: the compression level does not matter.
 fn hash_of(path: &Path) -> String {
     let bytes = std::fs::read(path).expect("readable");
     let mut plain = Vec::new();
@@ -239,20 +239,20 @@ fn gzip_is_unpacked_no_further_than_the_header_promises() {
     let whole = gzip(&good);
     assert!(error_of("a.nii.gz", &whole[..whole.len() / 2]).contains("a.nii.gz"));
     assert!(error_of("b.nii.gz", &gzip(&good[..380])).contains("ends after 380"));
-    // A header that promises terabytes: refused before any memory is taken.
+    // A header that claims terabytes: rejected before memory is allocated.
     let mut huge = good.clone();
     for axis in 0..7 {
         huge[42 + 2 * axis..44 + 2 * axis].copy_from_slice(&i16::MAX.to_le_bytes());
     }
     huge[40..42].copy_from_slice(&7_i16.to_le_bytes());
     assert!(error_of("c.nii.gz", &gzip(&huge)).contains("limit"));
-    // One that promises 400 MB in a file of a few hundred bytes: more than deflate can pack.
+    // A header that claims 400 MB in a file of a few hundred bytes: more than deflate can compress.
     huge[40..42].copy_from_slice(&3_i16.to_le_bytes());
     for axis in 0..3 {
         huge[42 + 2 * axis..44 + 2 * axis].copy_from_slice(&464_i16.to_le_bytes());
     }
     assert!(error_of("d.nii.gz", &gzip(&huge)).contains("at most"));
-    // A bomb behind a small image: only the image is kept.
+    // A zip bomb after a small image: only the image is kept.
     let mut bomb = good.clone();
     bomb.resize(64 << 20, 0);
     let dir = tempfile::tempdir().expect("a folder");
@@ -274,13 +274,13 @@ fn several_gzip_members_are_one_file() {
 
 #[test]
 fn damage_anywhere_in_a_gzip_file_is_an_error() {
-    // Values that don't pack, so that a flipped byte hits them and not the code tables.
+    // Values that do not compress, so that a flipped byte hits them and not the code tables.
     let mut good = sound();
     good.truncate(352);
     let mut state = 1_u32;
     good.extend((0..4 * 64).map(|i| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // The high byte of each f32 stays that of a number near 1.
+        // The high byte of each f32 keeps the value near 1.
         if i % 4 == 3 { 0x3f } else { (state >> 24) as u8 }
     }));
     let whole = gzip(&good);
@@ -300,8 +300,8 @@ fn damage_anywhere_in_a_gzip_file_is_an_error() {
     }
     let behind = |bytes: &[u8]| [&whole[..], bytes].concat();
     assert!(error_of("more.nii.gz", &behind(b"junk")).contains("4 bytes after its end"));
-    // A second member that the image does not need is checked nevertheless, even where the
-    // lengths look right.
+    // A second member that the image does not need is still checked, even if the lengths look
+    // right.
     let mut other = good.clone();
     other.reverse();
     let mut second = gzip(&other);
@@ -324,7 +324,7 @@ fn damage_anywhere_in_a_gzip_file_is_an_error() {
     assert_eq!(read(&parts), values, "two members");
     parts.extend([0; 9]);
     assert_eq!(read(&parts), values, "two members and NULs");
-    // The header alone does not need the end.
+    // The end is not needed to read only the header.
     let path = dir.path().join("cut.nii.gz");
     std::fs::write(&path, &whole[..n - 4]).expect("written");
     assert_eq!(read_header(&path).expect("a header").dim, [4, 4, 4]);

@@ -1,5 +1,5 @@
-//! Readers against files that other programs' formats fix: written by the `image` crate, by hand,
-//! or by numpy.
+//! Tests of readers on files in formats that other programs define, written by the `image` crate,
+//! by hand, or by numpy.
 
 use std::path::Path;
 
@@ -269,7 +269,7 @@ fn a_decoder_that_panics_is_an_error_of_its_file() {
     assert!(read_image(dir.path().join("next.png")).is_ok());
 }
 
-/// Each type, either order of its axes and of its bytes, against the values themselves.
+/// Each type, either order of axes and bytes, compared with the values themselves.
 #[test]
 fn arrays_of_each_type_are_read_in_either_order() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -302,7 +302,7 @@ fn arrays_of_each_type_are_read_in_either_order() {
     assert_eq!(write("|b1", false, "3, 2", &[0, 1, 0, 1, 1, 2]).to_vec(), [0.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
 }
 
-/// Its header promises what no process has; its archive, what no deflate unpacks to.
+/// Its header claims more memory than any process has; its archive, more than deflate can unpack.
 #[test]
 fn an_image_without_room_is_refused_by_its_figures() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -325,7 +325,7 @@ fn an_image_without_room_is_refused_by_its_figures() {
 fn a_picture_that_promises_more_pixels_than_its_bytes_hold_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("large.png");
-    // 100,000 by 100,000 pixels of one byte, of which there are none.
+    // 100,000 by 100,000 pixels of one byte, with no data.
     let header = [0, 1, 0x86, 0xa0, 0, 1, 0x86, 0xa0, 8, 0, 0, 0, 0];
     let parts = [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &header), chunk(b"IDAT", &[]), chunk(b"IEND", &[])];
     std::fs::write(&path, parts.concat()).expect("written");

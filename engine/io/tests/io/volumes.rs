@@ -1,4 +1,5 @@
-//! NRRD and MetaImage: files that SimpleITK wrote, what is written here, and damaged files.
+//! Tests NRRD and MetaImage: files written by SimpleITK, files written by this crate, and damaged
+//! files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ fn same_grid(a: &Image, b: &Image, what: &str) {
     }
 }
 
-/// One image in every format, by SimpleITK 2.5.7.
+/// One image in every format, written by SimpleITK 2.5.7.
 #[test]
 fn images_of_itk_are_those_of_its_nifti() {
     let expected = read_image(recorded("image.nii")).expect("NIfTI");
@@ -36,7 +37,7 @@ fn images_of_itk_are_those_of_its_nifti() {
     for name in ["vector.nrrd", "vector.mha"] {
         let image = read_image(recorded(name)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(image.data.dims(), [2, 4, 3, 2], "{name}");
-        // The first voxel has 0 and 1, its neighbour along z is 12 voxels on.
+        // The first voxel has 0 and 1; its neighbour along z is 12 voxels later.
         let values = image.to_vec();
         assert_eq!((values[0], values[1], values[24]), (0.0, 24.0, 1.0), "{name}");
     }
@@ -90,7 +91,7 @@ fn segmentations_of_3d_slicer_have_names_and_colours() {
     assert_eq!((again.to_vec(), again.meta.stored_type.as_str()), (values, "uint8"));
 }
 
-/// A header by hand, with voxels as text.
+/// A hand-written header, with voxels as text.
 fn nrrd(more: &str, sizes: &str) -> Vec<u8> {
     format!("NRRD0004\ntype: short\ndimension: 3\nsizes: {sizes}\nencoding: text\n{more}\n\n1 2 3 4 5 6 7 8\n")
         .into_bytes()
@@ -111,7 +112,7 @@ fn spaces_and_text_are_read_and_others_refused() {
     assert_eq!((plain.affine[0][0], plain.affine[2][2]), (-2.0, 4.0));
     for (more, sizes, said) in [
         ("space: scanner-xyz", "2 2 2", "LPS, RAS and LAS"),
-        ("space directions: (1,0) (0,1) (0,0)", "2 2 2", "no vector"),
+        ("space directions: (1,0) (0,1) (0,0)", "2 2 2", "not a vector"),
         ("data file: ../../etc/passwd", "2 2 2", "same folder"),
         ("byte skip: -1", "2 2 2", "not supported"),
         ("", "2 2 3", "the voxels end after 8 of 12"),
@@ -123,7 +124,7 @@ fn spaces_and_text_are_read_and_others_refused() {
         let error = read(&nrrd(more, sizes)).expect_err(more);
         assert!(error.contains(said) && error.contains("a.nrrd"), "{more}, {sizes}: {error}");
     }
-    // Packed voxels that are not, and an end too early.
+    // Voxels that are not compressed as stated, and a truncated file.
     let damaged = b"NRRD0004\ntype: short\ndimension: 3\nsizes: 2 2 2\nencoding: gzip\n\nnothing";
     assert!(read(damaged).expect_err("damaged").contains("can't be read"));
     let whole = fs::read(recorded("packed.nrrd")).expect("a file");

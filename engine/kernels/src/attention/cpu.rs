@@ -11,11 +11,11 @@ use crate::simd::{LANES, sum, widest};
 /// Rows of scores that exist at a time; they fit the second-level cache.
 const BLOCK: usize = 32;
 
-/// Parts of the batch whose bias gradients are summed side by side. A constant, so that the sum
-/// does not depend on the number of threads.
+/// The number of parts of the batch whose bias gradients are summed in parallel. A constant, so
+/// that the sum does not depend on the number of threads.
 const PARTS: usize = 16;
 
-/// The numbers that describe an attention.
+/// The sizes of an attention.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,
@@ -31,7 +31,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Operations of the two products of the forward pass.
+    /// The number of operations of the two products of the forward pass.
     pub fn flop(&self) -> u64 {
         4 * (self.batch * self.heads * self.places * self.places * self.depth) as u64
     }
@@ -42,17 +42,17 @@ impl Shape {
         self.heads * self.depth
     }
 
-    /// Positions, padded to whole registers.
+    /// The number of positions, padded to whole registers.
     fn wide(&self) -> usize {
         self.places.next_multiple_of(WIDTH)
     }
 
-    /// Features of a head, padded to whole registers.
+    /// The number of features of a head, padded to whole registers.
     fn deep(&self) -> usize {
         self.depth.next_multiple_of(WIDTH)
     }
 
-    /// Rows of all blocks, padded.
+    /// The number of rows of all blocks, padded.
     fn rows(&self) -> usize {
         self.places.next_multiple_of(ROWS)
     }
@@ -75,7 +75,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Of `[b, n, 3 heads d]`: 0 for queries, 1 for keys, 2 for values.
+    /// Takes them from `[b, n, 3 heads d]`: 0 for queries, 1 for keys, 2 for values.
     fn of(qkv: &'a [f32], shape: &Shape, item: usize, head: usize, which: usize) -> Self {
         let step = 3 * shape.features();
         let first = item * shape.places * step + which * shape.features() + head * shape.depth;
@@ -86,7 +86,7 @@ impl<'a> Part<'a> {
         &self.values[self.first + i * self.step..][..shape.depth]
     }
 
-    /// Positions by features, both zero-padded, times `scale`.
+    /// The values as positions by features, both zero-padded, times `scale`.
     fn rows(&self, shape: &Shape, scale: f32) -> Vec<f32> {
         let deep = shape.deep();
         let mut out = vec![0.0; shape.rows() * deep];
@@ -98,7 +98,7 @@ impl<'a> Part<'a> {
         out
     }
 
-    /// Features by positions, the latter zero-padded.
+    /// The values as features by positions, the latter zero-padded.
     fn columns(&self, shape: &Shape) -> Vec<f32> {
         let wide = shape.wide();
         let mut out = vec![0.0; shape.depth * wide];
@@ -114,9 +114,9 @@ impl<'a> Part<'a> {
 /// The inputs of the scores of one head of one item.
 struct Scores<'a> {
     shape: &'a Shape,
-    /// Queries, scaled, by position.
+    /// Scaled queries, by position.
     queries: Vec<f32>,
-    /// Keys by feature.
+    /// Keys, by feature.
     keys: Vec<f32>,
     bias: &'a [f32],
     regions: &'a [f32],
@@ -196,13 +196,13 @@ fn softmax(row: &mut [f32]) {
     );
 }
 
-/// Blocks of rows: where each begins, and how many it has.
+/// Blocks of rows: the first row and the number of rows.
 fn blocks(shape: &Shape) -> impl Iterator<Item = (usize, usize)> {
     let places = shape.places;
     (0..places).step_by(BLOCK).map(move |first| (first, BLOCK.min(places - first)))
 }
 
-/// The output, `[b, n, heads d]`.
+/// Computes the output, `[b, n, heads d]`.
 pub fn forward(inputs: Inputs<'_>, shape: &Shape) -> Vec<f32> {
     let (places, features, depth, deep) = (shape.places, shape.features(), shape.depth, shape.deep());
     let len = shape.batch * places * features;
@@ -221,7 +221,7 @@ pub fn forward(inputs: Inputs<'_>, shape: &Shape) -> Vec<f32> {
             product(left, &values, &mut sums, size, false);
             for (i, sums) in sums.chunks(deep).take(rows).enumerate() {
                 let at = (item * places + first + i) * features + head * depth;
-                // SAFETY: this range belongs to this item and head alone.
+                // SAFETY: no other task uses this range of this item and head.
                 let to = unsafe { shared.part(at, depth) };
                 to.iter_mut().zip(sums).for_each(|(to, sum)| {
                     to.write(*sum);
@@ -234,7 +234,8 @@ pub fn forward(inputs: Inputs<'_>, shape: &Shape) -> Vec<f32> {
     out
 }
 
-/// The gradients with respect to `qkv` and the bias (empty without one), from that of the output.
+/// Computes the gradients with respect to `qkv` and the bias (empty without one) from the output
+/// gradient.
 pub fn backward(inputs: Inputs<'_>, dy: &[f32], shape: &Shape) -> [Vec<f32>; 2] {
     let len = shape.batch * shape.places * 3 * shape.features();
     let pairs = shape.places * shape.places;
@@ -269,8 +270,8 @@ pub fn backward(inputs: Inputs<'_>, dy: &[f32], shape: &Shape) -> [Vec<f32>; 2] 
     [out, bias]
 }
 
-/// Writes one head of one item's gradients to `out`, and adds the scores' gradients to `bias`,
-/// unless that is empty.
+/// Writes the gradients of one head of one item to `out`, and adds the gradients of the scores to
+/// `bias`, unless that is empty.
 fn head_backward(
     inputs: Inputs<'_>,
     dy: &[f32],
@@ -291,7 +292,7 @@ fn head_backward(
     let [mut dk, mut dv] = [vec![0.0; wide * deep], vec![0.0; wide * deep]];
     let write = |place: usize, which: usize, from: &[f32]| {
         let at = ((item * places + place) * 3 + which) * shape.features() + head * depth;
-        // SAFETY: this range belongs to this item, head and part alone.
+        // SAFETY: no other task uses this range of this item, head and part.
         let to = unsafe { out.part(at, depth) };
         to.iter_mut().zip(from).for_each(|(to, from)| {
             to.write(*from);

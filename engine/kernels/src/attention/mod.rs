@@ -1,7 +1,7 @@
 //! Self-attention of all heads in one operation, with a handwritten backward pass.
 //!
 //! `softmax(scale q k^T + bias) v` (Vaswani et al., <https://arxiv.org/abs/1706.03762>; with a bias
-//! per pair of positions: Liu et al., <https://arxiv.org/abs/2103.14030>). On the CPU a block of
+//! per pair of positions: Liu et al., <https://arxiv.org/abs/2103.14030>). On the CPU, a block of
 //! rows of the scores is computed, used and discarded, in the forward pass and again in the
 //! backward pass, as in Dao et al., <https://arxiv.org/abs/2205.14135>. The scores of all pairs,
 //! which would take most of a transformer's memory, are never stored.
@@ -31,7 +31,7 @@ pub const APART: f32 = -100.0;
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.
-#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+#[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
 pub fn attention(
     qkv: Tensor<3>,
     heads: usize,

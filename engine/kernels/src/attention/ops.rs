@@ -69,7 +69,7 @@ impl AttentionOps for Flex {
 struct AttentionBackward;
 
 impl<B: AttentionOps> Backward<B, 2> for AttentionBackward {
-    /// qkv, bias, regions.
+    /// The state: qkv, bias, regions.
     type State = ([FloatTensor<B>; 3], Shape);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
@@ -115,7 +115,7 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
     }
 }
 
-/// Whether the kernel can take these: f32 on the CPU, nothing empty.
+/// Whether the kernel supports these tensors: f32 on the CPU, not empty.
 pub fn on_cpu(qkv: &Tensor<3>, bias: Option<&Tensor<3>>, regions: Option<&Tensor<2>>) -> bool {
     has_floats(qkv) && bias.is_none_or(has_floats) && regions.is_none_or(has_floats)
 }

@@ -1,4 +1,4 @@
-//! Against the same formula in tensor operations, whose gradients are Burn's.
+//! Compares with the same formula in tensor operations, whose gradients are Burn's.
 
 use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     assert_eq!(run(1), run(3));
 }
 
-/// A NaN position makes those that attend to it NaN, and no others.
+/// A NaN position affects only the positions that attend to it.
 #[test]
 fn what_is_not_a_number_stays_with_its_item() {
     let mut values = vec![0.25_f32; 2 * 5 * 6];

@@ -8,17 +8,17 @@ use super::geometry::Geometry;
 use super::groups;
 use super::winograd::{self, Walk};
 
-/// From this number of output channels on, they fill the lanes of a register well enough.
+/// The number of output channels from which they fill the lanes of a register well enough.
 pub const MANY: usize = 9;
 
-/// The meaning of the lanes for this many output channels, and the number of taps combined.
+/// The meaning of the lanes for this number of output channels, and the number of combined taps.
 fn along(channels: usize) -> (Along, usize) {
     if channels < MANY { (Along::Positions, 1) } else { (Along::Channels, RUN) }
 }
 
 /// The path for layers with many weights and few outputs.
 fn few<'a>(loops: Loops<'_>, g: &'a Geometry) -> Option<Few<'a>> {
-    // Words of two values cannot take the place of single ones.
+    // Words of two values cannot replace single values.
     if loops.of_pairs { None } else { Few::new(g) }
 }
 

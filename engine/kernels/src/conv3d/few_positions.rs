@@ -1,10 +1,10 @@
 //! Convolutions with many weights that are used at few positions: the deep layers of networks on
 //! small patches.
 //!
-//! Their time goes into reading the weights. The weights are read once, in their own layout, as the
-//! left factor of a matrix product; the inputs that each weight multiplies are gathered into the
-//! right factor, which is small. No weights are packed, and their gradient is written in the same
-//! layout.
+//! Most of their time is spent on reading the weights. The weights are read once, in their own
+//! layout, as the left factor of a matrix product; the inputs that each weight multiplies are
+//! gathered into the right factor, which is small. No weights are packed, and their gradient is
+//! written in the same layout.
 
 use rayon::prelude::*;
 
@@ -13,13 +13,14 @@ use super::geometry::Geometry;
 use super::winograd::parts;
 use crate::product::{Left, ROWS, Size, WIDTH, product};
 
-/// With more outputs of a channel than this, over all images, packing the weights pays off.
+/// The maximum number of outputs of a channel, over all images: with more, packing the weights pays
+/// off.
 const MOST: usize = 64;
 
-/// Packing fewer weights than this costs next to nothing.
+/// The minimum number of weights: packing fewer costs next to nothing.
 const FEWEST: usize = 1 << 15;
 
-/// Rows of a task.
+/// The number of rows of a task.
 const TASK: usize = 2 * ROWS;
 
 /// Marks a position outside the input.
@@ -28,21 +29,22 @@ const OUTSIDE: u32 = u32::MAX;
 /// A prepared convolution of this kind.
 pub struct Few<'a> {
     g: &'a Geometry,
-    /// For each tap and output the input that it reads, or [`OUTSIDE`].
+    /// The input that each tap and output reads, or [`OUTSIDE`].
     places: Vec<u32>,
-    /// Positions of an image, read and written.
+    /// The positions of an image that are read and written.
     from: usize,
     to: usize,
 }
 
 impl<'a> Few<'a> {
-    /// `None` where another algorithm is faster, or the sizes do not fill registers.
+    /// Prepares the convolution; `None` where another algorithm is faster, or the sizes do not fill
+    /// registers.
     pub fn new(g: &'a Geometry) -> Option<Self> {
         let to: usize = g.output.iter().product();
         (g.batch * parts() * to <= MOST && g.weight_len() >= FEWEST).then(|| Self::fitting(g)).flatten()
     }
 
-    /// The same, even where it is slower.
+    /// Same as [`new`](Self::new), even where it is slower.
     pub fn fitting(g: &'a Geometry) -> Option<Self> {
         let fits = g.groups == 1
             && g.channels_out.is_multiple_of(TASK)
@@ -52,18 +54,18 @@ impl<'a> Few<'a> {
         (fits && from < OUTSIDE as usize).then(|| Few { g, places: places(g), from, to })
     }
 
-    /// Columns of the matrices of outputs, zero-padded.
+    /// The number of columns of the output matrices, zero-padded.
     fn columns(&self) -> usize {
         (self.g.batch * self.to).next_multiple_of(WIDTH)
     }
 
-    /// Rows of the matrices of inputs: a weight of each output channel.
+    /// The number of rows of the input matrices: one for each weight of an output channel.
     fn rows(&self) -> usize {
         self.g.channels_in * self.g.taps()
     }
 
-    /// The convolution, as [`cpu::forward`](super::cpu::forward); `None` where a value is not
-    /// finite, because zeros beyond the edge would then turn into NaN.
+    /// Computes the convolution, as [`cpu::forward`](super::cpu::forward); `None` where a value is
+    /// not finite, because zeros beyond the edge would then turn into NaN.
     pub fn forward(&self, x: Source<'_>, weight: &[f32], behind: Behind<'_>) -> Option<Vec<f32>> {
         let (columns, depth, channels) = (self.columns(), self.rows(), self.g.channels_out);
         let inputs = self.inputs(x);
@@ -76,7 +78,7 @@ impl<'a> Few<'a> {
         finished(self.g.batch, channels, self.to, row, behind)
     }
 
-    /// The gradient with respect to the input, as
+    /// Computes the gradient with respect to the input, as
     /// [`cpu::input_gradient`](super::cpu::input_gradient); `None` as above.
     pub fn input_gradient(&self, dy: Source<'_>, weight: &[f32], behind: Behind<'_>) -> Option<Vec<f32>> {
         let (columns, taps, depth) = (self.columns(), self.g.taps(), self.g.channels_out);
@@ -101,7 +103,7 @@ impl<'a> Few<'a> {
         finished(images, channels, self.from, row, behind)
     }
 
-    /// The gradient with respect to the weight, as
+    /// Computes the gradient with respect to the weight, as
     /// [`cpu::weight_gradient`](super::cpu::weight_gradient); `None` as above.
     pub fn weight_gradient(&self, x: &[f32], dy: &[f32]) -> Option<Vec<f32>> {
         if !x.iter().chain(dy).all(|value| value.is_finite()) {
@@ -134,7 +136,7 @@ impl<'a> Few<'a> {
         &self.places[tap * self.to..][..self.to]
     }
 
-    /// For each weight of an output channel, in order, the inputs that it multiplies.
+    /// The inputs that each weight of an output channel multiplies, in order.
     fn inputs(&self, x: Source<'_>) -> Vec<f32> {
         let (columns, taps) = (self.columns(), self.g.taps());
         let mut inputs = vec![0.0; self.rows() * columns];
@@ -155,7 +157,7 @@ impl<'a> Few<'a> {
         inputs
     }
 
-    /// The outputs of a channel, of all images, side by side.
+    /// The outputs of a channel of all images, concatenated.
     fn outputs(&self, dy: Source<'_>) -> Vec<f32> {
         let columns = self.columns();
         let mut outputs = vec![0.0; self.g.channels_out * columns];
@@ -190,7 +192,7 @@ fn places(g: &Geometry) -> Vec<u32> {
     places
 }
 
-/// Sums, image by image, with their epilogue; `None` where a sum is not finite.
+/// Applies the epilogue to sums, image by image; `None` where a sum is not finite.
 fn finished<'a>(
     images: usize,
     channels: usize,

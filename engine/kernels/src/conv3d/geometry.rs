@@ -1,4 +1,4 @@
-//! The numbers that describe one convolution.
+//! The sizes of one convolution.
 
 use burn::tensor::Tensor;
 
@@ -6,14 +6,14 @@ use super::ConvShape;
 use crate::place::{self, Place};
 use crate::ranges::times;
 
-/// A convolution from `input` to `output`. A transposed convolution is the same record read
-/// backwards: its input has the shape of `output` here.
+/// A convolution from `input` to `output`. A transposed convolution uses the same record in
+/// reverse: its input has the shape of `output` here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub batch: usize,
-    /// Independent groups of channels.
+    /// The number of independent groups of channels.
     pub groups: usize,
-    /// Of one group, as `channels_out`.
+    /// The number of channels of one group, as for `channels_out`.
     pub channels_in: usize,
     pub channels_out: usize,
     pub input: [usize; 3],
@@ -29,13 +29,13 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
-    /// Channels of the input, and of the output, over all groups.
+    /// The numbers of input and output channels, over all groups.
     pub fn channels(&self) -> [usize; 2] {
         [self.groups * self.channels_in, self.groups * self.channels_out]
     }
 
-    /// A range of the profiler: each of the convolution's sums takes as many operations, and as many
-    /// bytes.
+    /// Opens a range of the profiler: all sums of the convolution take the same number of
+    /// operations and of bytes.
     pub fn range(&self, name: &'static str) -> tracing::Span {
         let positions = self.output.iter().product::<usize>();
         let flop = || 2 * (self.batch * self.groups * positions * self.weight_len()) as u64;
@@ -66,13 +66,13 @@ impl Geometry {
         self.batch * self.channels()[1] * self.output.iter().product::<usize>()
     }
 
-    /// Of one group.
+    /// The number of weights of one group.
     pub fn weight_len(&self) -> usize {
         self.channels_in * self.channels_out * self.taps()
     }
 
     /// The same convolution with axes of length 1 moved to the front, and the others joined where
-    /// that is possible, so that rows are long: the memory is the same.
+    /// possible, so that rows are long; the memory layout does not change.
     pub fn flat_first(&self) -> Self {
         let mut g = *self;
         for _ in 0..2 {
@@ -88,12 +88,12 @@ impl Geometry {
         g.long_rows()
     }
 
-    /// The same convolution with longer rows, where each output reads the channels of its own
-    /// position only: the axes are joined and split again.
+    /// The same convolution with longer rows, where each output reads only the channels of its own
+    /// position: the axes are joined and split again.
     fn long_rows(self) -> Self {
-        /// Values of some rows of all channels in a block.
+        /// The number of values of some rows of all channels in a block.
         const ROWS: usize = 32 << 10;
-        // Output padding of a transposed convolution adds positions that read nothing.
+        // Output padding of a transposed convolution adds positions that read no input.
         let apart = self.taps() == 1 && self.stride == [1; 3] && self.padding == [0; 3] && self.input == self.output;
         if !apart || self.input[2] >= 32 {
             return self;
@@ -109,18 +109,18 @@ impl Geometry {
     }
 }
 
-/// Taps along an axis that the kernels of GPUs hold at most.
+/// The maximum number of taps along an axis in the GPU kernels.
 const LONGEST: usize = 64;
 
-/// Whether our kernels can take these tensors: of one type, nothing empty.
+/// Whether this crate's kernels support these tensors: of one type, not empty.
 fn readable(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
     let kernel = spatial(weight.dims());
     let short = place::of(x) != Some(Place::Gpu) || kernel.iter().all(|taps| *taps <= LONGEST);
     place::takes(x) && place::takes(weight) && x.dtype() == weight.dtype() && short
 }
 
-/// The geometry of a convolution that our kernels can do; `None` leaves it, and every error about
-/// shapes, to Burn.
+/// The geometry of a supported convolution; for `None`, Burn runs it and reports any error of
+/// shapes.
 pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
     readable(x, weight).then(|| convolution(x.dims(), weight.dims(), shape)).flatten()
 }
@@ -163,7 +163,7 @@ pub fn of_transposed(
     readable(x, weight).then(|| transposed(x.dims(), weight.dims(), shape, output_padding)).flatten()
 }
 
-/// The same for a tensor and a weight of these dimensions.
+/// Same as [`of_transposed`](Self::of_transposed), for dimensions of a tensor and a weight.
 pub fn transposed(
     x: [usize; 5],
     weight: [usize; 5],

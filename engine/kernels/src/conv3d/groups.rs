@@ -1,5 +1,5 @@
-//! Grouped convolutions on the CPU: each group of each image is a convolution of its own, and all
-//! of them run in parallel.
+//! Grouped convolutions on the CPU: each group of each image is a separate convolution, and all of
+//! them run in parallel.
 
 use rayon::prelude::*;
 
@@ -7,12 +7,12 @@ use super::blocked::{Behind, Epilogue};
 use super::geometry::Geometry;
 use crate::shared::Shared;
 
-/// Values of one group of one image of the input, and of the output.
+/// The number of values of one group of one image, of the input and of the output.
 fn lengths(g: &Geometry) -> [usize; 2] {
     [g.channels_in * g.input.iter().product::<usize>(), g.channels_out * g.output.iter().product::<usize>()]
 }
 
-/// The convolution by groups, from `run`, which does one group of one image.
+/// The convolution by groups; `run` computes one group of one image.
 pub fn forward(
     g: &Geometry,
     x: &[f32],
@@ -23,7 +23,7 @@ pub fn forward(
     outputs(g, lengths(g), g.channels_out, [x, weight], behind, run)
 }
 
-/// The input gradient by groups, from `run`, which does one group of one image.
+/// The input gradient by groups; `run` computes one group of one image.
 pub fn input_gradient(
     g: &Geometry,
     dy: &[f32],
@@ -52,7 +52,7 @@ fn outputs(
         let mut behind = of_group(&behind, group, channels);
         behind.plus = behind.plus.map(|plus| &plus[index * to..][..to]);
         let values = run(&source[index * from..][..from], weight, behind);
-        // SAFETY: the part of this group of this image is this task's alone.
+        // SAFETY: no other task uses the part of this group of this image.
         unsafe { shared.part(index * to, to) }.write_copy_of_slice(&values);
     });
     // SAFETY: every part has been written.
@@ -71,8 +71,8 @@ fn of_group<'a>(behind: &Behind<'a>, group: usize, channels: usize) -> Behind<'a
     Behind { bias: behind.bias.map(part), epilogue, plus: behind.plus, moments: None }
 }
 
-/// The weight gradient by groups, from `run`, which does one group of one image; images are added
-/// up in order.
+/// The weight gradient by groups; `run` computes one group of one image; images are added up in
+/// order.
 pub fn weight_gradient(
     g: &Geometry,
     x: &[f32],

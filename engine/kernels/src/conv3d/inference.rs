@@ -1,5 +1,5 @@
-//! Convolutions outside training, fused with the operations around them: two concatenated tensors
-//! are read where they lie, and a norm with its activation and a residual sum are applied to the
+//! Convolutions outside training, fused with the operations around them: two tensors are read
+//! without being concatenated, and a norm with its activation and a residual sum are applied to the
 //! outputs before they are written.
 
 use burn::tensor::{DType, Tensor};
@@ -12,18 +12,18 @@ use crate::rectify::rectified_sum;
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "lives for one call, and a box would be one more allocation for each")]
 pub enum Channels {
-    /// All channels.
+    /// All channels in one tensor.
     One(Tensor<5>),
-    /// Two tensors side by side along the channels, of one batch and size; both are converted to
-    /// the type of the second.
+    /// Two tensors, concatenated along the channels, with the same batch and size; both are
+    /// converted to the type of the second.
     Two(Tensor<5>, Tensor<5>),
 }
 
 impl Channels {
-    /// As one tensor; two are concatenated.
+    /// Returns one tensor; two are concatenated.
     ///
     /// # Panics
-    /// Where batch or size of two differ, as Burn's concatenation does.
+    /// Where batch or size of the two differ, as in Burn's concatenation.
     pub fn joined(self) -> Tensor<5> {
         match self {
             Channels::One(x) => x,
@@ -34,12 +34,12 @@ impl Channels {
         }
     }
 
-    /// Whether any of it is in a graph.
+    /// Whether any part is in an autodiff graph.
     pub fn is_autodiff(&self) -> bool {
         self.parts().any(Tensor::is_autodiff)
     }
 
-    /// Whether all of it is f32.
+    /// Whether all parts are f32.
     pub fn is_f32(&self) -> bool {
         self.parts().all(|part| part.dtype() == DType::F32)
     }
@@ -58,23 +58,24 @@ impl Channels {
 pub struct NormAct {
     /// The norm.
     pub norm: NormBehind,
-    /// Of the activation.
+    /// The slope of the activation.
     pub slope: Slope,
 }
 
 /// A norm after a convolution, `O` channels.
 #[derive(Clone, Debug)]
 pub enum NormBehind {
-    /// One whose statistics are known, a batch norm outside training: `scale x + offset` by channel.
+    /// A norm with known statistics, a batch norm outside training: `scale x + offset` by channel.
     Given {
         /// `[O]`
         scale: Tensor<1>,
         /// `[O]`
         offset: Tensor<1>,
     },
-    /// One of the outputs' own statistics, by item and group of channels.
+    /// A norm with the outputs' own statistics, by item and group of channels.
     OfGroups {
-        /// `O` is divisible by it; `None` for as many groups as channels, an instance norm.
+        /// The number of groups, which divides `O`; `None` for as many groups as channels, an
+        /// instance norm.
         groups: Option<usize>,
         /// Weight and bias, `[O]` each.
         affine: Option<(Tensor<1>, Tensor<1>)>,
@@ -83,12 +84,13 @@ pub enum NormBehind {
     },
 }
 
-/// What follows a convolution, in this order.
+/// The epilogue of a convolution, in this order.
 #[derive(Clone, Debug, Default)]
 pub struct Then {
     /// A norm and an activation.
     pub norm_act: Option<NormAct>,
-    /// A tensor of the output's shape that is added to it: the shortcut of a residual block.
+    /// A tensor of the output's shape that is added to it, such as the shortcut of a residual
+    /// block.
     pub plus: Option<Tensor<5>>,
 }
 
@@ -111,10 +113,10 @@ impl Then {
     }
 }
 
-/// [`conv3d`] and what follows it; on the CPU, outside a graph, in one pass.
+/// [`conv3d`] with an epilogue; on the CPU, outside an autodiff graph, in one pass.
 ///
 /// # Panics
-/// As [`conv3d`].
+/// Same as [`conv3d`].
 pub fn conv3d_then(x: Channels, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape, then: Then) -> Tensor<5> {
     if let Some(y) = cpu::forward(&x, &weight, bias.as_ref(), &shape, &then) {
         return y;
@@ -122,10 +124,10 @@ pub fn conv3d_then(x: Channels, weight: Tensor<5>, bias: Option<Tensor<1>>, shap
     then.apply(conv3d(x.joined(), weight, bias, shape))
 }
 
-/// [`conv_transpose3d`] and what follows it; on the CPU, outside a graph, in one pass.
+/// [`conv_transpose3d`] with an epilogue; on the CPU, outside an autodiff graph, in one pass.
 ///
 /// # Panics
-/// As [`conv_transpose3d`].
+/// Same as [`conv_transpose3d`].
 pub fn conv_transpose3d_then(
     x: Channels,
     weight: Tensor<5>,
@@ -140,8 +142,8 @@ pub fn conv_transpose3d_then(
     then.apply(conv_transpose3d(x.joined(), weight, bias, shape, output_padding))
 }
 
-/// The fused pass. Everything that it does not support returns `None` and runs, or fails, operation
-/// by operation.
+/// The fused pass. It returns `None` for everything that it does not support, which then runs, or
+/// fails, operation by operation.
 mod cpu {
     use std::sync::OnceLock;
 
@@ -157,8 +159,8 @@ mod cpu {
     use crate::normalize::{self, Over, Slope};
     use crate::rectify::rectified_sum;
 
-    /// Dimensions of the input; `None` where it is in a graph, not f32 on the CPU, or two parts
-    /// do not fit each other.
+    /// Dimensions of the input; `None` where it is in an autodiff graph, is not f32 on the CPU, or
+    /// its two parts do not fit each other.
     fn dims(x: &Channels) -> Option<[usize; 5]> {
         if !x.parts().all(|part| has_floats(part) && !part.is_autodiff()) {
             return None;
@@ -206,7 +208,7 @@ mod cpu {
         })
     }
 
-    /// Scales, offsets and slopes as values; `None` where they are elsewhere, or do not fit.
+    /// Scales, offsets and slopes as values; `None` where they are on another device or do not fit.
     fn values(behind: &NormAct, channels: usize) -> Option<[Vec<f32>; 3]> {
         let read = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
         let slope = match &behind.slope {
@@ -263,7 +265,7 @@ mod cpu {
             Some(_) => return None,
             None => None,
         };
-        // Statistics are of the outputs before anything is added to them.
+        // Statistics are those of the outputs before anything is added to them.
         let after = if behind.moments.is_some() { plus.take() } else { None };
         let of = |source: Source<'_>, w: &[f32]| match plus {
             Some(plus) => with([plus], |[plus]| sums(source, w, Behind { plus: Some(plus), ..behind })),
@@ -271,7 +273,7 @@ mod cpu {
         };
         let mut out = match x {
             Channels::One(x) => with([flex(x)?, weight], |[x, w]| of(x.into(), w)),
-            // Two parts of several groups would not divide as the groups do.
+            // Two parts of several groups do not split as the groups do.
             Channels::Two(..) if g.groups > 1 => return None,
             Channels::Two(x, y) => {
                 let split = x.dims()[1];

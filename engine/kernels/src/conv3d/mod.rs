@@ -1,19 +1,19 @@
 //! Convolution and transposed convolution in three dimensions, with a handwritten backward pass.
 //!
-//! On the CPU both are the same three sums over padded, phase-split copies of the data in which
+//! On the CPU, both are the same three sums over padded, phase-split copies of the data, in which
 //! every kernel tap of a whole output row reads one contiguous run, so that no column matrix is
 //! built. The lanes of a register are output channels where there are many, and neighbours of a row
 //! where there are few. Kernels of 3 and 5 with stride 1 and eight channels or more take two to
 //! four times fewer products by Winograd's minimal filtering, whose sums differ from the plain ones
-//! in their last digits. Where there are many weights and few outputs the weights are read in their
-//! own layout. f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of
+//! in their last digits. Where there are many weights and few outputs, the weights are read in
+//! their own layout. f16 and bf16 are added up in f32; CPUs with AVX-512-BF16 add two products of
 //! bf16 at once where that is faster. A transposed convolution is the input gradient of a
 //! convolution, and vice versa.
 //!
-//! On GPUs the same three sums are kernels in CubeCL, in row-major order and without tuning (`cube`).
-//! Kernels of more than 64 taps along an axis are Burn's operations there.
+//! On GPUs, the same three sums are kernels in CubeCL, in row-major order and without tuning
+//! (`cube`). Burn's operations are used there for kernels of more than 64 taps along an axis.
 //!
-//! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
+//! Two-dimensional input has depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
 mod blocked;
 mod cpu;
@@ -43,11 +43,11 @@ pub use winograd::{as_part_of, plain_sums};
 /// axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvShape {
-    /// Steps between outputs.
+    /// The distance between outputs.
     pub stride: [usize; 3],
-    /// Zeros around the input.
+    /// The number of zeros at each end of an axis.
     pub padding: [usize; 3],
-    /// Steps between kernel taps.
+    /// The distance between kernel taps.
     pub dilation: [usize; 3],
     /// Number of independent groups of channels.
     pub groups: usize,
@@ -63,7 +63,7 @@ impl Default for ConvShape {
 /// returns `[B, O, X', Y', Z']`.
 ///
 /// # Panics
-/// Where the shapes do not fit each other, as Burn's own convolution does.
+/// Where the shapes do not fit each other, as in Burn's own convolution.
 pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: ConvShape) -> Tensor<5> {
     if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
         return ops::convolution(x, weight, bias, geometry);
@@ -77,7 +77,7 @@ pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: C
 /// `[O]`; `output_padding` lengthens the far end of each axis.
 ///
 /// # Panics
-/// Where the shapes do not fit each other, as Burn's own transposed convolution does.
+/// Where the shapes do not fit each other, as in Burn's own transposed convolution.
 pub fn conv_transpose3d(
     x: Tensor<5>,
     weight: Tensor<5>,

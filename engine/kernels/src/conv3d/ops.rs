@@ -22,7 +22,7 @@ pub trait ConvolutionOps: Backend {
     /// `[B, I, ...]` and `[O, I / groups, ...]` to `[B, O, ...]`.
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
 
-    /// The same, plus a bias `[O]`.
+    /// Same as `correlate`, plus a bias `[O]`.
     fn correlate_biased(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -34,7 +34,7 @@ pub trait ConvolutionOps: Backend {
     /// transposed convolution.
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
 
-    /// The same, plus a bias `[I]`.
+    /// Same as `spread`, plus a bias `[I]`.
     fn spread_biased(
         dy: FloatTensor<Self>,
         weight: FloatTensor<Self>,

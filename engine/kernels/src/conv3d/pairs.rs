@@ -1,6 +1,6 @@
-//! bf16 on processors that add two products at once (AVX-512-BF16): two channels, or two images for
-//! the weight gradient, are packed in one word, and the loops of f32 run over half as many words.
-//! Sums are f32.
+//! bf16 on CPUs that add two products at once (AVX-512-BF16): two channels, or two images for the
+//! weight gradient, are packed in one word, and the f32 loops run over half as many words. Sums are
+//! f32.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +13,7 @@ use super::geometry::Geometry;
 use super::winograd::Walk;
 use crate::simd::widest;
 
-/// Words per task.
+/// The number of words per task.
 const PIECE: usize = 16 << 10;
 
 /// If minimal filtering saves more than this factor, f32 is faster: pairs save at most a factor of
@@ -21,14 +21,14 @@ const PIECE: usize = 16 << 10;
 const FEWER: f64 = 2.5;
 
 /// The loops for a number of output channels (or channels of the input gradient) and of values
-/// summed in pairs; `None` where the processor has none or f32 is as fast.
+/// summed in pairs; `None` where the CPU does not support pairs or f32 is as fast.
 fn loops(g: &Geometry, walk: Option<Walk>, lanes: usize, summed: usize) -> Option<Loops<'static>> {
     let fewer = walk.is_some_and(|walk| walk.times_fewer() >= FEWER);
     (g.groups == 1 && !fewer && lanes >= MANY && summed >= 2).then(Loops::of_pairs).flatten()
 }
 
-/// `values` are `[outer, n, inner]`; neighbours along `n` become the low and the high half of a
-/// word, whose bits an f32 holds. The last of an odd number is beside a zero.
+/// Packs `values`, `[outer, n, inner]`: neighbours along `n` become the low and the high half of a
+/// word, whose bits are stored as an f32. The last of an odd number is paired with a zero.
 fn words(values: &[bf16], n: usize, inner: usize) -> Vec<f32> {
     let pairs = n.div_ceil(2);
     let count = values.len() / n * pairs;
@@ -71,7 +71,7 @@ fn volume(axes: [usize; 3]) -> usize {
     axes.iter().product()
 }
 
-/// As [`cpu::forward`]; `None` where f32 is as fast.
+/// Same as [`cpu::forward`]; `None` where f32 is as fast.
 pub fn forward(x: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
     let loops = loops(g, Walk::forward(&g.flat_first()), g.channels_out, g.channels_in)?;
     let (x, weight) = (words(x, g.channels_in, volume(g.input)), words(weight, g.channels_in, g.taps()));
@@ -79,7 +79,7 @@ pub fn forward(x: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) ->
     Some(cpu::forward(loops, &x[..], &weight, behind, &g))
 }
 
-/// As [`cpu::input_gradient`]; `None` where f32 is as fast.
+/// Same as [`cpu::input_gradient`]; `None` where f32 is as fast.
 pub fn input_gradient(dy: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geometry) -> Option<Vec<f32>> {
     let loops = loops(g, Walk::input_gradient(&g.flat_first()), g.channels_in, g.channels_out)?;
     let dy = words(dy, g.channels_out, volume(g.output));
@@ -88,7 +88,7 @@ pub fn input_gradient(dy: &[bf16], weight: &[bf16], behind: Behind<'_>, g: &Geom
     Some(cpu::input_gradient(loops, &dy[..], &weight, behind, &g))
 }
 
-/// As [`cpu::weight_gradient`]; `None` where f32 is as fast.
+/// Same as [`cpu::weight_gradient`]; `None` where f32 is as fast.
 pub fn weight_gradient(x: &[bf16], dy: &[bf16], g: &Geometry) -> Option<Vec<f32>> {
     let loops = loops(g, Walk::forward(&g.flat_first()), g.channels_out, g.batch)?;
     let x = words(x, g.batch, g.channels_in * volume(g.input));

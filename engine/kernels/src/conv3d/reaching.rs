@@ -2,9 +2,9 @@
 //!
 //! Burn's transposed convolution on GPUs (0.22.1), which also computes a convolution's input
 //! gradient, ends its sums too early where the stride is longer than the kernel, as in the shortcut
-//! of a residual block (kernel 1, stride 2). The result is then 0, and a network does not train. So
-//! kernels get zeros at their far end until they reach from one step to the next; where the kernel
-//! is 1, a convolution reads a strided view instead.
+//! of a residual block (kernel 1, stride 2). The result is then 0, and a network does not train.
+//! Therefore kernels are zero-padded at their far end until they reach from one step to the next;
+//! where the kernel is 1, a convolution reads a strided view instead.
 
 use burn::tensor::Tensor;
 use burn::tensor::ops::PadMode;
@@ -35,7 +35,7 @@ pub(super) fn transposed(weight: Tensor<5>, shape: &ConvShape) -> (Tensor<5>, [u
     (with_zeros(weight, missing), std::array::from_fn(|axis| missing[axis] * shape.dilation[axis]))
 }
 
-/// How many taps each axis lacks.
+/// The number of taps that each axis lacks.
 fn missing(weight: &Tensor<5>, shape: &ConvShape) -> [usize; 3] {
     let dims = weight.dims();
     std::array::from_fn(|axis| shape.stride[axis].div_ceil(shape.dilation[axis]).saturating_sub(dims[axis + 2]))

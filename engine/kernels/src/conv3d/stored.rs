@@ -1,5 +1,5 @@
-//! Converts tensors as they are stored (f32, f16 or bf16) to the sums and back. Half precision
-//! stays half precision in the graph; sums are f32.
+//! Converts tensors from their stored type (f32, f16 or bf16) to that of the sums, and back. Half
+//! precision stays half precision in the graph; sums are f32.
 
 use burn::backend::{Flex, tensor::FloatTensor};
 use half::bf16;
@@ -16,12 +16,12 @@ fn of_bf16<R>([a, b]: [&FloatTensor<Flex>; 2], run: impl FnOnce(&[bf16], &[bf16]
     run(a.as_slice::<bf16>()?, b.as_slice::<bf16>()?)
 }
 
-/// A bias as values.
+/// The values of a bias.
 fn bias_values(bias: Option<FloatTensor<Flex>>) -> Option<Vec<f32>> {
     bias.map(|bias| with([wide(bias)], |[bias]| bias.to_vec()))
 }
 
-/// `[batch, channels, ...]`
+/// The shape `[batch, channels, ...]`.
 fn shape(batch: usize, channels: usize, spatial: [usize; 3]) -> Vec<usize> {
     vec![batch, channels, spatial[0], spatial[1], spatial[2]]
 }

@@ -1,5 +1,5 @@
-//! Every inner loop against straightforward sums in f64, over random shapes; and the
-//! operation in Burn's autodiff graph against Burn's own convolution.
+//! Compares every inner loop with straightforward sums in f64, over random shapes, and the
+//! operation in Burn's autodiff graph with Burn's own convolution.
 
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Device, Tensor, TensorData, module};
@@ -18,13 +18,13 @@ use super::{
 use crate::counter_rng::Key;
 use crate::normalize::{Over, Slope, normalize, scale};
 
-/// Values in [-1, 1), the same for a key on every machine.
+/// Values in [-1, 1) that depend on the key only, equal on every machine.
 pub fn values(key: u64, count: usize) -> Vec<f32> {
     let key = Key::new(key);
     (0..count as u64).map(|i| (key.uniform(i) * 2.0 - 1.0) as f32).collect()
 }
 
-/// Whole numbers below a bound, one after the other.
+/// Draws whole numbers below a bound.
 struct Draws(Key, u64);
 
 impl Draws {
@@ -91,8 +91,8 @@ fn geometries() -> Vec<Geometry> {
         found.push(g);
     }
     assert!(found.iter().filter(|g| Few::new(&g.flat_first()).is_some()).count() >= 5);
-    // Kernels of 1, whose rows are joined; and one whose output falls short, as a transposed
-    // convolution with padded output has it.
+    // Kernels of 1, whose rows are joined; and one with a smaller output, as in a transposed
+    // convolution with padded output.
     for (input, output) in [([6, 5, 7], [6, 5, 7]), ([4, 12, 16], [4, 12, 16]), ([3, 4, 6], [3, 4, 5])] {
         let (kernel, stride, dilation, padding) = ([1; 3], [1; 3], [1; 3], [0; 3]);
         for channels_out in [5, 40] {
@@ -119,7 +119,7 @@ pub fn products(g: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
     let source = |o: usize, k: usize, a: usize, n: usize| {
         (o * g.stride[a] + k * g.dilation[a]).checked_sub(g.padding[a]).filter(|i| *i < n)
     };
-    // Each group of each image, and what comes before it.
+    // Each group of each image, and the offset of its weights.
     for (b, w) in (0..g.batch * g.groups).map(|b| (b, b % g.groups * g.weight_len())) {
         for co in 0..g.channels_out {
             for ci in 0..g.channels_in {
@@ -412,11 +412,11 @@ fn an_empty_batch_gives_an_empty_output() {
     assert_eq!(y.expect("no panic"), [0, 2, 3, 3, 3]);
 }
 
-/// A norm behind a convolution.
+/// A norm after a convolution.
 #[derive(Debug)]
 enum Norm {
     Given,
-    /// How many groups, and whether it has a weight and a bias.
+    /// The number of groups, and whether it has a weight and a bias.
     Groups(Option<usize>, bool),
 }
 
@@ -503,7 +503,8 @@ fn what_is_around_a_convolution_is_as_its_parts_are() {
 #[test]
 fn the_outputs_own_statistics_are_those_of_all_values_also_far_from_zero() {
     let device = Device::flex();
-    // Tiles that reach beyond the output, rows of whole registers and others, one part of rows and several.
+    // Tiles that reach beyond the output, rows of whole registers and others, one and several parts
+    // of rows.
     for (output, size) in [(16, [9, 10, 16]), (24, [8, 8, 21]), (40, [5, 7, 150])] {
         for centre in [0.0_f32, 300.0] {
             let [dx, dy, dz] = size;

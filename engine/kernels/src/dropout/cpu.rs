@@ -10,7 +10,7 @@ use crate::precision::{by_precision, each, tensor, with_values};
 use crate::ranges::kernel;
 use crate::simd::widest;
 
-/// Values of one task.
+/// The number of values of a task.
 const TASK: usize = 32 << 10;
 
 impl DropoutOps for Flex {
@@ -47,7 +47,7 @@ fn write(out: &mut [MaybeUninit<f32>], x: &[f32], first: usize, drops: Drops) {
     }
 }
 
-/// A draw for each value.
+/// Makes a draw for each value.
 fn singly(out: &mut [MaybeUninit<f32>], x: &[f32], first: u64, drops: Drops) {
     let (key, threshold, scale, [kept, dropped]) = (drops.key, drops.threshold(), drops.scale, drops.offsets);
     widest(

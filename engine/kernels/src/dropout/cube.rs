@@ -1,5 +1,5 @@
-//! Dropout on GPUs: a unit for each value computes its own draw, by the generator of
-//! [`counter_rng`](crate::counter_rng) in words of 32 bits, which every GPU has.
+//! Dropout on GPUs: a unit for each value computes its own draw, with the generator of
+//! [`counter_rng`](crate::counter_rng) in words of 32 bits, which every GPU supports.
 
 use burn::backend::tensor::FloatTensor;
 use burn_cubecl::CubeBackend;
@@ -50,12 +50,12 @@ fn words(number: u64) -> WordsLaunch {
 
 #[derive(CubeLaunch, CubeType)]
 struct Scalars {
-    /// Neighbouring values that share a draw.
+    /// The number of neighbouring values that share a draw.
     run: u32,
     key: Words,
     threshold: Words,
     scale: f32,
-    /// What is added to a kept and to a dropped value.
+    /// The offset of kept and of dropped values.
     kept: f32,
     dropped: f32,
 }

@@ -1,5 +1,5 @@
 //! Dropout (Srivastava et al., JMLR 15, 2014) whose mask is a function of a key: the same on every
-//! device and in the backward pass, and never in memory.
+//! device and in the backward pass, and never stored in memory.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use crate::counter_rng::Key;
 use crate::place;
 
-/// Which values are dropped, and what replaces dropped and kept values.
+/// The dropped values, and the replacements of dropped and kept ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Drops {
     /// The key of the draws.
@@ -26,31 +26,31 @@ pub struct Drops {
     pub run: usize,
     /// The factor of kept values; that of dropped ones is 0.
     pub scale: f32,
-    /// Added after that: to kept values, and to dropped ones.
+    /// The offsets that are added after scaling: to kept values, and to dropped ones.
     pub offsets: [f32; 2],
 }
 
 impl Drops {
-    /// A draw drops where its 53 bits are below this.
+    /// The threshold of a draw's 53 bits below which it drops.
     fn threshold(&self) -> u64 {
         // Exact: a power of two.
         (self.p * (1_u64 << 53) as f64).ceil() as u64
     }
 
-    /// Factor and offset of the values of a draw.
+    /// The factor and the offset of the values of a draw.
     fn of(&self, draw: u64) -> [f32; 2] {
         let [kept, dropped] = self.offsets;
         if self.key.bits(draw) >> 11 < self.threshold() { [0.0, dropped] } else { [self.scale, kept] }
     }
 }
 
-/// Drops values of `x`: the value at `i` in row-major order belongs to draw `i / run`. Of the shape
-/// and type of `x`; gradients flow to it.
+/// Drops values of `x`: the value at `i` in row-major order belongs to draw `i / run`. The result
+/// has the shape and type of `x`; gradients flow to `x`.
 ///
 /// # Panics
 /// Where `run` is 0.
 pub fn dropout<const D: usize>(x: Tensor<D>, drops: Drops) -> Tensor<D> {
-    assert!(drops.run > 0, "draws of dropout are for one value or more");
+    assert!(drops.run > 0, "`run` is 0; a draw of dropout covers at least 1 value");
     if place::takes(&x) {
         return ops::dropout(x, drops);
     }

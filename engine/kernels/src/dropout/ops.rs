@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use super::Drops;
 use crate::layer_range::of_layer;
 
-/// Dropout.
+/// The dropout operation.
 #[backend_extension(
     Flex,
     Cube: cfg(gpu_kernels),

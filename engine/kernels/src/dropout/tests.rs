@@ -1,4 +1,4 @@
-//! Against draws one by one, and against a product with a mask through the graph.
+//! Compares with individual draws, and through the graph with a product with a mask.
 
 use burn::tensor::{Device, Tensor, TensorData};
 

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::Edge;
 use crate::host;
 
-/// The least number of values that a thread filters at a time: a whole plane of most volumes, a
+/// The minimum number of values that a thread filters at a time: a whole plane of most volumes, a
 /// strip of a large 2-D image.
 const BLOCK: usize = 1 << 15;
 
@@ -17,7 +17,7 @@ pub(super) fn separable(image: &Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Opt
     let out = host::read(image, |source| {
         let mut out = vec![0.0_f32; source.len()];
         match dims {
-            // A 2-D image: its rows lie along Y, so that the innermost loop is over a row and not
+            // A 2-D image: its rows are along Y, so that the innermost loop is over a row and not
             // over one value.
             [c, x, y, 1] if taps[2].is_empty() => filter(source, [c, 1, x, y], [&[], taps[0], taps[1]], edge, &mut out),
             _ => filter(source, dims, taps, edge, &mut out),
@@ -72,7 +72,7 @@ fn terms(taps: &[f32], place: usize, length: usize, stride: usize, edge: Edge) -
     taps.iter().enumerate().filter_map(|(k, tap)| Some((*tap, from(k)?))).collect()
 }
 
-/// Fills the `reach` values on both sides of a line; with zeros they are 0 from the start.
+/// Fills the `reach` values on both sides of a line; for zero padding they are already 0.
 fn extend(line: &mut [f32], reach: usize, edge: Edge) {
     if edge == Edge::Zeros {
         return;
@@ -89,7 +89,7 @@ fn extend(line: &mut [f32], reach: usize, edge: Edge) {
 fn weigh(source: &[f32], terms: &[(f32, usize)], out: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the processor has both.
+        // SAFETY: the CPU has both.
         return unsafe { weigh_avx2(source, terms, out) };
     }
     weigh_with::<false>(source, terms, out);
@@ -103,7 +103,7 @@ fn weigh_avx2(source: &[f32], terms: &[(f32, usize)], out: &mut [f32]) {
 
 #[inline(always)]
 fn weigh_with<const FUSED: bool>(source: &[f32], terms: &[(f32, usize)], out: &mut [f32]) {
-    /// Sums kept in registers.
+    /// The number of sums kept in registers.
     const LANES: usize = 32;
     let add = |sum: &mut f32, value: &f32, tap: f32| {
         *sum = if FUSED { value.mul_add(tap, *sum) } else { *sum + value * tap };

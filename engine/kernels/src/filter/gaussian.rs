@@ -2,7 +2,7 @@
 
 use super::FilterError;
 
-/// How a Gaussian is discretized; MONAI's names.
+/// The discretization of a Gaussian; the names are MONAI's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approximation {
     /// Its integral over each voxel.
@@ -18,7 +18,7 @@ pub enum Approximation {
 /// MONAI's truncation, in sigmas.
 pub const TRUNCATED: f64 = 4.0;
 
-/// The most taps on either side of the middle: a wider Gaussian must be a mistake.
+/// The maximum number of taps on either side of the middle: a wider Gaussian must be a mistake.
 const MAX_TAIL: usize = 1 << 20;
 
 /// The taps of a Gaussian of deviation `sigma` voxels, cut off after `truncated` sigmas;
@@ -30,7 +30,7 @@ const MAX_TAIL: usize = 1 << 20;
 /// # Errors
 /// Where `sigma` is negative or not finite, or `truncated` is not positive.
 pub fn gaussian_taps(sigma: f64, truncated: f64, approximation: Approximation) -> Result<Vec<f32>, FilterError> {
-    // PyTorch holds sigma in f32, and the length follows from that.
+    // PyTorch stores sigma as f32, which determines the length.
     let sigma = f64::from(sigma as f32);
     if !sigma.is_finite() || sigma < 0.0 {
         return Err(FilterError::Sigma(sigma));

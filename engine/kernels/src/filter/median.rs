@@ -6,16 +6,16 @@ use rayon::prelude::*;
 use super::Edge;
 use crate::host;
 
-/// Outputs that are computed together, lane by lane.
+/// The number of outputs that are computed together, lane by lane.
 const LANES: usize = 32;
 
-/// Windows up to this size are reduced by exchanges; in larger ones each median is selected
+/// The largest window that is reduced by exchanges; in larger ones, each median is selected
 /// separately.
 const LARGEST: usize = 343;
 
 /// The median of the `2 * radius + 1` voxels along each axis around each voxel of `image`
-/// (`[C, X, Y, Z]`, f32), edge voxels repeated outwards: `monai.networks.layers.median_filter`.
-/// Values must not be NaN.
+/// (`[C, X, Y, Z]`, f32), with edge voxels repeated outwards:
+/// `monai.networks.layers.median_filter`. Values must not be NaN.
 ///
 /// It runs on the CPU: values of another device are copied there and back.
 pub fn median(image: Tensor<4>, radius: [usize; 3]) -> Tensor<4> {
@@ -29,7 +29,7 @@ pub fn median(image: Tensor<4>, radius: [usize; 3]) -> Tensor<4> {
     }
     let mut out = vec![0.0_f32; source.len()];
     match dims {
-        // A 2-D image: its rows lie along Y.
+        // A 2-D image: its rows are along Y.
         [c, x, y, 1] => filter(&source, [c, 1, x, y], [0, radius[0], radius[1]], &mut out),
         _ => filter(&source, dims, radius, &mut out),
     }
@@ -74,7 +74,7 @@ fn filter(source: &[f32], [_, nx, ny, nz]: [usize; 4], radius: [usize; 3], out: 
 fn middle(values: &mut [[f32; LANES]]) -> [f32; LANES] {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has it.
+        // SAFETY: the CPU has it.
         return unsafe { middle_avx2(values) };
     }
     exchange(values)

@@ -18,7 +18,7 @@ use burn::tensor::Tensor;
 pub use gaussian::{Approximation, TRUNCATED, gaussian_taps};
 pub use median::median;
 
-/// What lies beyond the edge of an image, by PyTorch's names.
+/// The values beyond the edge of an image, by PyTorch's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
     /// Zero.
@@ -33,10 +33,9 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// The index that the value at `place` is read from, for an axis of `n` voxels; `None` means
-    /// zero.
+    /// The index that is read for the position `place` on an axis of `n` voxels; `None` means zero.
     ///
-    /// Indices further out than [`separable`] allows have no meaning.
+    /// Indices further out than [`separable`] allows are undefined.
     fn source(self, place: isize, n: usize) -> Option<usize> {
         let n = n as isize;
         let inside = (0..n).contains(&place);
@@ -51,7 +50,7 @@ impl Edge {
         Some(place.clamp(0, n - 1) as usize)
     }
 
-    /// How far beyond the edge it reaches, for an axis of `n` voxels.
+    /// The maximum reach beyond the edge, for an axis of `n` voxels.
     fn reach(self, n: usize) -> usize {
         match self {
             Edge::Zeros | Edge::Replicate => usize::MAX,
@@ -61,24 +60,24 @@ impl Edge {
     }
 }
 
-/// Why an image can't be filtered.
+/// The reason why an image cannot be filtered.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// There is no voxel in the middle.
+    /// The number of taps is even.
     #[error("a filter needs an odd number of taps; axis {axis} has {taps}")]
     EvenTaps {
-        /// 0, 1 or 2.
+        /// The axis: 0, 1 or 2.
         axis: usize,
         /// Its number of taps.
         taps: usize,
     },
-    /// The image ends before the filter does.
+    /// The filter reaches further than the padding allows.
     #[error(
         "a filter that reaches {reach} voxels beyond the edge of axis {axis} can't be padded by `{edge:?}` in an image of {length} there"
     )]
     TooShort {
-        /// 0, 1 or 2.
+        /// The axis: 0, 1 or 2.
         axis: usize,
         /// Half the number of taps.
         reach: usize,
@@ -87,17 +86,17 @@ pub enum FilterError {
         /// The requested padding.
         edge: Edge,
     },
-    /// A Gaussian without a width.
+    /// The sigma of a Gaussian is invalid.
     #[error("the sigma of a Gaussian must be a finite number, not negative; got {0}")]
     Sigma(f64),
-    /// A Gaussian without a length.
+    /// The truncation of a Gaussian is invalid.
     #[error(
         "a Gaussian must be truncated at a positive number of sigmas, and have fewer than {max} taps; got {truncated} sigmas"
     )]
     Truncated {
         /// The given truncation.
         truncated: f64,
-        /// The limit.
+        /// The maximum number of taps.
         max: usize,
     },
 }
@@ -132,13 +131,13 @@ pub fn separable(image: Tensor<4>, taps: [&[f32]; 3], edge: Edge) -> Result<Tens
     Ok(shifted::separable(image, taps, edge))
 }
 
-/// Smooths `image` (`[C, X, Y, Z]`) by a Gaussian with these deviations in voxels, zeros around it:
-/// MONAI's `GaussianFilter`.
+/// Smooths `image` (`[C, X, Y, Z]`) by a Gaussian with these deviations in voxels, with zero
+/// padding: MONAI's `GaussianFilter`.
 ///
 /// An axis whose sigma is 0 is unchanged.
 ///
 /// # Errors
-/// As [`gaussian_taps`].
+/// Same as [`gaussian_taps`].
 pub fn gaussian(
     image: Tensor<4>,
     sigma: [f64; 3],

@@ -1,4 +1,4 @@
-//! Filtering with ordinary tensor operations: for devices without a loop of their own.
+//! Filtering with ordinary tensor operations: for devices without a kernel.
 
 use burn::tensor::{Int, Tensor, TensorData};
 

@@ -1,4 +1,4 @@
-//! Against explicit sums, scipy's values, and the tensor operations.
+//! Compares with explicit sums, scipy's values, and the tensor operations.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use proptest::prelude::*;

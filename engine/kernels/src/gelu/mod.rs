@@ -15,9 +15,9 @@ use crate::place;
 /// `x` times the normal distribution function at `x` (`torch.nn.GELU`, not the approximation by
 /// tanh).
 ///
-/// Errors are a few units in the last place. Where there is no kernel it is computed with Burn's
-/// `erf`: on GPUs Burn's own GELU (0.22.1) has the gradient of the approximation by tanh, which is
-/// off by up to 0.001.
+/// Errors are a few units in the last place. Without a kernel, it is computed with Burn's `erf`: on
+/// GPUs, Burn's own GELU (0.22.1) has the gradient of the approximation by tanh, which is off by up
+/// to 0.001.
 pub fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if place::takes(&x) {
         return ops::gelu(x);

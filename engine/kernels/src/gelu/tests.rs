@@ -1,10 +1,11 @@
-//! Against closed forms and differences.
+//! Compares with closed forms and differences.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
 use super::gelu;
 
-/// The error function by its series, and far out by its continued fraction: both exact to f64.
+/// The error function by its series, and for large values by its continued fraction: both exact to
+/// f64.
 fn below(x: f64) -> f64 {
     let z = x.abs() / std::f64::consts::SQRT_2;
     let tail = if z < 2.5 {

@@ -1,4 +1,4 @@
-//! The same on GPUs: up to sixteen gradients in a launch.
+//! Operations on gradients on GPUs: up to sixteen gradients per launch.
 
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
@@ -8,15 +8,16 @@ use cubecl::prelude::*;
 use crate::gpu::{UNITS, each, empty, group_sum, groups, ordered, own, primitive};
 use crate::totals::totals;
 
-/// A gradient; within kernels a tensor is CubeCL's.
+/// A gradient; within kernels, a tensor is CubeCL's type.
 type Values = burn::tensor::Tensor<1>;
 
-/// Gradients of a launch at most.
+/// The maximum number of gradients of a launch.
 const AT_ONCE: usize = 16;
-/// Values that a workgroup adds up.
+/// The number of values that a workgroup adds up.
 const PIECE: usize = 8192;
 
-/// The gradients in parts for one launch each: as many as there are bindings for, beside two others.
+/// Splits the gradients into parts for one launch each: as many as there are bindings for, in
+/// addition to two others.
 fn parts(all: &[CubeTensor]) -> impl Iterator<Item = &[CubeTensor]> {
     let bindings = all.first().map_or(AT_ONCE, |one| one.client.properties().hardware.max_bindings as usize);
     all.chunks(bindings.saturating_sub(2).clamp(1, AT_ONCE))
@@ -55,7 +56,7 @@ pub(super) fn square_sum(gradients: &[&Values]) -> Values {
     Values::from_primitive::<CubeBackend>(totals(sums, [1]))
 }
 
-/// A workgroup for some values of one of the gradients.
+/// Each workgroup scales some values of one of the gradients.
 #[cube(launch)]
 fn scale_kernel(gradients: &mut Sequence<OwnedTensor<f32>>, factor: &Tensor<f32>, #[comptime] count: usize) {
     let mut begin = 0usize;

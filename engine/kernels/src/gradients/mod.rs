@@ -1,6 +1,6 @@
-//! What is done to all gradients of a step before it: scaling by a factor of the device, and their
-//! norm. On a GPU several of them share a launch, as a network has a hundred and more, and most are
-//! short.
+//! Operations on all gradients of a step before it is taken: scaling by a factor on the device, and
+//! their norm. On a GPU several gradients share a launch, as a network has a hundred and more, and
+//! most are short.
 
 #[cfg(gpu_kernels)]
 mod cube;
@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 #[cfg(gpu_kernels)]
 use crate::place::{self, Place};
 
-/// Every gradient times a factor that stays on their device, `[1]`.
+/// Multiplies every gradient by a factor that stays on their device, `[1]`.
 pub fn scaled(gradients: Vec<Tensor<1>>, factor: &Tensor<1>) -> Vec<Tensor<1>> {
     #[cfg(gpu_kernels)]
     if are_on_a_gpu(gradients.iter().chain([factor])) {

@@ -1,10 +1,11 @@
-//! On a GPU against the CPU.
+//! Compares a GPU with the CPU.
 
 use burn::tensor::{Device, DeviceKind, TensorData};
 
 use super::*;
 
-/// More gradients than a launch takes, of lengths below and above those of a workgroup and a piece.
+/// More gradients than a launch supports, of lengths below and above those of a workgroup and a
+/// piece.
 fn gradients() -> Vec<Tensor<1>> {
     let lengths = [1, 5, 256, 257, 8192, 8193, 3, 2, 70_001, 9, 512, 31, 8, 64, 7, 20_000, 1, 300, 4];
     let values = |which: usize, count: usize| (0..count).map(move |i| ((i * 7 + which) % 23) as f32 * 0.01 - 0.1);
@@ -35,7 +36,7 @@ fn norms_and_scaled_gradients_on_vulkan_are_the_cpu_s() {
         assert_eq!(read(kept.clone()), read(expected), "others have the tensor");
     }
 
-    // Whichever is not finite.
+    // Each of them in turn is not finite.
     for which in 0..kept.len() {
         let mut broken = kept.clone();
         let last = broken[which].dims()[0] - 1;

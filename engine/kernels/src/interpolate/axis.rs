@@ -48,7 +48,7 @@ pub(crate) fn cubic_weights(t: f64) -> [f64; 4] {
     [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 }
 
-/// Where output `o` lies on the input axis.
+/// The position of output `o` on the input axis.
 fn coordinate(o: usize, n: usize, size: usize, align_corners: bool) -> f64 {
     match (align_corners, size) {
         (true, 1) => 0.0,
@@ -57,8 +57,8 @@ fn coordinate(o: usize, n: usize, size: usize, align_corners: bool) -> f64 {
     }
 }
 
-/// One tap each. PyTorch computes these positions in f32, and its rounding decides where a position
-/// lies between two voxels.
+/// Tables with one tap each. PyTorch computes these positions in f32, and its rounding decides
+/// where a position lies between two voxels.
 fn nearest(n: usize, size: usize, place: impl Fn(f32, f32) -> f32) -> AxisTaps {
     let scale = n as f32 / size as f32;
     let index = (0..size).map(|o| (place(o as f32, scale) as u32).min(n as u32 - 1)).collect();
@@ -70,8 +70,8 @@ fn weighted<const K: usize>(size: usize, tap: impl Fn(usize) -> [(f64, f64); K])
     AxisTaps::new(K, index, weight)
 }
 
-/// Windows from `floor(o n / size)` to `ceil((o + 1) n / size)`. Shorter ones repeat their last
-/// voxel with weight 0.
+/// Tables with windows from `floor(o n / size)` to `ceil((o + 1) n / size)`. Shorter ones repeat
+/// their last voxel with weight 0.
 fn area(n: usize, size: usize) -> AxisTaps {
     let window = |o: usize| (o * n / size, ((o + 1) * n).div_ceil(size));
     let taps = (0..size).map(|o| window(o).1 - window(o).0).max().unwrap_or(1);

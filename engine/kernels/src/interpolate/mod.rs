@@ -1,4 +1,4 @@
-//! Resizing a volume: `torch.nn.functional.interpolate` by size.
+//! Resizes a volume: `torch.nn.functional.interpolate` by size.
 //!
 //! Every mode is separable. The inputs and weights of each output index along one axis form a table
 //! ([`AxisTaps`]), computed once on the host, so that every device uses the same one.
@@ -21,8 +21,7 @@ pub enum InterpolateMode {
     /// pooling).
     #[default]
     Area,
-    /// The voxel at `floor(o * n / size)`, rounded as PyTorch rounds it: shifted by up to half a
-    /// voxel.
+    /// The voxel at `floor(o * n / size)`, rounded as in PyTorch: shifted by up to half a voxel.
     Nearest,
     /// The voxel that holds the centre of the output voxel.
     NearestExact,

@@ -1,4 +1,4 @@
-//! The CPU loops and plain tensor operations against explicit sums in f64.
+//! Compares the CPU loops and plain tensor operations with explicit sums in f64.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn resized(line: &[f64], size: usize, mode: InterpolateMode, align_corners: bool
         .collect()
 }
 
-/// One axis after the other, each line by its definition.
+/// Resizes one axis after the other, each line by its definition.
 fn written_out(image: &[f32], shape: [usize; 4], size: [usize; 3], mode: InterpolateMode, align: bool) -> Vec<f64> {
     let mut data: Vec<f64> = image.iter().map(|v| f64::from(*v)).collect();
     let mut dims = shape;
@@ -133,7 +133,7 @@ fn a_table_beyond_the_image_is_refused() {
     separable(volume([1, 1, 1, 2], &Device::flex()), &[one.clone(), one, AxisTaps::new(1, vec![2], vec![1.0])]);
 }
 
-/// The same on a Vulkan device, software or not.
+/// The same on a Vulkan device, physical or software.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver (Mesa's software driver will do)"]
@@ -149,8 +149,8 @@ fn vulkan_resizes_as_defined() {
     }
 }
 
-/// The gradient of the kernels is that of plain tensor operations, and both are the transpose of
-/// the resizing.
+/// The gradient of the kernels equals that of plain tensor operations, and both are the transpose
+/// of the resizing.
 #[test]
 fn gradients_are_those_of_tensor_operations() {
     let device = Device::default().autodiff();

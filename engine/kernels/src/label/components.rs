@@ -1,8 +1,8 @@
 //! Connected components by union-find over runs: stretches of set voxels along the last axis.
 //!
-//! Lines are cut into slabs, one thread each; the slabs' seams are joined afterwards (after Wu,
+//! Lines are divided into slabs, one thread each; the slabs' seams are joined afterwards (after Wu,
 //! Otoo and Suzuki, "Optimizing two-pass connected-component labeling algorithms", 2009, with runs
-//! for voxels).
+//! instead of voxels).
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ use super::{Grid, LabelError, MAX_RANK, Neighbour};
 pub struct Components {
     grid: Grid,
     runs: Vec<Run>,
-    /// Component of each run.
+    /// The component of each run.
     of: Vec<u32>,
-    /// First run of each line, and the number of runs at the end.
+    /// The first run of each line, and at the end the number of runs.
     lines: Vec<u32>,
     regions: Vec<Region>,
 }
@@ -26,13 +26,13 @@ pub struct Components {
 /// One connected component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Number of voxels.
+    /// The number of voxels.
     pub size: usize,
-    /// Flat index of its first voxel.
+    /// The flat index of the first voxel.
     pub first: usize,
-    /// First voxel of its box per axis; axes that the volume does not have are 0.
+    /// The first voxel of the bounding box per axis; 0 for axes that the volume does not have.
     pub start: [usize; MAX_RANK],
-    /// End of its box per axis, not included; axes that the volume does not have are 1.
+    /// The exclusive end of the bounding box per axis; 1 for axes that the volume does not have.
     pub end: [usize; MAX_RANK],
 }
 
@@ -44,7 +44,7 @@ struct Run {
 
 /// The components of the set voxels, regardless of their values.
 ///
-/// `shape` has 1 to [`MAX_RANK`] axes; `connectivity` 1 to as many.
+/// `shape` has 1 to [`MAX_RANK`] axes; `connectivity` is 1 to the number of axes.
 ///
 /// # Errors
 /// Where shape, values and connectivity do not match.
@@ -68,7 +68,7 @@ where
 }
 
 impl Components {
-    /// Number of components.
+    /// The number of components.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
@@ -78,7 +78,7 @@ impl Components {
         self.regions.is_empty()
     }
 
-    /// Size and box of each component.
+    /// The size and the bounding box of each component.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
@@ -90,7 +90,7 @@ impl Components {
         out
     }
 
-    /// Overwrites each component for which `value` returns `Some`; other voxels stay.
+    /// Overwrites each component for which `value` returns `Some`; other voxels are unchanged.
     ///
     /// # Panics
     /// Where `volume` and the labelled volume differ in their number of voxels.
@@ -108,8 +108,8 @@ impl Components {
         });
     }
 
-    /// The components from the largest to the smallest; of equal sizes the later one first, as in
-    /// MONAI's ranking.
+    /// The components from the largest to the smallest; of equal sizes, the later one comes first,
+    /// as in MONAI's ranking.
     pub fn by_size(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_unstable_by_key(|i| std::cmp::Reverse((self.regions[*i].size, *i)));
@@ -123,12 +123,12 @@ impl Run {
     }
 }
 
-/// Runs of some lines, joined among themselves.
+/// The runs of some lines, joined among themselves.
 struct Slab {
     first_line: usize,
     runs: Vec<Run>,
     parents: Vec<u32>,
-    /// Number of runs before each line, and of all.
+    /// The number of runs before each line, and in total.
     lines: Vec<u32>,
 }
 
@@ -174,7 +174,7 @@ fn number(grid: Grid, runs: Vec<Run>, mut parents: Vec<u32>, lines: Vec<u32>) ->
         let [a, b, c] = grid.place(line);
         for run in lines[line] as usize..lines[line + 1] as usize {
             let Run { start, end } = runs[run];
-            // Roots come first in their components, so a parent's entry already is a component's
+            // Roots come first in their components, so a parent's entry is already a component's
             // number.
             let root = parents[run] as usize;
             let component = if root == run { regions.len() as u32 } else { parents[root] };
@@ -192,7 +192,7 @@ fn number(grid: Grid, runs: Vec<Run>, mut parents: Vec<u32>, lines: Vec<u32>) ->
             }
         }
     }
-    // Axes were padded in front; boxes have the volume's axes first.
+    // Axes were padded in front; boxes list the volume's axes first.
     let pad = MAX_RANK - grid.rank;
     for region in &mut regions {
         region.start.rotate_left(pad);
@@ -201,7 +201,7 @@ fn number(grid: Grid, runs: Vec<Run>, mut parents: Vec<u32>, lines: Vec<u32>) ->
     Components { grid, runs, of: parents, lines, regions }
 }
 
-/// What is needed to join runs of neighbouring lines.
+/// The data for joining runs of neighbouring lines.
 struct Join<'a, T, const BY_VALUE: bool> {
     grid: &'a Grid,
     near: &'a [Neighbour],
@@ -230,7 +230,7 @@ impl<T: Copy + Default + PartialEq, const BY_VALUE: bool> Join<'_, T, BY_VALUE> 
         slab
     }
 
-    /// The runs of a line.
+    /// Appends the runs of a line.
     fn scan(&self, line: usize, runs: &mut Vec<Run>) {
         let values = &self.values[line * self.grid.line..][..self.grid.line];
         let unset = T::default();

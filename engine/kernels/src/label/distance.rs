@@ -16,8 +16,8 @@ pub enum To {
     Unset,
 }
 
-/// Squared distance of every voxel to the nearest one that counts, in units of `spacing` (one
-/// number per axis, 1 to 3 axes). Infinite where none counts.
+/// The squared distance of every voxel to the nearest target voxel, in units of `spacing` (one
+/// number per axis, 1 to 3 axes). Infinite where there is no target voxel.
 ///
 /// # Errors
 /// Where shape, values and spacing do not match.
@@ -28,7 +28,7 @@ where
     transform(values, shape, spacing, to, |squared, _| squared)
 }
 
-/// Distance of every voxel to the nearest one that counts; see [`squared_distances`]. The root is
+/// The distance of every voxel to the nearest target voxel; see [`squared_distances`]. The root is
 /// taken in f64.
 ///
 /// # Errors
@@ -40,8 +40,8 @@ where
     transform(values, shape, spacing, to, |squared, _| squared.sqrt() as f32)
 }
 
-/// Distance to the border of the set voxels: positive outside (to the nearest set voxel), negative
-/// inside (to the nearest that is not set).
+/// The distance to the border of the set voxels: positive outside (to the nearest set voxel),
+/// negative inside (to the nearest voxel that is not set).
 ///
 /// # Errors
 /// Where shape, values and spacing do not match.
@@ -59,8 +59,8 @@ where
     Ok(out)
 }
 
-/// Flat index of the nearest voxel that counts, `None` where none does. Of several at the same
-/// distance, any one.
+/// The flat index of the nearest target voxel, `None` where there is none. Of several at the same
+/// distance, an arbitrary one.
 ///
 /// # Errors
 /// Where shape, values and spacing do not match.
@@ -76,8 +76,8 @@ where
     })
 }
 
-/// A position on an axis, in as few bytes as possible: moving positions from pass to pass is much
-/// of the work.
+/// A position on an axis, in as few bytes as possible: moving positions from pass to pass takes
+/// much of the time.
 trait Place: Copy + PartialEq + Send + Sync {
     /// No position.
     const NONE: Self;
@@ -104,14 +104,14 @@ macro_rules! place {
 place!(u16);
 place!(u32);
 
-/// A voxel in the plane of the first and last axis; no voxel at all where `z` is [`Place::NONE`].
+/// A voxel in the plane of the first and last axis; none where `z` is [`Place::NONE`].
 #[derive(Clone, Copy)]
 struct Site<P> {
     x: P,
     z: P,
 }
 
-/// Calls `emit` with the squared distance of each voxel and the voxel it is measured to.
+/// Calls `emit` with each voxel's squared distance and its nearest target voxel.
 fn transform<T, O>(
     values: &[T],
     shape: &[usize],
@@ -161,7 +161,7 @@ where
     let none = Site { x: P::NONE, z: P::NONE };
     let apart = |a: usize, b: P| a as f64 - f64::from(b.get());
 
-    // Nearest voxel within each plane y = const, as [Y][X][Z], so that each thread writes a
+    // The nearest voxel within each plane y = const, as [Y][X][Z], so that each thread writes a
     // contiguous range.
     let mut planes = vec![none; values.len()];
     planes.par_chunks_mut(nx * nz).enumerate().for_each_init(
@@ -187,8 +187,8 @@ where
         },
     );
 
-    // One voxel that counts is enough for every column to have one, so columns without stay
-    // infinite everywhere.
+    // A single target voxel gives every column one, so a column without one means that all
+    // distances are infinite.
     let infinite = emit(f64::INFINITY, [0; 3]);
     let mut out = vec![infinite; values.len()];
     out.par_chunks_mut(ny * nz).enumerate().for_each_init(
@@ -216,8 +216,8 @@ where
     out
 }
 
-/// Columns that are processed together: their values lie far apart in memory, and are fetched as
-/// whole cache lines.
+/// The number of columns that are processed together: their values are far apart in memory, and are
+/// fetched as whole cache lines.
 const WIDE: usize = 16;
 
 /// A few columns of a plane, each contiguous.
@@ -231,7 +231,7 @@ impl<T: Copy> Tile<T> {
         Tile { length, values: vec![fill; WIDE * length] }
     }
 
-    /// Takes columns `start..` of a plane of `width` columns, given by its rows.
+    /// Copies columns `start..` of a plane of `width` columns, given by its rows.
     fn gather<'a>(&mut self, start: usize, width: usize, row: impl Fn(usize) -> &'a [T])
     where
         T: 'a,
@@ -267,7 +267,7 @@ fn square(x: f64) -> f64 {
     x * x
 }
 
-/// Position of the nearest voxel that counts, along one line.
+/// The position of the nearest target voxel, along one line.
 fn along_line<T: Copy, P: Place>(values: &[T], nearest: &mut [P], counts: impl Fn(T) -> bool) {
     let mut last = P::NONE;
     for (place, (value, out)) in values.iter().zip(nearest.iter_mut()).enumerate() {
@@ -294,14 +294,14 @@ fn along_line<T: Copy, P: Place>(values: &[T], nearest: &mut [P], counts: impl F
 /// `p` needs no `p^2`.
 struct Envelope {
     heights: Vec<f64>,
-    /// Those that are lowest somewhere, from left to right; the first `count` entries.
+    /// The parabolas that are lowest somewhere, from left to right; the first `count` entries.
     parabolas: Vec<Parabola>,
     count: usize,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Parabola {
-    /// Its position.
+    /// The parabola's position.
     at: f64,
     /// `height / spacing^2 + at^2`.
     lift: f64,
@@ -323,7 +323,7 @@ impl Envelope {
         self.count == 0
     }
 
-    /// Builds it; an infinite height adds no parabola.
+    /// Builds the envelope; an infinite height adds no parabola.
     fn fill(&mut self, spacing: f64, height: impl Fn(usize) -> f64) {
         let per_square = 1.0 / square(spacing);
         for (place, value) in self.heights.iter_mut().enumerate() {
@@ -343,8 +343,8 @@ impl Envelope {
             let new = Parabola { at, lift: height + at * at };
             while count >= 2 {
                 let [left, last] = [kept[count - 2], kept[count - 1]];
-                // Where `last` passes `left` it is already above `new`: intersections compared
-                // without a division.
+                // Where `last` intersects `left`, it is already above `new`: intersections are
+                // compared without a division.
                 if (last.lift - left.lift) * (new.at - last.at) < (new.lift - last.lift) * (last.at - left.at) {
                     break;
                 }
@@ -356,8 +356,8 @@ impl Envelope {
         self.count = count;
     }
 
-    /// Calls `visit(p, q)` for each position `p` with the `q` whose parabola is lowest there; never
-    /// where there is none.
+    /// Calls `visit(p, q)` for each position `p` with the `q` whose parabola is lowest there;
+    /// never, without parabolas.
     fn walk(&self, mut visit: impl FnMut(usize, usize)) {
         let Some((mut lowest, mut rest)) = self.parabolas[..self.count].split_first() else { return };
         for (place, height) in self.heights.iter().enumerate() {

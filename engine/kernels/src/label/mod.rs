@@ -32,52 +32,51 @@ pub use components::{Components, Region, components, components_by_value};
 pub use distance::{To, distances, nearest, signed_distances, squared_distances};
 pub use morphology::{dilate, erode, fill_holes, surface};
 
-/// The most axes a volume may have: channels and three of space.
+/// The maximum number of axes of a volume: channels and three spatial axes.
 pub const MAX_RANK: usize = 4;
 
-/// Why a volume cannot be labelled.
+/// The reason why a volume cannot be labelled.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabelError {
-    /// The shape is not that of the values.
+    /// The shape does not match the number of values.
     #[error("{found} values for a volume of shape {shape:?}")]
     Length {
-        /// Number of values.
+        /// The number of values.
         found: usize,
         /// The shape.
         shape: Vec<usize>,
     },
-    /// No axis, or more than the maximum.
+    /// The number of axes is 0 or above the maximum.
     #[error("a volume of {found} axes; expected 1 to {most}")]
     Rank {
-        /// Number of axes.
+        /// The number of axes.
         found: usize,
         /// The maximum.
         most: usize,
     },
-    /// A volume too large to number its parts with 32 bits.
+    /// The volume is too large to number its parts with 32 bits.
     #[error("a volume of shape {0:?} is too large to be labelled")]
     TooLarge(Vec<usize>),
-    /// A connectivity that the number of axes does not have.
+    /// The connectivity is larger than the number of axes, or 0.
     #[error("connectivity {found} for {rank} axes; expected 1 to {rank}")]
     Connectivity {
         /// The connectivity.
         found: usize,
-        /// Number of axes.
+        /// The number of axes.
         rank: usize,
     },
-    /// A spacing that is not one positive number per axis.
+    /// The spacing is not one positive number per axis.
     #[error("spacing {found:?} for {rank} axes; expected {rank} positive numbers")]
     Spacing {
         /// The spacing.
         found: Vec<f64>,
-        /// Number of axes.
+        /// The number of axes.
         rank: usize,
     },
 }
 
-/// A volume seen as lines along its last axis; the other axes are padded to three with ones in
-/// front.
+/// A volume as lines along its last axis; the other axes are padded in front to three with ones.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     rank: usize,
@@ -122,7 +121,7 @@ impl Grid {
         [line / (b * c), line / c % b, line % c]
     }
 
-    /// The lines next to a line, by offset: those before it only, or all but itself.
+    /// The lines next to a line, by offset: only those before it, or all of them.
     fn neighbours(&self, connectivity: usize, before_only: bool) -> Vec<Neighbour> {
         let [_, b, c] = self.lead;
         let mut out = Vec::new();
@@ -143,19 +142,19 @@ impl Grid {
     }
 }
 
-/// A line next to another.
+/// A line next to another one.
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {
     /// Steps along the leading axes.
     step: [isize; MAX_RANK - 1],
-    /// The same as a number of lines.
+    /// The same offset as a number of lines.
     by: isize,
     /// Whether voxels one step further along the line are also neighbours.
     reach: bool,
 }
 
 impl Neighbour {
-    /// The neighbour of the line at `place`; `None` at the edge of the volume.
+    /// The neighbour of the line at `place`; `None` outside of the volume.
     fn of(&self, line: usize, place: [usize; MAX_RANK - 1], grid: &Grid) -> Option<usize> {
         let inside = (0..MAX_RANK - 1)
             .all(|axis| place[axis].checked_add_signed(self.step[axis]).is_some_and(|moved| moved < grid.lead[axis]));

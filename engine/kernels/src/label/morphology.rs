@@ -46,10 +46,10 @@ where
 }
 
 /// Sets to `label` every voxel that `label` separates from the edge of the volume, regardless of
-/// its value, and returns how many these were.
+/// its value, and returns the number of changed voxels.
 ///
-/// `connectivity` is that of the path to the edge: with 1, a wall may be joined at its corners
-/// only.
+/// `connectivity` is that of the path to the edge: with 1, the parts of a wall may touch only at
+/// their corners.
 ///
 /// # Errors
 /// Where shape, values and connectivity do not match.
@@ -60,7 +60,7 @@ where
     let grid = Grid::new(values.len(), shape)?;
     grid.check(connectivity)?;
     let Some(bounds) = Bounds::find(&grid, values, label) else { return Ok(0) };
-    // Holes lie within the label's box, and any voxel connected to the box's edge is not in a hole.
+    // Holes lie within the label's box, and a voxel connected to the box's edge is not in a hole.
     let open: Vec<bool> = bounds.lines().flat_map(|line| values[line].iter().map(|v| *v != label)).collect();
     let size = bounds.size();
     let axes = &size[MAX_RANK - grid.rank..];
@@ -82,7 +82,7 @@ where
     Ok(count)
 }
 
-/// A box within a grid, axes padded as the grid's are.
+/// A box within a grid, with axes padded like the grid's.
 #[derive(Clone, Copy)]
 struct Bounds {
     grid: Grid,
@@ -91,7 +91,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The box of a value.
+    /// The bounding box of a value.
     fn find<T: PartialEq + Sync>(grid: &Grid, values: &[T], label: T) -> Option<Bounds> {
         let none = || Bounds { grid: *grid, start: [usize::MAX; MAX_RANK], end: [0; MAX_RANK] };
         let found =
@@ -117,7 +117,7 @@ impl Bounds {
         std::array::from_fn(|axis| self.end[axis] - self.start[axis])
     }
 
-    /// Its parts of the volume's lines, in order, as flat indices.
+    /// The box's parts of the volume's lines, in order, as flat indices.
     fn lines(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let Bounds { grid, start, end } = self;
         let [_, nb, nc] = grid.lead;
@@ -128,7 +128,7 @@ impl Bounds {
     }
 }
 
-/// Each voxel with its neighbours: all of them set (`ALL`), or any.
+/// Combines each voxel with its neighbours: whether all of them are set (`ALL`), or any.
 fn spread<T, const ALL: bool>(
     values: &[T],
     shape: &[usize],

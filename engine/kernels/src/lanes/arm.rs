@@ -4,11 +4,11 @@ use std::arch::aarch64::*;
 
 use super::{Lanes, exchange};
 
-/// Four registers of NEON.
+/// Four NEON registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Neon([float32x4_t; 4]);
 
-// SAFETY (all blocks): every aarch64 processor has NEON; the caller grants the ranges named at
+// SAFETY (all blocks): every aarch64 CPU has NEON; the caller guarantees the ranges described at
 // the trait.
 impl Lanes for Neon {
     #[inline(always)]
@@ -39,7 +39,7 @@ impl Lanes for Neon {
     unsafe fn load_first(from: *const f32, count: usize) -> Self {
         let mut all = [0.0_f32; 16];
         for (i, value) in all.iter_mut().enumerate().take(count) {
-            // SAFETY: the caller grants `count` values.
+            // SAFETY: the caller guarantees `count` values.
             *value = unsafe { *from.add(i) };
         }
         // SAFETY: sixteen values.
@@ -57,7 +57,7 @@ impl Lanes for Neon {
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, count: usize) {
         let mut all = [0.0_f32; 16];
-        // SAFETY: sixteen values, then the `count` that the caller grants.
+        // SAFETY: sixteen values, then the `count` values that the caller guarantees.
         unsafe {
             self.store(all.as_mut_ptr());
             std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);

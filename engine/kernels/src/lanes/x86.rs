@@ -1,7 +1,7 @@
 //! AVX-512, with and without bf16, and AVX2.
 //!
-//! No closures here: a function that takes one, such as `array::from_fn`, is compiled without the wide
-//! instructions, so that each of them becomes a call, and registers go through memory.
+//! No closures here: a function that takes one, such as `array::from_fn`, is compiled without the
+//! wide instructions, so that each of them becomes a call, and registers are spilled to memory.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
 
@@ -9,11 +9,11 @@ use std::arch::x86_64::*;
 
 use super::Lanes;
 
-/// One register of AVX-512.
+/// One AVX-512 register.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512);
 
-// SAFETY (all blocks): the caller grants AVX-512F and the ranges named at the trait.
+// SAFETY (all blocks): the caller guarantees AVX-512F and the ranges described at the trait.
 impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -90,7 +90,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        // SAFETY: as above. Pairs of rows, then fours, then quarters of registers twice.
+        // SAFETY: as above. Combines pairs of rows, then groups of four, then quarters of registers
+        // twice.
         unsafe {
             let [mut rows, mut pairs, mut fours] = [[_mm512_setzero_ps(); 16]; 3];
             for i in 0..16 {
@@ -124,12 +125,12 @@ impl Lanes for Avx512 {
     }
 }
 
-/// One register of AVX-512 that holds f32 or words of two bf16 each: the factors of `fma` are
-/// words, and it adds two products to each f32.
+/// One AVX-512 register that holds f32, or words of two bf16 each: the factors of `fma` are words,
+/// and it adds two products to each f32.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Bf16(Avx512);
 
-// SAFETY (all blocks): the caller grants AVX-512F, AVX-512-BF16 and the ranges named at the
+// SAFETY (all blocks): the caller guarantees AVX-512F, AVX-512-BF16 and the ranges described at the
 // trait.
 impl Lanes for Avx512Bf16 {
     #[inline(always)]
@@ -210,7 +211,7 @@ impl Lanes for Avx512Bf16 {
     }
 }
 
-/// Masks of the first of sixteen values: all bits of one that is wanted, sixteen times, and none.
+/// Masks for the first of sixteen values: sixteen entries with all bits set, then sixteen zeros.
 static FIRST: [i32; 32] = {
     let mut masks = [0; 32];
     let mut at = 0;
@@ -221,11 +222,11 @@ static FIRST: [i32; 32] = {
     masks
 };
 
-/// Two registers of AVX2.
+/// Two AVX2 registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2([__m256; 2]);
 
-// SAFETY (all blocks): the caller grants AVX2, FMA and the ranges named at the trait.
+// SAFETY (all blocks): the caller guarantees AVX2, FMA and the ranges described at the trait.
 
 impl Lanes for Avx2 {
     #[inline(always)]
@@ -254,8 +255,8 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize) -> Self {
-        // SAFETY: as above; the masks of the first `count` values begin where so many of the table's
-        // are left, and what is masked out is not read.
+        // SAFETY: as above; the masks of the first `count` values start `count` entries before the
+        // end of the table's set part, and masked-out values are not read.
         Avx2(unsafe {
             let mask = FIRST.as_ptr().add(16 - count);
             [0, 8].map(|half| _mm256_maskload_ps(from.add(half), _mm256_loadu_si256(mask.add(half).cast())))
@@ -275,7 +276,7 @@ impl Lanes for Avx2 {
     unsafe fn store_first(self, mut to: *mut f32, count: usize) {
         let [mut eight, last] = self.0;
         // SAFETY: as above; each branch writes a part of the `count` values. A masked store takes
-        // longer on many processors.
+        // longer on many CPUs.
         unsafe {
             if count == 16 {
                 return self.store(to);
@@ -336,8 +337,8 @@ impl Lanes for Avx2 {
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
         for quarter in 0..4 {
             let (row, column) = (quarter / 2 * 8, quarter % 2 * 8);
-            // SAFETY: as above; a quarter of the square. Pairs of rows, then fours, then halves
-            // of registers.
+            // SAFETY: as above; transposes a quarter of the square. Combines pairs of rows, then
+            // groups of four, then halves of registers.
             unsafe {
                 let (from, to) = (from.add(row * from_step + column), to.add(column * to_step + row));
                 let [mut rows, mut pairs, mut fours] = [[_mm256_setzero_ps(); 8]; 3];

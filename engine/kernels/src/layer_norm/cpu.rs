@@ -8,8 +8,8 @@ use crate::flex::{floats, with};
 use crate::ranges::kernel;
 use crate::simd::{sum, widest};
 
-/// Approximate values per task. A constant, so that sums over rows do not depend on the number of
-/// threads.
+/// The approximate number of values per task. A constant, so that sums over rows do not depend on
+/// the number of threads.
 const TASK: usize = 32 << 10;
 
 impl LayerNormOps for Flex {
@@ -38,7 +38,7 @@ impl LayerNormOps for Flex {
     }
 }
 
-/// Mean, and one over the deviation.
+/// The mean, and the inverse of the deviation.
 #[inline(always)]
 fn moments(x: &[f32], eps: f32) -> [f32; 2] {
     let count = x.len() as f32;
@@ -67,7 +67,7 @@ fn forward(x: &[f32], weight: &[f32], bias: &[f32], eps: f32) -> Vec<f32> {
     out
 }
 
-/// Gradients of x, weight and bias.
+/// Computes the gradients of x, weight and bias.
 fn backward(x: &[f32], weight: &[f32], dy: &[f32], eps: f32) -> [Vec<f32>; 3] {
     let features = weight.len();
     let task = (TASK / features).max(1) * features;

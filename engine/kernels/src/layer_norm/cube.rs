@@ -10,7 +10,7 @@ use cubecl::prelude::*;
 use super::ops::LayerNormOps;
 use crate::gpu::{UNITS, each, empty, empty_like, group_sum, groups, ordered};
 
-/// Rows whose share of the parameters' gradients a unit adds up.
+/// The number of rows whose contribution to the parameters' gradients a unit adds up.
 const RUN: usize = 64;
 
 impl LayerNormOps for CubeBackend {
@@ -66,7 +66,7 @@ impl LayerNormOps for CubeBackend {
     }
 }
 
-/// Mean, and one over the deviation, of a row.
+/// The mean, and the inverse of the deviation, of a row.
 #[cube]
 fn moments(x: &Tensor<f32>, start: usize, features: usize, eps: f32, places: &mut Shared<[f32]>) -> (f32, f32) {
     let count = f32::cast_from(features);

@@ -13,7 +13,7 @@ use burn::tensor::{Tensor, module};
 /// `weight (x - mean) / sqrt(variance + eps) + bias` with mean and biased variance of each row of
 /// the last axis.
 ///
-/// Only `x` is kept for the backward pass. Other types than f32 use Burn's operation.
+/// Only `x` is kept for the backward pass. Types other than f32 use Burn's operation.
 ///
 /// # Panics
 /// Where the last axis does not have one weight and one bias per feature, as Burn's own operation

@@ -85,7 +85,7 @@ impl<B: LayerNormOps, C: CheckpointStrategy> LayerNormOps for Autodiff<B, C> {
     }
 }
 
-/// Whether a kernel can take these: f32, one weight and bias per feature.
+/// Whether a kernel supports these tensors: f32, one weight and bias per feature.
 pub fn has_kernel<const D: usize>(x: &Tensor<D>, affine: [&Tensor<1>; 2]) -> bool {
     let features = x.dims()[D - 1];
     place::takes_floats(x) && affine.into_iter().all(|t| place::takes_floats(t) && t.dims() == [features])

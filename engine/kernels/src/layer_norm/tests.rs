@@ -1,4 +1,4 @@
-//! Against Burn's own layer norm, through the graph.
+//! Compares with Burn's own layer norm, through the graph.
 
 use burn::tensor::{Device, Tensor, TensorData, module};
 use proptest::prelude::*;

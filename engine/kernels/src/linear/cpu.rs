@@ -12,27 +12,28 @@ use rayon::prelude::*;
 use crate::product::{Left, ROWS, Size, WIDTH, product, transpose};
 use crate::shared::Shared;
 
-/// Columns of a panel: a multiple of the product's registers, so that none are left over.
+/// The number of columns of a panel: a multiple of the product's registers, so that none are left
+/// over.
 const COLUMNS: usize = 12 * WIDTH;
 
-/// Terms of a sum in one panel.
+/// The number of terms of a sum in one panel.
 const DEPTH: usize = 256;
 
-/// Rows that use a panel.
+/// The number of rows that use a panel.
 const BLOCK: usize = 128;
 
-/// The least number of tasks, where sums are long enough to be divided.
+/// The minimum number of tasks, where sums are long enough to be divided.
 const TASKS: usize = 16;
 
-/// The least number of terms of a sum in a task.
+/// The minimum number of terms of a sum in a task.
 const TERMS: usize = 4 * DEPTH;
 
 thread_local! {
-    /// A panel, the sums of a block, and rows that do not fill a tile; kept for the next task.
+    /// A panel, the sums of a block, and rows that do not fill a tile; reused by the next task.
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// A right factor, `depth` by `columns`, as it lies in memory.
+/// A right factor, `depth` by `columns`, in its memory layout.
 #[derive(Clone, Copy)]
 struct Right<'a> {
     values: &'a [f32],
@@ -43,8 +44,8 @@ struct Right<'a> {
 }
 
 impl Right<'_> {
-    /// Terms `depth` of columns `columns` as rows of `to`, `pitch` apart. Columns beyond the last
-    /// are not written.
+    /// Writes terms `depth` of columns `columns` as rows of `to`, `pitch` apart. Columns beyond the
+    /// last are not written.
     fn pack(&self, depth: Range<usize>, columns: Range<usize>, to: &mut [f32], pitch: usize) {
         if self.turned {
             for (term, to) in depth.clone().step_by(WIDTH).zip(to.chunks_mut(WIDTH * pitch)) {
@@ -60,7 +61,7 @@ impl Right<'_> {
     }
 }
 
-/// `rows` of `left` times `right`, plus `bias`.
+/// Computes `rows` of `left` times `right`, plus `bias`.
 fn multiply(left: Left<'_>, rows: usize, right: Right<'_>, bias: Option<&[f32]>) -> Vec<f32> {
     let Right { depth, columns, .. } = right;
     // Panels of nearly the same width.
@@ -68,7 +69,7 @@ fn multiply(left: Left<'_>, rows: usize, right: Right<'_>, bias: Option<&[f32]>)
     let wide = columns.div_ceil(panels).next_multiple_of(WIDTH);
     let panels = columns.div_ceil(wide);
     let tasks = panels * rows.div_ceil(BLOCK);
-    // Long sums of small results are divided; the sizes alone determine into how many parts.
+    // Long sums of small results are divided; only the sizes determine the number of parts.
     let parts = TASKS.div_ceil(tasks).min(depth / TERMS).max(1);
     if parts == 1 {
         return part(left, rows, right, wide, 0..depth, bias);
@@ -87,7 +88,7 @@ fn multiply(left: Left<'_>, rows: usize, right: Right<'_>, bias: Option<&[f32]>)
     all
 }
 
-/// The terms `depth` of the sums.
+/// Computes the terms `depth` of the sums.
 fn part(
     left: Left<'_>,
     rows: usize,
@@ -114,7 +115,7 @@ fn part(
                 add(left, block.clone(), terms, [packed, tail], sums, wide, first > depth.start);
             }
             for (row, sums) in block.zip(sums.chunks_exact(wide)) {
-                // SAFETY: this part of this row is this task's alone.
+                // SAFETY: no other task uses this part of this row.
                 let to = unsafe { shared.part(row * columns + panel.start, panel.len()) };
                 match bias {
                     None => _ = to.write_copy_of_slice(&sums[..panel.len()]),
@@ -155,13 +156,13 @@ fn add(
                 *to = left.values[at(row, term)];
             }
         }
-        // The rows beyond hold sums of stale values, which are never read.
+        // The rows after them hold sums of stale values, which are never read.
         let from = Left { values: tail, row: DEPTH, column: 1 };
         product(from, packed, &mut sums[whole * wide..], size(ROWS), further);
     }
 }
 
-/// `x` `[rows, I]` and `weight` `[O, I]` to `[rows, O]`.
+/// Multiplies `x` `[rows, I]` by `weight` `[O, I]`; returns `[rows, O]`.
 pub fn forward(x: &[f32], weight: &[f32], bias: Option<&[f32]>, [rows, input, output]: [usize; 3]) -> Vec<f32> {
     let right = Right { values: weight, turned: true, depth: input, columns: output };
     multiply(Left { values: x, row: input, column: 1 }, rows, right, bias)

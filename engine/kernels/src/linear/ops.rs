@@ -18,10 +18,10 @@ type Sizes = [usize; 3];
 /// The products of a linear layer; `x` is `[rows, I]`, `weight` `[O, I]`, `dy` `[rows, O]`.
 #[backend_extension(Flex, Autodiff)]
 pub trait LinearOps: Backend {
-    /// `[rows, O]`.
+    /// The output, `[rows, O]`.
     fn by_matrix(x: FloatTensor<Self>, weight: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self>;
 
-    /// The same, plus a bias `[O]`.
+    /// Same as `by_matrix`, plus a bias `[O]`.
     fn by_matrix_biased(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -29,17 +29,17 @@ pub trait LinearOps: Backend {
         sizes: Sizes,
     ) -> FloatTensor<Self>;
 
-    /// `[rows, I]`.
+    /// The input gradient, `[rows, I]`.
     fn by_matrix_input(dy: FloatTensor<Self>, weight: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self>;
 
-    /// `[O, I]`.
+    /// The weight gradient, `[O, I]`.
     fn by_matrix_weight(x: FloatTensor<Self>, dy: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self>;
 
-    /// `[O]`.
+    /// The bias gradient, `[O]`.
     fn by_matrix_bias(dy: FloatTensor<Self>, output: usize) -> FloatTensor<Self>;
 }
 
-/// Operations of each product.
+/// The number of operations of each product.
 fn flop([rows, inputs, outputs]: Sizes) -> u64 {
     2 * (rows * inputs * outputs) as u64
 }
@@ -140,8 +140,8 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
     }
 }
 
-/// Whether the kernel can take these: f32 on the CPU, nothing empty, and matching shapes; Burn
-/// reports the errors of others.
+/// Whether the kernel supports these tensors: f32 on the CPU, not empty, and of matching shapes;
+/// Burn reports the errors of others.
 pub fn on_cpu<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> bool {
     let [output, input] = weight.dims();
     has_floats(x)

@@ -1,4 +1,4 @@
-//! Against sums in f64, and against Burn's own layer in a graph.
+//! Compares with sums in f64, and with Burn's own layer in a graph.
 
 use burn::tensor::{Device, Distribution, Tensor, Tolerance, module};
 
@@ -58,7 +58,7 @@ fn gradients_through_the_graph_are_those_of_burns_layer() {
         let x = Tensor::<3>::from_data(x.to_data(), &device).require_grad();
         let w = Tensor::<2>::from_data(w.to_data(), &device).require_grad();
         let b = Tensor::<1>::from_data(b.to_data(), &device).require_grad();
-        // A view, which does not lie in order.
+        // A view that is not in memory order.
         let seen = x.clone().swap_dims(0, 1);
         let y = if ours {
             linear(seen, w.clone(), Some(b.clone()))

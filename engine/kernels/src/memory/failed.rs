@@ -1,15 +1,15 @@
-//! An allocation that fails ends the program with a message: [`report_failures`].
+//! Ends the program with a message when an allocation fails: [`report_failures`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of the last block that there was no memory for; 0 once its thread has had another one.
+/// Bytes of the last allocation that failed; 0 once its thread has allocated another block.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
-/// The thread that asked for it.
+/// The thread of that allocation.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Remembers a block that is null. Whoever can do without it goes on and asks for others: then an abort has
-/// another reason.
+/// Records a block that is null. A caller that can do without the block continues and allocates
+/// others: a later abort then has another reason.
 #[inline]
 pub(super) fn noted(block: *mut u8, size: usize) -> *mut u8 {
     if block.is_null() {
@@ -33,20 +33,20 @@ fn went_on() {
     }
 }
 
-/// A number that no other running thread has.
+/// A number that is unique among running threads.
 fn this_thread() -> usize {
-    // SAFETY: it has no requirements, and may be called in a handler of a signal.
+    // SAFETY: it has no requirements, and may be called in a signal handler.
     #[cfg(unix)]
     return unsafe { libc::pthread_self() } as usize;
     #[cfg(not(unix))]
     0
 }
 
-/// From here on an allocation that fails ends the program with a message and exit code 1. Without,
-/// Rust aborts it, which looks like a fault of the program and leaves a core file. Other causes of
-/// an abort are left as they are. On systems other than Unix this does nothing.
+/// From now on, an allocation that fails ends the program with a message and exit code 1. By
+/// default, Rust aborts, which looks like a bug of the program and leaves a core file. Other causes
+/// of an abort are not affected. On systems other than Unix, this does nothing.
 pub fn report_failures() {
-    // SAFETY: `aborted` only makes calls that a handler of a signal may make.
+    // SAFETY: `aborted` only makes calls that are allowed in a signal handler.
     #[cfg(unix)]
     unsafe {
         let handler = aborted as extern "C" fn(libc::c_int);
@@ -58,9 +58,10 @@ pub fn report_failures() {
 #[cfg(unix)]
 extern "C" fn aborted(signal: libc::c_int) {
     let size = FAILED.load(Ordering::Relaxed);
-    // The abort is that of the thread that did not get its block.
+    // The abort belongs to the thread whose allocation failed.
     if size == 0 || ASKED.load(Ordering::Relaxed) != this_thread() {
-        // SAFETY: sets the system's own handling, which the abort meets when this returns.
+        // SAFETY: restores the system's default handling, which applies to the abort when this
+        // returns.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     }
@@ -68,13 +69,13 @@ extern "C" fn aborted(signal: libc::c_int) {
     let mut digits = [0_u8; 20];
     write(decimal(size / (1 << 20), &mut digits));
     write(b" MiB more\n  `hearth doctor` shows the limits of this process, `hearth memory` what a training takes\n");
-    // SAFETY: ends the process at once, without the destructors that an abort skips, too.
+    // SAFETY: ends the process at once; an abort skips the destructors, too.
     unsafe { libc::_exit(1) }
 }
 
 #[cfg(unix)]
 fn write(text: &[u8]) {
-    // SAFETY: the text is that long; what cannot be written is lost.
+    // SAFETY: the length is that of the text; text that cannot be written is lost.
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 

@@ -1,4 +1,4 @@
-//! Whose memory it is, as far as owners say so: [`owns`].
+//! The owners of memory, as they register it: [`owns`].
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,17 +9,18 @@ fn all() -> std::sync::MutexGuard<'static, BTreeMap<&'static str, usize>> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes that `owner` keeps `bytes` more of the process's memory from now on: `weights`, `optimizer`, `caches`.
+/// Registers that `owner` keeps `bytes` more of the process's memory from now on: `weights`,
+/// `optimizer`, `caches`.
 pub fn owns(owner: &'static str, bytes: usize) {
     *all().entry(owner).or_default() += bytes;
 }
 
-/// Forgets all owners: another training begins.
+/// Removes all owners before another training.
 pub fn no_owners() {
     all().clear();
 }
 
-/// What each owner keeps, in bytes, by name.
+/// The bytes that each owner keeps, by name.
 pub fn owners() -> Vec<(&'static str, usize)> {
     all().iter().map(|(owner, bytes)| (*owner, *bytes)).collect()
 }

@@ -1,4 +1,4 @@
-//! Normalization on the CPU: one task for each channel of each item, sums combined in a fixed
+//! Normalization on the CPU: one task for each channel of each item; sums are combined in a fixed
 //! order.
 
 use std::mem::MaybeUninit;
@@ -16,13 +16,13 @@ use crate::precision::{Precision, by_precision, filled, read, tensor, with_value
 use crate::ranges::kernel;
 use crate::simd::widest;
 
-/// Values summed in f32 before they are added to a sum in f64.
+/// The number of values summed in f32 before they are added to a sum in f64.
 const RUN: usize = 2048;
 
-/// Sums that run side by side, so that the loops fill registers.
+/// The number of parallel sums, so that the loops fill registers.
 const LANES: usize = 16;
 
-/// Approximate values per task.
+/// The approximate number of values per task.
 const TASK: usize = 16 << 10;
 
 impl NormalizeOps for Flex {
@@ -74,7 +74,7 @@ impl NormalizeOps for Flex {
 /// The sum of `f` over all values.
 #[inline(always)]
 fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f64 {
-    // Registers side by side: each would otherwise wait for its last addition.
+    // Parallel registers: a single one would wait for each addition.
     let mut lanes = [[0.0_f32; LANES]; 4];
     let (chunks, rest) = values.as_chunks::<LANES>();
     let (fours, left) = chunks.as_chunks::<4>();
@@ -121,7 +121,7 @@ fn planes_per_task(shape: &Shape) -> usize {
     TASK.div_ceil(shape.volume.max(1))
 }
 
-/// The values of a tensor that nobody else has, f32 in row-major order.
+/// The values of a tensor without another owner, f32 in row-major order.
 fn own(x: &mut FloatTensor<Flex>) -> Option<&mut [f32]> {
     if x.dtype() != DType::F32 || !x.is_contiguous() || x.layout().start_offset() != 0 {
         return None;
@@ -130,8 +130,8 @@ fn own(x: &mut FloatTensor<Flex>) -> Option<&mut [f32]> {
     x.try_storage_mut::<f32>().filter(|values| values.len() == count)
 }
 
-/// Planes of one mean, where a task takes all of them and there are enough tasks: what it reads for the
-/// mean is then still in the cache when it is scaled.
+/// The number of planes of one mean, where a task takes all of them and there are enough tasks: the
+/// values are then still in the cache when they are scaled.
 fn planes_of_task(shape: &Shape) -> Option<usize> {
     shape.planes_together().filter(|_| shape.rows() >= 2 * rayon::current_num_threads())
 }
@@ -167,7 +167,7 @@ fn line(weight: f32, bias: f32, (mean, variance): (f32, f32), eps: f64) -> (f32,
     (scale, bias - mean * scale)
 }
 
-/// As [`forward`], in place; `planes` planes are a row.
+/// Same as [`forward`], in place; `planes` planes form a row.
 fn in_place(
     values: &mut [f32],
     planes: usize,
@@ -190,7 +190,7 @@ fn in_place(
     found.collect::<Vec<_>>().into_iter().unzip()
 }
 
-/// The same for values whose moments by plane may be known.
+/// Same as [`in_place`] for values whose moments by plane may be known.
 pub fn in_place_of(values: &mut [f32], known: Option<&[Moments]>, [weight, bias, slope]: [&[f32]; 3], shape: &Shape) {
     if let (None, Some(planes)) = (known, planes_of_task(shape)) {
         in_place(values, planes, weight, bias, slope, shape);
@@ -239,7 +239,7 @@ fn forward<S: Precision>(
     (output, mean, variance)
 }
 
-/// The same, a row at a time.
+/// Same as [`forward`], one row at a time.
 fn by_row<S: Precision>(
     x: &[S],
     planes: usize,
@@ -283,7 +283,7 @@ fn factor(z: f32, slope: f32) -> f32 {
     if z > 0.0 { 1.0 } else { slope }
 }
 
-/// `act(scale x + offset)`
+/// Computes `act(scale x + offset)`.
 fn apply(out: &mut [MaybeUninit<f32>], x: &[f32], scale: f32, offset: f32, slope: f32) {
     widest(
         #[inline(always)]
@@ -295,7 +295,7 @@ fn apply(out: &mut [MaybeUninit<f32>], x: &[f32], scale: f32, offset: f32, slope
     );
 }
 
-/// `act(scale x + offset)` in place, planes of `volume` values.
+/// Computes `act(scale x + offset)` in place, in planes of `volume` values.
 pub fn scale(values: &mut [f32], scale: &[f32], offset: &[f32], slope: &[f32], volume: usize) {
     let planes = values.par_chunks_mut(volume).with_min_len(TASK.div_ceil(volume)).enumerate();
     planes.for_each(|(plane, values)| {
@@ -316,8 +316,8 @@ fn change(values: &mut [f32], scale: f32, offset: f32, slope: f32) {
     );
 }
 
-/// The gradients with respect to x, weight, bias and slope, from that of the output.
-#[expect(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
+/// Computes the gradients with respect to x, weight, bias and slope from the output gradient.
+#[expect(clippy::too_many_arguments, reason = "the inputs and the results of the forward pass")]
 fn backward<S: Precision>(
     x: &[S],
     dy: &[S],
@@ -347,7 +347,7 @@ fn backward<S: Precision>(
         .enumerate()
         .map(|(plane, (x, dy))| plain(plane).sums(x, dy))
         .collect();
-    // By channel for the parameters, by row, weighted, for x.
+    // By channel for the parameters; by row and weighted for x.
     let mut rows = vec![[0.0_f64; 2]; shape.rows()];
     let mut channels = vec![[0.0_f64; 3]; shape.channels];
     for (plane, part) in parts.iter().enumerate() {

@@ -1,5 +1,5 @@
 //! Normalization on GPUs: moments of pieces, statistics of rows, then each value; the backward pass
-//! likewise. Three kernels each.
+//! likewise. Both have three kernels.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
@@ -14,10 +14,10 @@ use super::ops::NormalizeOps;
 use super::shape::Shape;
 use crate::gpu::{UNITS, each, element, empty, empty_like, group_sum, groups, ordered, own};
 
-/// Values of a plane (item and channel) that a workgroup adds up.
+/// The number of values of a plane (item and channel) that a workgroup adds up.
 const PIECE: usize = 8192;
 
-/// Which planes share a mean: row `r` has `count` of them, `r * first + i * step`.
+/// The planes that share a mean: row `r` has `count` of them, `r * first + i * step`.
 #[derive(CubeLaunch, CubeType)]
 struct Rows {
     first: u32,
@@ -35,7 +35,7 @@ fn rows(shape: &Shape) -> RowsLaunch {
     }
 }
 
-/// What moves and scales values: the parameters of channels, and the statistics of rows.
+/// The shift and scale of values: the parameters of channels, and the statistics of rows.
 #[derive(CubeLaunch, CubeType)]
 struct Norm {
     weight: OwnedTensor<f32>,
@@ -45,12 +45,12 @@ struct Norm {
     variance: OwnedTensor<f32>,
 }
 
-/// What the kernels with a [`Norm`] go by.
+/// The parameters of kernels with a [`Norm`].
 #[derive(CubeLaunch, CubeType)]
 struct Scalars {
     volume: u32,
     channels: u32,
-    /// That of [`Rows`].
+    /// The field `first` of [`Rows`].
     first: u32,
     eps: f32,
 }
@@ -199,7 +199,7 @@ pub(super) fn scale(
     x
 }
 
-/// The running mean and variance after a batch: see [`follow`](super::follow).
+/// Updates the running mean and variance after a batch: see [`follow`](super::follow).
 pub(super) fn follow(running: [CubeTensor; 2], now: [CubeTensor; 2], momentum: f32, unbiased: f32) -> [CubeTensor; 2] {
     let [mean, variance] = ordered(running);
     let [mean_now, variance_now] = ordered(now);
@@ -222,7 +222,7 @@ pub(super) fn follow(running: [CubeTensor; 2], now: [CubeTensor; 2], momentum: f
 }
 
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn follow_kernel(
     mean: &Tensor<f32>,
     variance: &Tensor<f32>,
@@ -278,7 +278,7 @@ fn moments_kernel<F: Float>(x: &Tensor<F>, moments: &mut Tensor<f32>, volume: u3
     let start = plane * volume;
     let end = usize::min(first + PIECE, volume);
     let count = f32::cast_from(end - first);
-    // Around a value of the piece: values far from zero keep their digits.
+    // Relative to a value of the piece, so that values far from zero keep their digits.
     let pivot = f32::cast_from(x[start + first]);
     let mut sum = 0.0f32;
     let mut i = first + UNIT_POS as usize;
@@ -378,7 +378,7 @@ impl Plane {
         (x - self.mean) * self.inverse
     }
 
-    /// Before the activation.
+    /// The value before the activation.
     fn moved(&self, normalized: f32) -> f32 {
         normalized * self.weight + self.bias
     }
@@ -539,7 +539,7 @@ fn totals_kernel(
 
 /// `inverse * (weight dz - mean of weight dz - normalized * mean of weight dz normalized)`
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn gradient_kernel<F: Float>(
     x: &Tensor<F>,
     dy: &Tensor<F>,

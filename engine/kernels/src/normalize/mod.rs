@@ -4,8 +4,8 @@
 //! the batch's channels (batch norm: Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>) or of
 //! groups of channels of one item (group norm: Wu and He, <https://arxiv.org/abs/1803.08494>;
 //! instance norm: Ulyanov et al., <https://arxiv.org/abs/1607.08022>). Only `x` is kept for the
-//! backward pass, and statistics are f32. f16 and bf16 are read and written directly. Where there
-//! is no kernel, ordinary tensor operations compute the same result.
+//! backward pass, and statistics are f32. f16 and bf16 are read and written directly. Without a
+//! kernel, ordinary tensor operations compute the same result.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -35,22 +35,22 @@ pub enum Over {
     Groups(usize),
 }
 
-/// The activation behind a norm: positive values stay, others are multiplied by a slope.
+/// The activation after a norm: positive values are unchanged, others are multiplied by a slope.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a handful of them live at a time")]
 pub enum Slope {
-    /// The same for all: 1 for no activation, 0 for ReLU.
+    /// One fixed slope: 1 for no activation, 0 for ReLU.
     Fixed(f64),
-    /// PReLU: learned, one for all or one for each channel.
+    /// PReLU: learned slopes, one for all channels or one for each.
     Learned(Tensor<1>),
 }
 
 /// The output and its statistics.
 #[derive(Clone, Debug)]
 pub struct Normalized {
-    /// The shape of the input.
+    /// The output, of the input's shape.
     pub output: Tensor<5>,
-    /// By channel, or by item and group; outside the graph.
+    /// The mean by channel, or by item and group; outside the autodiff graph.
     pub mean: Tensor<1>,
     /// The biased variance, in the same order.
     pub variance: Tensor<1>,
@@ -88,8 +88,8 @@ pub fn normalize(
             (result.output, result.mean, result.variance)
         }
         Over::Groups(groups) => {
-            // The rows `(item, group)` are laid out as the channels of one batch, so that the
-            // batch-norm operation, with its backward pass, does the work.
+            // The rows `(item, group)` are arranged as the channels of one batch, so that the
+            // batch-norm operation and its backward pass apply.
             let rows = x.reshape([1, b * groups, (c / groups) * dx * dy * dz]);
             let (one, zero) = constant(b * groups);
             let result = module::batch_norm_train(rows, one, zero, eps);
@@ -104,9 +104,9 @@ pub fn normalize(
     Normalized { output: activate(output, slope), mean: mean.without_autodiff(), variance: variance.without_autodiff() }
 }
 
-/// Running mean and variance (`[C]` each, f32, outside a graph) after a batch of `count` values for
-/// each channel: `(1 - momentum) * running + momentum * now`, of the unbiased variance, as
-/// `torch.nn.BatchNorm3d` keeps them.
+/// Updates the running mean and variance (`[C]` each, f32, outside a graph) after a batch of
+/// `count` values for each channel: `(1 - momentum) * running + momentum * now`, with the unbiased
+/// variance, as `torch.nn.BatchNorm3d` does.
 pub fn follow(running: [Tensor<1>; 2], now: [Tensor<1>; 2], momentum: f64, count: f64) -> [Tensor<1>; 2] {
     let unbiased = count / (count - 1.0).max(1.0);
     #[cfg(gpu_kernels)]
@@ -120,8 +120,8 @@ pub fn follow(running: [Tensor<1>; 2], now: [Tensor<1>; 2], momentum: f64, count
     [follow(mean, mean_now), follow(variance, variance_now * unbiased)]
 }
 
-/// `act(scale x + offset)` by channel: a norm with given statistics. In place where `x` has no
-/// other owner, on the CPU and outside a graph.
+/// Computes `act(scale x + offset)` by channel: a norm with given statistics. In place where `x`
+/// has no other owner, on the CPU and outside a graph.
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.
@@ -139,7 +139,7 @@ pub fn scale(x: Tensor<5>, scale: Tensor<1>, offset: Tensor<1>, slope: &Slope) -
     activate(x * per_channel(scale) + per_channel(offset), slope)
 }
 
-/// Only the activation.
+/// Applies only the activation.
 fn activate(x: Tensor<5>, slope: &Slope) -> Tensor<5> {
     match slope {
         Slope::Fixed(1.0) => x,

@@ -35,7 +35,7 @@ pub trait NormalizeOps: Backend {
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
     /// The gradients with respect to x, weight, bias and slope.
-    #[allow(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
+    #[allow(clippy::too_many_arguments, reason = "the inputs and the results of the forward pass")]
     fn normalize_gradient(
         x: FloatTensor<Self>,
         dy: FloatTensor<Self>,
@@ -53,7 +53,7 @@ pub trait NormalizeOps: Backend {
 struct NormalizeBackward;
 
 impl<B: NormalizeOps> Backward<B, 4> for NormalizeBackward {
-    /// x, weight, bias, slope, mean, variance.
+    /// The state: x, weight, bias, slope, mean, variance.
     type State = ([FloatTensor<B>; 6], Shape);
 
     fn backward(self, ops: Ops<Self::State, 4>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
@@ -107,7 +107,7 @@ impl<B: NormalizeOps, C: CheckpointStrategy> NormalizeOps for Autodiff<B, C> {
     }
 }
 
-/// Whether a kernel can take these.
+/// Whether a kernel supports these tensors.
 pub fn has_kernel(x: &Tensor<5>, affine: Option<&(Tensor<1>, Tensor<1>)>, slope: &Slope) -> bool {
     let small = affine.iter().flat_map(|(weight, bias)| [weight, bias]).chain(match slope {
         Slope::Learned(slope) => Some(slope),
@@ -153,7 +153,7 @@ pub fn normalize(
 }
 
 /// Scales, shifts and activates in place; returns `x` where that is not possible.
-#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+#[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
 pub fn scale(x: Tensor<5>, scale: &Tensor<1>, offset: &Tensor<1>, slope: &Slope) -> Result<Tensor<5>, Tensor<5>> {
     let [_, channels, dx, dy, dz] = x.dims();
     let learned = match slope {

@@ -1,8 +1,8 @@
-//! The numbers that describe one normalization.
+//! The sizes of one normalization.
 
 use super::Over;
 
-/// For a tensor `[batch, channels, ...]` with `volume` values per channel.
+/// The sizes for a tensor `[batch, channels, ...]` with `volume` values per channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,
@@ -13,12 +13,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Items times channels.
+    /// The number of planes: items times channels.
     pub fn planes(&self) -> usize {
         self.batch * self.channels
     }
 
-    /// How many means there are.
+    /// The number of means.
     pub fn rows(&self) -> usize {
         match self.over {
             Over::Batch => self.channels,
@@ -34,7 +34,8 @@ impl Shape {
         }
     }
 
-    /// Planes of one mean that follow each other; `None` where those of other means lie between.
+    /// The number of consecutive planes of one mean; `None` where planes of other means lie between
+    /// them.
     pub fn planes_together(&self) -> Option<usize> {
         match self.over {
             Over::Batch => (self.batch == 1).then_some(1),
@@ -42,12 +43,12 @@ impl Shape {
         }
     }
 
-    /// Values that share one mean.
+    /// The number of values that share one mean.
     pub fn row_len(&self) -> usize {
         self.planes() * self.volume / self.rows().max(1)
     }
 
-    /// Values of the whole tensor.
+    /// The number of values of the whole tensor.
     #[cfg(feature = "cube")]
     pub fn len(&self) -> usize {
         self.planes() * self.volume

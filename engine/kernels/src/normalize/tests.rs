@@ -1,4 +1,5 @@
-//! Against Burn's own operations, through the graph, and against a constant and an extreme input.
+//! Compares with Burn's own operations, through the graph, and tests a constant and an extreme
+//! input.
 
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation, module};
 
@@ -163,7 +164,7 @@ fn half_precision_is_read_and_written_as_it_is_stored() {
             let (half, full) = (all(false), all(true));
             for (half, full) in half.0.iter().zip(&full.0) {
                 for (half, full) in half.iter().zip(full) {
-                    // A rounding of what is written, and of the factors of the gradient.
+                    // A rounding of the output, and of the factors of the gradient.
                     assert!((half - full).abs() <= unit * full.abs() + 1e-6, "{dtype:?} {over:?}: {half} for {full}");
                 }
             }

@@ -51,8 +51,8 @@ fn places(axis: &Axis, output: usize) -> impl Iterator<Item = usize> + Clone + u
     (0..window.count).map(move |i| window.start + i * step)
 }
 
-/// The same pooling with axes of length 1 moved to the front, so that rows are long: the memory is
-/// the same.
+/// The same pooling with axes of length 1 moved to the front, so that rows are long; the memory
+/// layout does not change.
 fn flat_first(pooling: &Pooling) -> Pooling {
     let mut pooling = pooling.clone();
     for _ in 0..2 {
@@ -76,13 +76,13 @@ fn each_plane(out: &mut [f32], plane: usize, work: impl Fn(usize, &mut [f32]) + 
     }
 }
 
-/// NaN wins, as in PyTorch.
+/// The larger value; NaN wins, as in PyTorch.
 #[inline(always)]
 fn wins(value: f32, over: f32) -> bool {
     value > over || value.is_nan()
 }
 
-/// `x` holds `planes` inputs; returns as many outputs.
+/// Computes the maxima of `planes` inputs `x`; returns as many outputs.
 fn largest(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());
@@ -135,7 +135,7 @@ fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling) -> 
                 let mut found: Option<(f32, usize, usize)> = None;
                 for z in places(&pooling.axes[2], k) {
                     let (value, from) = best[z];
-                    // Of equal values the first in row-major order.
+                    // Of equal values, the first in row-major order is used.
                     let takes =
                         found.is_none_or(|(largest, row, _)| wins(value, largest) || (value == largest && from < row));
                     if from != usize::MAX && takes {
@@ -151,7 +151,7 @@ fn largest_gradient(x: &[f32], dy: &[f32], planes: usize, pooling: &Pooling) -> 
     out
 }
 
-/// `x` holds `planes` inputs; returns as many outputs.
+/// Computes the means of `planes` inputs `x`; returns as many outputs.
 fn mean(x: &[f32], planes: usize, pooling: &Pooling) -> Vec<f32> {
     let pooling = &flat_first(pooling);
     let (input, output) = (pooling.input(), pooling.output());

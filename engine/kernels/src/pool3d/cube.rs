@@ -13,8 +13,8 @@ use super::windows::{Axis, Pooling};
 use crate::gpu::{each, element, empty, ordered};
 use crate::separable::cube::upload;
 
-/// Numbers of a window, and of an input: start, count and weight; first and last window that may
-/// hold it.
+/// The numbers of entries of a window (start, count, weight), and of an input (the first and last
+/// window that may contain it).
 const OF_WINDOW: usize = 3;
 const OF_INPUT: usize = 2;
 
@@ -39,7 +39,7 @@ impl PoolOps for CubeBackend {
 
     fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
         let [dy] = ordered([dy]);
-        // It does not depend on the inputs.
+        // The gradient does not depend on the inputs.
         backward(dy.clone(), dy, planes, &pooling, false)
     }
 }
@@ -48,7 +48,8 @@ fn shape([batch, channels]: [usize; 2], [x, y, z]: [usize; 3]) -> [usize; 5] {
     [batch, channels, x, y, z]
 }
 
-/// Inputs, outputs and steps within a window along each axis, and an average's factor.
+/// The numbers of inputs, outputs and steps within a window along each axis, and the factor of an
+/// average.
 #[derive(CubeLaunch, CubeType)]
 struct Sizes {
     nx: u32,
@@ -71,7 +72,7 @@ fn sizes(pooling: &Pooling) -> SizesLaunch {
 }
 
 /// The windows of the three axes, then for each input of the three axes the first window that may
-/// hold it and the one after the last. Indices are exact in f32 up to 2^24.
+/// contain it and the one after the last. Indices are exact in f32 up to 2^24.
 fn table(pooling: &Pooling) -> Vec<f32> {
     let windows = pooling.axes.iter().flat_map(|axis| &axis.windows);
     let mut table: Vec<f32> = windows.flat_map(|w| [w.start as f32, w.count as f32, w.weight as f32]).collect();
@@ -81,7 +82,7 @@ fn table(pooling: &Pooling) -> Vec<f32> {
     table
 }
 
-/// The range of windows between whose first and last inputs this one lies.
+/// The range of windows whose span from first to last input includes this input.
 fn holders(axis: &Axis, input: usize) -> [f32; OF_INPUT] {
     let holds = |w: &super::windows::Window| w.start <= input && input < w.start + w.count * axis.step;
     let first = axis.windows.iter().position(holds).unwrap_or(0);
@@ -110,20 +111,20 @@ fn backward(x: CubeTensor, dy: CubeTensor, planes: [usize; 2], pooling: &Pooling
     out
 }
 
-/// NaN wins, as in PyTorch.
+/// The larger value; NaN wins, as in PyTorch.
 #[cube]
 fn wins(value: f32, over: f32) -> bool {
     value > over || value.is_nan()
 }
 
-/// Where a window's records begin in the table.
+/// The start of a window's records in the table.
 #[cube]
 fn record(sizes: &Sizes, x: usize, y: usize, z: usize) -> (usize, usize, usize) {
     let (ox, oy) = (sizes.ox as usize, sizes.oy as usize);
     (OF_WINDOW * x, OF_WINDOW * (ox + y), OF_WINDOW * (ox + oy + z))
 }
 
-/// The index of the largest input of a window; of equal ones the first. `start` is the offset of
+/// The index of the largest input of a window; of equal ones, the first. `start` is the offset of
 /// the plane.
 #[cube]
 fn place_of_largest<F: Float>(
@@ -172,7 +173,7 @@ fn forward_kernel<F: Float>(
     let start = at / (ox * oy * oz) * (sizes.nx as usize * ny * nz);
     let (i, j, k) = record(sizes, at / (oy * oz) % ox, at / oz % oy, at % oz);
     if comptime!(largest) {
-        // A window without an input, all in the padding, has no largest one.
+        // A window without inputs, entirely in the padding, has no maximum.
         let holds = table[i + 1] > 0.0f32 && table[j + 1] > 0.0f32 && table[k + 1] > 0.0f32;
         if holds {
             out[at] = input[place_of_largest::<F>(input, table, sizes, start, (i, j, k))];
@@ -195,15 +196,15 @@ fn forward_kernel<F: Float>(
     }
 }
 
-/// Whether a window holds an input, along one axis.
+/// Whether a window contains an input, along one axis.
 #[cube]
 fn holds(table: &Tensor<f32>, record: usize, input: usize, step: usize) -> bool {
-    // Starts never fall: none of the windows in the table begins after the input.
+    // Starts never decrease: no window of the table starts after the input.
     let apart = input - usize::cast_from(table[record]);
     apart % step == 0 && apart / step < usize::cast_from(table[record + 1])
 }
 
-/// The sum over the windows that hold an input, in their order.
+/// The sum over the windows that contain an input, in order.
 #[cube(launch)]
 fn backward_kernel<F: Float>(
     input: &Tensor<F>,

@@ -4,7 +4,7 @@
 //! Every kind is one pass over a table of windows per axis: row by row on the CPU (f32), value by
 //! value on GPUs. Where there is no kernel, the same table drives ordinary tensor operations.
 //!
-//! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
+//! Two-dimensional input has depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -23,25 +23,25 @@ use windows::{Axis, Pooling};
 /// Kernel, stride, padding and dilation of a pooling; padding is the same at both ends of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolShape {
-    /// Inputs per window.
+    /// The number of inputs per window along each axis.
     pub kernel: [usize; 3],
-    /// Steps between windows.
+    /// The distance between windows.
     pub stride: [usize; 3],
-    /// How far windows reach over the ends.
+    /// The number of positions by which windows reach over each end.
     pub padding: [usize; 3],
-    /// Steps between the inputs of a window.
+    /// The distance between the inputs of a window.
     pub dilation: [usize; 3],
-    /// Whether a last window that is cut off by the end counts.
+    /// Whether a last window that the end cuts off counts.
     pub ceil_mode: bool,
 }
 
 impl PoolShape {
-    /// Windows side by side: stride as the kernel, no padding, dilation 1.
+    /// Adjacent windows: the stride equals the kernel, no padding, dilation 1.
     pub fn new(kernel: [usize; 3]) -> Self {
         PoolShape { kernel, stride: kernel, padding: [0; 3], dilation: [1; 3], ceil_mode: false }
     }
 
-    /// The output's size, PyTorch's formula; `None` where not one window fits.
+    /// The output's size, by PyTorch's formula; `None` where no window fits.
     pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
         let mut output = [0; 3];
         for (axis, length) in output.iter_mut().enumerate() {
@@ -56,7 +56,7 @@ impl PoolShape {
 pub enum Divisor {
     /// The window's size, padding included (PyTorch's default).
     Window,
-    /// The number of inputs of the window that lie inside.
+    /// The number of the window's inputs that lie inside.
     Inside,
     /// This number.
     Given(usize),
@@ -74,7 +74,7 @@ pub enum Divisor {
 /// ```
 ///
 /// # Panics
-/// Where not one window fits (see [`PoolShape::output`]).
+/// Where no window fits (see [`PoolShape::output`]).
 pub fn max_pool3d(x: Tensor<5>, shape: PoolShape) -> Tensor<5> {
     let axes = fixed(&x, &shape, Divisor::Window);
     largest(x, axes)
@@ -83,7 +83,7 @@ pub fn max_pool3d(x: Tensor<5>, shape: PoolShape) -> Tensor<5> {
 /// The mean of each window; `[B, C, X, Y, Z]` to `[B, C, X', Y', Z']`. The dilation is not used.
 ///
 /// # Panics
-/// Where not one window fits (see [`PoolShape::output`]).
+/// Where no window fits (see [`PoolShape::output`]).
 pub fn avg_pool3d(x: Tensor<5>, shape: PoolShape, divisor: Divisor) -> Tensor<5> {
     let shape = PoolShape { dilation: [1; 3], ..shape };
     let axes = fixed(&x, &shape, divisor);
@@ -94,7 +94,7 @@ pub fn avg_pool3d(x: Tensor<5>, shape: PoolShape, divisor: Divisor) -> Tensor<5>
     mean(x, axes, scale)
 }
 
-/// The largest value of each of `output` windows that share an axis as evenly as they can.
+/// The largest value of each of `output` windows, which divide an axis as evenly as possible.
 ///
 /// # Panics
 /// Where an axis of `x` is empty.
@@ -103,7 +103,7 @@ pub fn adaptive_max_pool3d(x: Tensor<5>, output: [usize; 3]) -> Tensor<5> {
     largest(x, axes)
 }
 
-/// The mean of each of `output` windows that share an axis as evenly as they can.
+/// The mean of each of `output` windows, which divide an axis as evenly as possible.
 ///
 /// # Panics
 /// Where an axis of `x` is empty.

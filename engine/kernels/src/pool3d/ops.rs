@@ -108,7 +108,7 @@ impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
     }
 }
 
-/// Whether our kernels can take this tensor; on the CPU one of f32, and an empty one too.
+/// Whether this crate's kernels support this tensor; on the CPU it must be f32, and may be empty.
 pub fn has_kernel(x: &Tensor<5>) -> bool {
     match place::of(x) {
         Some(Place::Cpu) => x.dtype() == DType::F32,

@@ -1,5 +1,5 @@
-//! Both poolings against straightforward sums and maxima in f64 over the padded input,
-//! against Burn's own in 2-D, and their gradients against finite differences.
+//! Compares both poolings with straightforward sums and maxima in f64 over the padded input and
+//! with Burn's own in 2-D, and their gradients with finite differences.
 
 use burn::tensor::{Device, Tensor, TensorData, module, ops::MaxPoolOptions};
 
@@ -7,7 +7,7 @@ use super::windows::{Axis, Pooling};
 use super::{Divisor, PoolShape, adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, fallback, fixed, max_pool3d};
 use crate::counter_rng::Key;
 
-/// Values in [-1, 1); `levels` of them, so that some are equal.
+/// Values in [-1, 1), of `levels` different ones, so that some are equal.
 fn draw(key: u64, shape: [usize; 5], levels: u64) -> Tensor<5> {
     let key = Key::new(key);
     let count = shape.iter().product::<usize>() as u64;
@@ -51,7 +51,7 @@ fn shapes() -> Vec<(PoolShape, [usize; 5])> {
     found
 }
 
-/// For every output: the values of its window inside the input, and how many positions it has
+/// For every output: the values of its window inside the input, and the number of its positions
 /// within the padded input.
 fn plain(x: &[f32], dims: [usize; 5], shape: &PoolShape) -> Vec<(Vec<f32>, usize)> {
     let n = [dims[2], dims[3], dims[4]];

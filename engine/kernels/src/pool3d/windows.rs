@@ -1,4 +1,4 @@
-//! Which inputs each output of a pooling reads.
+//! The inputs that each output of a pooling reads.
 
 use super::{Divisor, PoolShape};
 
@@ -7,7 +7,7 @@ use super::{Divisor, PoolShape};
 pub struct Window {
     pub start: usize,
     pub count: usize,
-    /// What this axis contributes to the weight of an average.
+    /// The factor of this axis in the weight of an average.
     pub weight: f64,
 }
 
@@ -23,18 +23,18 @@ pub struct Axis {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pooling {
     pub axes: [Axis; 3],
-    /// A factor of an average in addition to the windows' weights.
+    /// An additional factor of an average, besides the windows' weights.
     pub scale: f64,
 }
 
-/// How many windows an axis has.
+/// The number of windows of an axis; `None` where no window fits.
 pub fn count(shape: &PoolShape, axis: usize, input: usize) -> Option<usize> {
     let (kernel, stride, padding) = (shape.kernel[axis], shape.stride[axis], shape.padding[axis]);
     if input == 0 || stride == 0 || kernel == 0 || shape.dilation[axis] == 0 {
         return None;
     }
     let reach = shape.dilation[axis] * (kernel - 1) + 1;
-    // With the ceiling a first window may be cut off as well, so the span may be negative.
+    // With the ceiling, the first window may be cut off as well, so the span may be negative.
     let span = (input + 2 * padding) as i64 - reach as i64;
     let rounding = if shape.ceil_mode { stride as i64 - 1 } else { 0 };
     let count = usize::try_from((span + rounding).div_euclid(stride as i64) + 1).ok().filter(|count| *count > 0)?;
@@ -44,7 +44,7 @@ pub fn count(shape: &PoolShape, axis: usize, input: usize) -> Option<usize> {
 }
 
 impl Axis {
-    /// The windows of a kernel that moves by a stride; `None` where not one fits.
+    /// The windows of a kernel that moves by a stride; `None` where no window fits.
     pub fn fixed(shape: &PoolShape, axis: usize, input: usize, divisor: Divisor) -> Option<Self> {
         let (kernel, padding, step) = (shape.kernel[axis], shape.padding[axis], shape.dilation[axis]);
         let windows = (0..count(shape, axis, input)?).map(|i| {
@@ -73,7 +73,7 @@ impl Axis {
         Axis { input, step: 1, windows: windows.collect() }
     }
 
-    /// Whether output and input are the same.
+    /// Whether output and input are equal.
     pub fn is_identity(&self) -> bool {
         let same = |(i, w): (usize, &Window)| w.start == i && w.count == 1 && w.weight == 1.0;
         self.windows.len() == self.input && self.windows.iter().enumerate().all(same)

@@ -7,7 +7,7 @@ use crate::precision::{Precision, by_precision, each, tensor, with_values};
 use crate::ranges::kernel;
 use crate::simd::widest;
 
-/// Values of one task.
+/// The number of values of a task.
 const TASK: usize = 64 << 10;
 
 impl RectifyOps for Flex {
@@ -30,14 +30,15 @@ impl RectifyOps for Flex {
     }
 }
 
-/// `value` of each where `sign` is positive, `slope value` elsewhere.
+/// Selects `value` where `sign` is positive, and `slope value` elsewhere.
 fn select<S: Precision>(sign: &[S], values: &[S], slope: f32) -> Vec<S> {
     each([sign, values], TASK, |_, out, [sign, values]| {
         widest(
             #[inline(always)]
             move || {
                 if slope == 0.0 {
-                    // Not a product: minus infinity becomes 0, and NaN stays NaN.
+                    // With a slope of 0 this is not a product: minus infinity becomes 0, and NaN
+                    // stays NaN.
                     for ((out, sign), value) in out.iter_mut().zip(sign).zip(values) {
                         out.write(if *sign <= 0.0 { 0.0 } else { *value });
                     }
@@ -51,7 +52,7 @@ fn select<S: Precision>(sign: &[S], values: &[S], slope: f32) -> Vec<S> {
     })
 }
 
-/// The sum of each, times `slope` unless it is positive.
+/// Adds both, times `slope` unless the sum is positive.
 fn add<S: Precision>(x: &[S], y: &[S], slope: f32) -> Vec<S> {
     each([x, y], TASK, |_, out, [x, y]| {
         widest(

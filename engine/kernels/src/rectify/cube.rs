@@ -36,8 +36,8 @@ impl RectifyOps for CubeBackend {
     }
 }
 
-/// `value` where `sign` is positive, `slope value` elsewhere. Without a slope it is not a product:
-/// minus infinity becomes 0, and NaN stays NaN.
+/// Selects `value` where `sign` is positive, and `slope value` elsewhere. Without a slope it is not
+/// a product: minus infinity becomes 0, and NaN stays NaN.
 #[cube]
 fn chosen(sign: f32, value: f32, slope: f32) -> f32 {
     select(slope == 0.0f32, select(sign <= 0.0f32, 0.0f32, value), value * select(sign > 0.0f32, 1.0f32, slope))

@@ -1,5 +1,5 @@
-//! ReLU and leaky ReLU, alone and of a sum, forward and backward in one pass each, keeping only the
-//! output.
+//! ReLU and leaky ReLU, of a tensor and of a sum, forward and backward in one pass each, keeping
+//! only the output.
 
 mod cpu;
 #[cfg(gpu_kernels)]
@@ -14,9 +14,9 @@ use crate::place;
 
 /// `x` where it is positive, `slope x` elsewhere (`torch.nn.LeakyReLU`; ReLU with slope 0).
 ///
-/// For slopes of 0 and above the sign of the output is that of the input, so that only the output
-/// is kept for the backward pass; the next layer keeps it anyway. Other slopes and element types
-/// use Burn's operations.
+/// For slopes of 0 and above, the sign of the output is that of the input, so only the output is
+/// kept for the backward pass; the next layer keeps it anyway. Other slopes and element types use
+/// Burn's operations.
 pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope >= 0.0 && place::takes(&x) {
         return ops::rectify(x, slope as f32);
@@ -24,11 +24,11 @@ pub fn rectify(x: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope == 0.0 { activation::relu(x) } else { activation::leaky_relu(x, slope) }
 }
 
-/// The sum of two tensors of one shape, and [`rectify`] of it: the end of a residual block (He et
-/// al., <https://arxiv.org/abs/1512.03385>). With a slope of 1 the sum alone.
+/// Applies [`rectify`] to the sum of two tensors of one shape: the end of a residual block (He et
+/// al., <https://arxiv.org/abs/1512.03385>). With a slope of 1, returns the sum.
 ///
 /// # Panics
-/// Where the shapes do not fit, as Burn's own sum does.
+/// Where the shapes do not fit, as in Burn's own sum.
 pub fn rectified_sum(x: Tensor<5>, y: Tensor<5>, slope: f64) -> Tensor<5> {
     if slope >= 0.0 && x.dims() == y.dims() && x.dtype() == y.dtype() && place::takes(&x) && place::takes(&y) {
         return ops::rectified_sum(x, y, slope as f32);

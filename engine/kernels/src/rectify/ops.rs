@@ -41,7 +41,7 @@ impl<B: RectifyOps> Backward<B, 1> for RectifyBackward {
     }
 }
 
-/// The backward pass of the sum: both have the same gradient.
+/// The backward pass of the sum: both terms have the same gradient.
 #[derive(Debug)]
 struct SumBackward;
 

@@ -1,4 +1,4 @@
-//! Against Burn's own activations, through the graph.
+//! Compares with Burn's own activations, through the graph.
 
 use burn::tensor::{DType, Device, Tensor, TensorData, activation};
 

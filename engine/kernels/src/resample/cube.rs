@@ -59,7 +59,7 @@ fn general(image: CubeTensor, source: CubeTensor, size: [usize; 3], sampling: Sa
 const NEAREST: u32 = 0;
 const LINEAR: u32 = 1;
 const CUBIC: u32 = 2;
-/// Order 0; an even number, and the other orders follow.
+/// The code of order 0, an even number; the other orders follow.
 const SPLINE: u32 = 10;
 
 fn taps_of(mode: u32) -> usize {
@@ -71,7 +71,7 @@ fn taps_of(mode: u32) -> usize {
     }
 }
 
-/// Finds the taps of each output's coordinate, and blends them. `source` is the matrix and the
+/// Finds the taps of each output's coordinate, and combines them. `source` is the matrix and the
 /// origin, or with `grid` the coordinates.
 #[cube(launch)]
 fn general_kernel(
@@ -129,7 +129,7 @@ fn general_kernel(
 
 /// [`super::taps::find`] for a device, in f32.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn find(
     at: f32,
     n: f32,
@@ -159,7 +159,7 @@ fn find(
     if comptime!(mode == SPLINE + 4 || mode == SPLINE + 5) {
         first = first - 2.0;
     }
-    // Nothing is read beyond the edge for paddings without a fade-out.
+    // Paddings without a fade-out read nothing beyond the edge.
     let mut reads = 1.0f32;
     if comptime!(padding == 4) {
         reads = select(at < -0.000001f32 || at > last + 0.000001f32, 0.0f32, 1.0f32);
@@ -192,7 +192,7 @@ fn fold(at: f32, n: f32, #[comptime] mode: u32, #[comptime] padding: u32) -> f32
         c = reflect(c, 0.0, last);
     }
     if comptime!(padding == 5) {
-        // A whole period below 0 is the last voxel, above it the first.
+        // A coordinate a whole period below 0 is the last voxel, above it the first.
         let safe = select(last > 0.0, last, 1.0);
         let below = c + safe * ((0.0 - c / safe).floor() + 1.0);
         let above = c - safe * (c / safe).floor();
@@ -248,7 +248,7 @@ fn remainder(value: f32, period: f32) -> f32 {
     select(r >= period, r - period, r)
 }
 
-/// The weight of a voxel at a distance.
+/// The weight of a voxel at the given distance.
 #[cube]
 fn weigh(distance: f32, #[comptime] mode: u32) -> f32 {
     let d: f32 = distance.abs();

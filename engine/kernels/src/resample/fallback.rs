@@ -24,7 +24,7 @@ pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampli
     at_points(image, points, [sx, sy, sz], sampling)
 }
 
-/// One gather from the flattened volume per combination of taps, with indices and weights computed
+/// One gather from the flattened volume per combination of taps; indices and weights are computed
 /// here in f64.
 fn at_points(
     image: Tensor<4>,

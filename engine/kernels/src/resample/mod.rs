@@ -1,10 +1,10 @@
 //! Resampling of a volume: by a matrix, or at explicit coordinates.
 //!
 //! Output voxel `o` takes the value of the input at `matrix * (o, 1)`, in voxels. With a diagonal
-//! matrix (a change of spacing without rotation) the three axes are independent: indices and
+//! matrix (a change of spacing without rotation), the three axes are independent: indices and
 //! weights are computed once per axis, in f64, and every device uses the same table. A matrix that
-//! also exchanges axes is diagonal after a permutation. With any other, sampling works voxel by
-//! voxel.
+//! also exchanges axes is diagonal after a permutation. With any other matrix, sampling works voxel
+//! by voxel.
 
 mod fallback;
 mod ops;
@@ -26,7 +26,7 @@ use crate::separable::{separable, separable_with_tensor_ops};
 /// The upper three rows of a 4x4 matrix: output voxel to input voxel.
 pub type Matrix = [[f64; 4]; 3];
 
-/// How a value between voxels is computed.
+/// The interpolation between voxels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interpolation {
     /// Trilinear.
@@ -65,10 +65,10 @@ pub enum Padding {
     GridWrap,
 }
 
-/// Interpolation and padding together.
+/// Interpolation and padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sampling {
-    /// How a value between voxels is computed.
+    /// The interpolation between voxels.
     pub mode: Interpolation,
     /// The values outside the image.
     pub padding: Padding,
@@ -83,7 +83,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Where an output voxel of the box reads along one input axis.
+    /// The coordinate of an output voxel of the box along one input axis.
     #[inline(always)]
     pub(crate) fn coordinate(&self, row: usize, at: [usize; 3]) -> f64 {
         let m = &self.matrix[row];
@@ -102,8 +102,7 @@ impl Target {
         m[3] == 0.0 && (0..3).all(|column| m[column] == 0.0 || (self.origin[column], self.size[column]) == (0, 1))
     }
 
-    /// The input axis of each output axis, where each reads along a different one and they are not
-    /// in order.
+    /// The input axis of each output axis, where they are all different and not in order.
     fn exchanged(&self) -> Option<[usize; 3]> {
         if self.is_separable() {
             return None;
@@ -129,7 +128,7 @@ pub fn resample(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: S
 /// Computes only the voxels from `origin` to `origin + size` of the result of [`resample`].
 ///
 /// # Panics
-/// As [`resample`].
+/// Same as [`resample`].
 pub fn resample_part(
     image: Tensor<4>,
     matrix: &Matrix,
@@ -141,8 +140,8 @@ pub fn resample_part(
     prepared(image, Target { matrix: *matrix, origin, size }, sampling, kernels)
 }
 
-/// The same with ordinary tensor operations only: what a device without a kernel runs, and what
-/// kernels are tested against.
+/// Same as [`resample`], with ordinary tensor operations only: the fallback for devices without a
+/// kernel, and the reference in tests of the kernels.
 pub fn resample_with_tensor_ops(image: Tensor<4>, matrix: &Matrix, size: [usize; 3], sampling: Sampling) -> Tensor<4> {
     prepared(image, Target { matrix: *matrix, origin: [0; 3], size }, sampling, false)
 }
@@ -198,7 +197,7 @@ fn prepared(image: Tensor<4>, mut target: Target, sampling: Sampling, kernels: b
             fallback::by_matrix(image, target, sampling)
         };
     };
-    // Output axis `a` reads along input axis `order[a]`: the result is transposed.
+    // Output axis `a` reads along input axis `order[a]`, so the result is transposed.
     let mut turned = Target { matrix: [[0.0; 4]; 3], ..target };
     for (a, axis) in order.into_iter().enumerate() {
         turned.matrix[axis][axis] = target.matrix[axis][a];

@@ -1,4 +1,4 @@
-//! The coefficients of the B-spline that runs through the voxels (scipy's `spline_filter`).
+//! The coefficients of the B-spline that passes through the voxels (scipy's `spline_filter`).
 //!
 //! A spline of order 2 or more does not pass through its own coefficients, so the image is filtered
 //! first: along each axis a causal and an anticausal recursion per pole. For paddings without an
@@ -11,14 +11,14 @@ use super::{Interpolation, Padding, Sampling};
 use crate::host;
 use crate::separable::{AxisTaps, separable};
 
-/// Voxels added at each end where the recursion has no exact start (scipy's number).
+/// The number of voxels added at each end where the recursion has no exact start (scipy's number).
 const MARGIN: usize = 12;
 
-/// Lines that are filtered in parallel.
+/// The number of lines that are filtered in parallel.
 const LANES: usize = 16;
 
-/// The image's coefficients, and how many voxels were added before each axis. `still[axis]`: the
-/// axis has one voxel and is read there only, so that nothing is interpolated along it.
+/// The image's coefficients, and the number of voxels added before each axis. `still[axis]` marks
+/// an axis with one voxel that is read only there, so that nothing is interpolated along it.
 pub(super) fn coefficients(image: Tensor<4>, sampling: Sampling, still: [bool; 3]) -> (Tensor<4>, [usize; 3]) {
     let Interpolation::Spline(order) = sampling.mode else { return (image, [0; 3]) };
     assert!(order <= 5, "there is no spline of order {order}; 0 to 5");
@@ -63,7 +63,7 @@ fn poles(order: u8) -> Vec<f64> {
     }
 }
 
-/// How the image continues beyond the line's ends.
+/// The continuation of the image beyond the line's ends.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     Mirror,
@@ -81,7 +81,7 @@ impl Start {
     }
 }
 
-/// Logarithm of a negligible weight.
+/// The logarithm of a negligible weight.
 const FAINT: f64 = -42.0;
 
 #[inline(always)]
@@ -97,7 +97,7 @@ struct Filter {
 type Lane = [f64; LANES];
 
 impl Filter {
-    /// Filters lines in place, side by side.
+    /// Filters lines in place, in parallel lanes.
     #[inline(always)]
     fn lines(&self, c: &mut [Lane]) {
         if c.len() < 2 {
@@ -123,7 +123,7 @@ impl Filter {
     fn causal_start(&self, c: &mut [Lane], z: f64) {
         let n = c.len();
         let (first, last) = (c[0], c[n - 1]);
-        // Values further away than this contribute less than rounding.
+        // Values further away contribute less than rounding.
         let reach = n.min((FAINT / z.abs().ln()) as usize + 2);
         let mut sum = first;
         let mut power = z;
@@ -236,7 +236,7 @@ impl Filter {
 /// A volume whose columns are filtered by several threads.
 struct Columns(*mut f32);
 
-// SAFETY: every thread works on columns of its own, see `Filter::run`.
+// SAFETY: every thread works on separate columns, see `Filter::run`.
 unsafe impl Send for Columns {}
 // SAFETY: as above.
 unsafe impl Sync for Columns {}
@@ -270,14 +270,14 @@ fn lengthen(values: &[f32], channels: usize, shape: [usize; 3], margins: [usize;
     out
 }
 
-/// The same as weighted sums along the axes, for devices other than the CPU.
+/// Computes the same as weighted sums along the axes, for devices other than the CPU.
 fn by_sums(image: Tensor<4>, margins: [usize; 3], filter: &Filter, padding: Padding) -> Tensor<4> {
     let dims = image.dims();
     separable(image, &std::array::from_fn(|axis| filter.taps(dims[axis + 1], margins[axis], padding)))
 }
 
-/// Weights below this change no coefficient by a unit in its last place. They decay geometrically,
-/// so that about 40 voxels of a long axis matter.
+/// The weight below which no coefficient changes by a unit in its last place. Weights decay
+/// geometrically, so that about 40 voxels of a long axis matter.
 const LEAST_WEIGHT: f32 = 1e-8;
 
 impl Filter {

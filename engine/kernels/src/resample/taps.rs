@@ -4,11 +4,11 @@ use super::{Interpolation, Padding, Sampling, Target};
 use crate::interpolate::cubic_weights;
 use crate::separable::AxisTaps;
 
-/// The most taps that any mode has along one axis (a spline of order 5).
+/// The maximum number of taps of any mode along one axis (a spline of order 5).
 pub(crate) const MOST_TAPS: usize = 6;
 
 impl Interpolation {
-    /// Voxels that one coordinate reads along one axis.
+    /// The number of voxels that one coordinate reads along one axis.
     pub(crate) fn taps(self) -> usize {
         match self {
             Interpolation::Nearest => 1,
@@ -109,7 +109,7 @@ pub(crate) fn find(c: f64, n: usize, sampling: Sampling, index: &mut [usize], we
 #[inline(always)]
 pub(crate) fn fold(c: f64, n: usize, Sampling { mode, padding }: Sampling) -> Option<f64> {
     let last = (n - 1) as f64;
-    // grid_sample reflects coordinates for these two and taps for the cubic; so do splines.
+    // grid_sample reflects coordinates for these two modes, and taps for cubic; so do splines.
     let simple = matches!(mode, Interpolation::Nearest | Interpolation::Linear);
     Some(match padding {
         Padding::Zeros => c,
@@ -119,7 +119,7 @@ pub(crate) fn fold(c: f64, n: usize, Sampling { mode, padding }: Sampling) -> Op
         Padding::Mirror if simple => reflect(c, 0.0, last).clamp(0.0, last),
         Padding::Reflection | Padding::Mirror => c,
         Padding::Cut => {
-            // Rounding noise must not blank the edge.
+            // Rounding errors must not blank the edge.
             if c < -EDGE || c > last + EDGE {
                 return None;
             }
@@ -127,14 +127,14 @@ pub(crate) fn fold(c: f64, n: usize, Sampling { mode, padding }: Sampling) -> Op
         }
         Padding::Wrap if n == 1 => 0.0,
         Padding::Wrap if (0.0..=last).contains(&c) => c,
-        // A whole period below 0 is the last voxel, above it the first.
+        // A coordinate a whole period below 0 is the last voxel, above it the first.
         Padding::Wrap if c < 0.0 => c + last * ((-c / last).trunc() + 1.0),
         Padding::Wrap => c % last,
         Padding::GridWrap => c,
     })
 }
 
-/// How far beyond the outermost voxels [`Padding::Cut`] still reads them.
+/// The distance beyond the outermost voxels at which [`Padding::Cut`] still reads them.
 pub(crate) const EDGE: f64 = 1e-6;
 
 /// The voxel that a tap reads.
@@ -199,14 +199,14 @@ pub(crate) fn table(target: &Target, axis: usize, n: usize, sampling: Sampling) 
     let mut counts = None;
     for (i, (index, weight)) in index.chunks_exact_mut(taps).zip(weight.chunks_exact_mut(taps)).enumerate() {
         find(start + step * (origin + i) as f64, n, sampling, &mut found[..taps], weight);
-        // A tap of weight 0 reads the same voxel as another one, so that no further voxel is
+        // A tap of weight 0 reads the same voxel as another one, so that no additional voxel is
         // accessed.
         counts = weight.iter().position(|w| *w != 0.0).map(|t| found[t]).or(counts);
         for (t, index) in index.iter_mut().enumerate() {
             *index = if weight[t] == 0.0 { counts.unwrap_or(usize::MAX) } else { found[t] } as u32;
         }
     }
-    // Taps before the first with a weight.
+    // Taps before the first one with a weight.
     let first = index.iter().copied().find(|i| *i != u32::MAX).unwrap_or(0);
     index.iter_mut().filter(|i| **i == u32::MAX).for_each(|i| *i = first);
     AxisTaps::new(taps, index, weight)

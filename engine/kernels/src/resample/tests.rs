@@ -1,4 +1,4 @@
-//! The kernels against the explicit definition in f64, and against values of scipy and PyTorch.
+//! Compares the kernels with the explicit definition in f64, and with values of scipy and PyTorch.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ fn close(name: &str, got: &[f32], expected: &[f32], tolerance: f32) {
     }
 }
 
-/// Kernel, tensor operations, and the kernel that takes coordinates, against the definition.
+/// Compares the kernel, tensor operations, and the kernel for coordinates with the definition.
 fn check(device: &Device, tolerance: f32, matrix: &Matrix, shape: [usize; 4], size: [usize; 3], sampling: Sampling) {
     let image = volume(shape, device);
     let target = Target { matrix: *matrix, origin: [0; 3], size };
@@ -104,7 +104,7 @@ fn check(device: &Device, tolerance: f32, matrix: &Matrix, shape: [usize; 4], si
     let got = values(resample_with_tensor_ops(image.clone(), matrix, size, sampling));
     close(&name("tensor operations"), &got, &expected, tolerance);
 
-    // Coordinates in f32: chosen so that no rounding decides, or where the result is continuous.
+    // Coordinates in f32, chosen so that rounding has no effect, or where the result is continuous.
     let jumps = matches!(sampling.mode, Interpolation::Nearest | Interpolation::Spline(0))
         || matches!(sampling.padding, Padding::Cut | Padding::Wrap);
     if jumps {
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// Values at coordinates, for every mode that another library has.
+/// Values at coordinates, for every mode that another library supports.
 fn others_agree(device: &Device, tolerance: f32) {
     let flat: Vec<f32> = (0..3).flat_map(|a| reference::POINTS.map(|p| p[a])).collect();
     let grid = Tensor::<4>::from_data(TensorData::new(flat, [3, reference::POINTS.len(), 1, 1]), device);
@@ -187,8 +187,8 @@ fn nothing_gives_zeros() {
     assert_eq!(values(resample(empty, &identity, [2, 1, 1], Sampling::default())), [0.0, 0.0]);
 }
 
-/// The same on a Vulkan device, software or not. Coordinates of a general matrix are f32 there, so
-/// none lies half-way between voxels here.
+/// The same on a Vulkan device, physical or software. Coordinates of a general matrix are f32
+/// there, so none lies half-way between voxels here.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver (Mesa's software driver will do)"]

@@ -1,5 +1,5 @@
-//! On the CPU, planes are blended, then rows, then neighbours in a row, each step on data in the
-//! cache.
+//! Weighted sums on the CPU: planes are blended, then rows, then neighbours in a row, each step on
+//! data in the cache.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::layout::packed;
 use crate::ranges::kernel;
 use crate::simd::{each, widest};
 
-/// Values of blended rows that one task keeps.
+/// The number of values of blended rows that one task keeps.
 const BLOCK: usize = 1 << 15;
 
 impl SeparableOps for Flex {
@@ -26,7 +26,7 @@ impl SeparableOps for Flex {
         let mut out = vec![0.0_f32; dims[0] * size.iter().product::<usize>()];
         let source = image.as_slice::<f32>().unwrap_or_default();
         match axes {
-            // A 2-D image with its axes shifted by one is the same in memory, and has long rows.
+            // A 2-D image with its axes shifted by one has the same memory layout, and long rows.
             [x, y, z] if dims[3] == 1 && z.is_identity(1) => {
                 apply(source, [dims[0], 1, dims[1], dims[2]], &[z, x, y].map(Axis::new), &mut out);
             }
@@ -39,7 +39,7 @@ impl SeparableOps for Flex {
 /// A table, and the range of its axis that it reads.
 struct Axis {
     table: AxisTaps,
-    /// First index that is read.
+    /// The first index that is read.
     low: u32,
     /// The number of indices from there on.
     span: usize,
@@ -54,7 +54,7 @@ impl Axis {
     }
 }
 
-/// The smallest index, and how many there are from it to the largest.
+/// The smallest index, and the number of indices from it to the largest.
 #[inline(always)]
 fn reach(index: &[u32]) -> (u32, usize) {
     let low = index.iter().copied().min().unwrap_or(0);
@@ -74,14 +74,14 @@ struct Task<'a> {
 #[derive(Default)]
 struct Scratch {
     plane: Vec<f32>,
-    /// Which of its rows are needed.
+    /// Whether each of its rows is needed.
     needed: Vec<bool>,
     line: Vec<f32>,
 }
 
 fn apply(source: &[f32], dims: [usize; 4], axes: &[Axis; 3], out: &mut [f32]) {
     let size = axes.each_ref().map(|axis| axis.table.len());
-    // Rows per task: the blended rows fit the first-level cache.
+    // The number of rows per task: the blended rows fit the first-level cache.
     let per_row = (axes[2].span * axes[1].span).div_ceil(size[1]).max(1);
     let rows = (BLOCK / per_row).clamp(1, size[1]);
     let mut tasks = Vec::new();
@@ -196,7 +196,7 @@ fn mix_taps<'a, const T: usize>(row: impl Fn(usize) -> &'a [f32], weights: &[f32
     }
 }
 
-/// Blends neighbours in a row that begins at the first index that is read.
+/// Blends neighbours in a row that starts at the first index that is read.
 #[inline(always)]
 fn pick(line: &[f32], zs: &Axis, out: &mut [f32]) {
     if let Some(first) = zs.copied_from {

@@ -1,5 +1,5 @@
-//! On GPUs one thread computes one output value, with tables computed on the host: every device
-//! reads the same voxels.
+//! Weighted sums on GPUs: one thread computes one output value, with tables computed on the host,
+//! so that every device reads the same voxels.
 
 use burn::backend::{ops::FloatTensorOps, tensor::FloatTensor};
 use burn::tensor::TensorData;
@@ -12,7 +12,8 @@ use cubecl::prelude::*;
 use super::AxisTaps;
 use super::ops::SeparableOps;
 
-/// Tables with more taps than this are applied one axis after the other.
+/// The maximum number of taps of tables that are applied together; others are applied one axis
+/// after the other.
 const TOGETHER: usize = 2;
 
 impl SeparableOps for CubeBackend {

@@ -1,11 +1,11 @@
-//! The same with ordinary tensor operations: for devices without a kernel.
+//! Weighted sums with ordinary tensor operations: for devices without a kernel.
 
 use burn::tensor::{Int, Tensor, TensorData};
 
 use super::AxisTaps;
 
-/// One axis after the other, those that shrink first: each tap is a selection along the axis times
-/// its weights.
+/// Applies one axis after the other, those that shrink first: each tap is a selection along the
+/// axis times its weights.
 pub(super) fn separable(mut image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
     let device = image.device();
     let dims = image.dims();

@@ -13,8 +13,8 @@ use crate::cast::cast;
 
 pub(crate) use ops::has_kernel;
 
-/// For each output index along one axis: the input indices it reads, and their weights. All have
-/// the same number of taps.
+/// The input indices that each output index reads along one axis, and their weights. All have the
+/// same number of taps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisTaps {
     taps: usize,
@@ -23,16 +23,17 @@ pub struct AxisTaps {
 }
 
 impl AxisTaps {
-    /// `taps` pairs of index and weight per output index, one output after the other.
+    /// Makes a table from `taps` pairs of index and weight per output index, one output after the
+    /// other.
     ///
     /// # Panics
-    /// Where the lists have different lengths, or not a multiple of `taps`.
+    /// Where the lengths of the lists differ, or are not a multiple of `taps`.
     pub fn new(taps: usize, index: Vec<u32>, weight: Vec<f32>) -> Self {
         assert!(taps > 0 && index.len() == weight.len() && index.len().is_multiple_of(taps), "lists of {taps} taps");
         AxisTaps { taps, index, weight }
     }
 
-    /// Number of output indices.
+    /// The number of output indices.
     pub fn len(&self) -> usize {
         self.index.len() / self.taps
     }
@@ -47,7 +48,7 @@ impl AxisTaps {
         self.len() == n && self.copied_from() == Some(0)
     }
 
-    /// The first index that is read, where output after output is the input at the next index.
+    /// The first index that is read, where consecutive outputs copy consecutive inputs.
     pub(crate) fn copied_from(&self) -> Option<usize> {
         let first = *self.index.first()? as usize;
         let plain = |o: usize| {
@@ -65,8 +66,8 @@ impl AxisTaps {
         self.index.iter().all(|i| (*i as usize) < n)
     }
 
-    /// The table that takes a gradient back to an axis of `n` voxels: the same pairs, listed by the
-    /// index that was read. Shorter lists are padded with weight 0.
+    /// The table that maps a gradient back to an axis of `n` voxels: the same pairs, listed by
+    /// input index. Shorter lists are padded with weight 0.
     pub(crate) fn transposed(&self, n: usize) -> AxisTaps {
         let mut lists = vec![Vec::new(); n];
         for o in 0..self.len() {
@@ -88,12 +89,12 @@ impl AxisTaps {
         AxisTaps::new(taps, index, weight)
     }
 
-    /// Number of taps of an output index.
+    /// The number of taps of an output index.
     pub(crate) fn taps(&self) -> usize {
         self.taps
     }
 
-    /// Indices and weights of one output index.
+    /// The indices and weights of one output index.
     #[inline(always)]
     pub(crate) fn of(&self, o: usize) -> (&[u32], &[f32]) {
         let range = o * self.taps..(o + 1) * self.taps;
@@ -123,11 +124,11 @@ pub fn separable(image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
     prepared(image, axes, run)
 }
 
-/// [`separable`] with ordinary tensor operations only: what a device without a kernel runs, and
-/// what the kernels are tested against.
+/// Same as [`separable`], with ordinary tensor operations only: the fallback for devices without a
+/// kernel, and the reference in tests of the kernels.
 ///
 /// # Panics
-/// As [`separable`].
+/// Same as [`separable`].
 pub fn separable_with_tensor_ops(image: Tensor<4>, axes: &[AxisTaps; 3]) -> Tensor<4> {
     prepared(image, axes, fallback::separable)
 }

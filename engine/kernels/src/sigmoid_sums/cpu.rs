@@ -1,4 +1,5 @@
-//! The two passes on the CPU: a task for each piece of a channel, sums combined in a fixed order.
+//! The two passes on the CPU: a task for each piece of a channel; sums are combined in a fixed
+//! order.
 
 use std::mem::MaybeUninit;
 
@@ -13,13 +14,13 @@ use crate::math;
 use crate::ranges::kernel;
 use crate::simd::widest;
 
-/// Positions of a task.
+/// The number of positions of a task.
 const TASK: usize = 16 << 10;
 
-/// Values summed in f32 before they are added to a sum in f64.
+/// The number of values summed in f32 before they are added to a sum in f64.
 const RUN: usize = 2048;
 
-/// Sums that run side by side, so that the loops fill registers.
+/// The number of parallel sums, so that the loops fill registers.
 const LANES: usize = 16;
 
 impl SigmoidSumsOps for Flex {
@@ -127,7 +128,7 @@ struct Focused {
     weight: f32,
     /// The distance of the prediction from the target.
     off: Logit,
-    /// Its sigmoid to the power of gamma.
+    /// The distance's sigmoid to the power of gamma.
     power: f32,
     entropy: f32,
 }
@@ -148,7 +149,7 @@ struct Piece<'a> {
     plane: usize,
     logits: &'a [f32],
     targets: &'a [f32],
-    /// Where the targets are class indices.
+    /// The number of classes and the class, where the targets are class indices.
     indices: Option<Indices>,
 }
 
@@ -167,7 +168,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Its contribution to the sums; a separate loop for each case, without inner branches.
+    /// The piece's contribution to the sums; a separate loop for each case, without inner branches.
     fn sums(&self, shape: &Shape) -> [f64; SUMS] {
         match (self.indices, shape.focal) {
             (None, None) => self.added(shape.squared, Values, Nothing),
@@ -207,7 +208,7 @@ impl<'a> Piece<'a> {
         )
     }
 
-    /// Writes the gradient with respect to the logits or the targets, `g` being that of the sums.
+    /// Writes the gradient with respect to the logits or the targets; `g` is that of the sums.
     fn gradient<const OF_TARGETS: bool>(&self, out: &mut [MaybeUninit<f32>], g: &[f32], shape: &Shape) {
         match (self.indices, shape.focal) {
             (None, None) => self.written::<OF_TARGETS>(out, g, shape.squared, Values, Nothing),
@@ -288,7 +289,7 @@ impl Logit {
     }
 }
 
-/// The sums by item and channel.
+/// Computes the sums by item and channel.
 fn forward(logits: &[f32], targets: &[f32], shape: &Shape) -> Vec<f32> {
     let (planes, pieces) = (shape.batch * shape.channels, shape.volume.div_ceil(TASK));
     let parts: Vec<[f64; SUMS]> = (0..planes * pieces)

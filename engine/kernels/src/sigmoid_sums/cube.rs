@@ -1,5 +1,5 @@
-//! The two passes on GPUs: forward the sums of pieces, then those of channels; backward a unit for
-//! each position.
+//! The two passes on GPUs: the forward pass computes the sums of pieces, then those of channels;
+//! the backward pass uses a unit for each position.
 
 #![allow(clippy::useless_conversion, reason = "CubeCL supports no other form")]
 
@@ -14,7 +14,7 @@ use super::shape::{SUMS, Shape};
 use crate::gpu::{UNITS, each, empty, empty_like, group_sum, groups, ordered};
 use crate::totals::totals;
 
-/// Positions that a workgroup adds up.
+/// The number of positions that a workgroup adds up.
 const PIECE: usize = 8192;
 
 impl SigmoidSumsOps for CubeBackend {
@@ -60,7 +60,7 @@ impl SigmoidSumsOps for CubeBackend {
     }
 }
 
-/// The sizes, and the numbers of the focal term.
+/// The sizes, and the parameters of the focal term.
 #[derive(CubeLaunch, CubeType)]
 struct Scalars {
     channels: u32,
@@ -99,7 +99,7 @@ fn tail(x: f32) -> f32 {
     2.0f32 * s * (1.0f32 + s2 * (1.0f32 / 3.0f32 + s2 * series))
 }
 
-/// Finite for all logits, and never negative far from 0.
+/// One minus the sigmoid: finite for all logits, and never negative far from 0.
 #[cube]
 fn sigmoid(x: f32) -> f32 {
     let small = (-x.abs()).exp();

@@ -19,7 +19,7 @@ use crate::place::{self, Place};
     Autodiff,
 )]
 pub trait SigmoidSumsOps: Backend {
-    /// `[B, C, SUMS]`; only the first four have gradients.
+    /// The sums, `[B, C, SUMS]`; only the first four have gradients.
     fn sigmoid_sums(logits: FloatTensor<Self>, targets: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self>;
 
     /// The gradient with respect to the logits, or to the targets where they are not class indices.

@@ -1,12 +1,12 @@
-//! The numbers that describe logits and target.
+//! The sizes of logits and target.
 
 use super::Focal;
 
-/// Sums of one channel: `s t`, `s` or `s^2`, `t` or `t^2`, the focal term, and the count of odd
-/// values.
+/// The number of sums of one channel: `s t`, `s` or `s^2`, `t` or `t^2`, the focal term, and the
+/// count of odd values.
 pub const SUMS: usize = 5;
 
-/// For a tensor `[batch, channels, ...]` with `volume` values per channel.
+/// The sizes for a tensor `[batch, channels, ...]` with `volume` values per channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,

@@ -1,4 +1,4 @@
-//! Against the same sums by Burn's operations, through the graph, and gradients against
+//! Compares with the same sums by Burn's operations, through the graph, and gradients with
 //! differences in f64.
 
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation};
@@ -89,7 +89,7 @@ fn sums_and_gradients_are_those_of_the_parts() {
     }
 }
 
-/// The focal term in f64, straight from its formula.
+/// The focal term in f64, directly from its formula.
 fn focal_of(focal: Focal, x: f64, t: f64) -> f64 {
     let Focal { gamma, pos_weight, present, absent } = focal;
     let [gamma, pos_weight, present, absent] = [gamma, pos_weight, present, absent].map(f64::from);
@@ -146,7 +146,7 @@ fn targets_and_logits_that_are_odd_are_told() {
     for odd in [f32::NAN, -1.0, 2.0, 0.5] {
         assert!(sums(tensor(0.3), label(odd)).odd, "label {odd}");
     }
-    // Two channels are not three, and one channel has no classes.
+    // Two channels do not match three, and one channel has no classes.
     let three = Tensor::<5>::zeros([1, 3, 2, 1, 1], &device);
     assert!(sigmoid_sums(tensor(0.3), three, false, None, true).is_none());
 }

@@ -12,13 +12,13 @@ use crate::math;
 use crate::ranges::kernel;
 use crate::simd::{each, widest};
 
-/// Positions of a task; the sums of tasks are combined in order.
+/// The number of positions of a task; the sums of tasks are combined in order.
 const TASK: usize = 32 << 10;
 
-/// Sums that run side by side, so that the loops fill registers.
+/// The number of parallel sums, so that the loops fill registers.
 const LANES: usize = 16;
 
-/// The sums that depend on the prediction.
+/// The number of sums that depend on the prediction.
 const OF_P: usize = SUMS - 1;
 
 impl SoftmaxSumsOps for Flex {
@@ -41,7 +41,7 @@ impl SoftmaxSumsOps for Flex {
     }
 }
 
-/// Positions that are processed while their logits are in the first-level cache.
+/// The number of positions that are processed while their logits are in the first-level cache.
 fn step(shape: &Shape) -> usize {
     (4096 / shape.classes).clamp(LANES, 512) / LANES * LANES
 }
@@ -111,7 +111,7 @@ impl Softmax {
     }
 }
 
-/// The sums by item and class.
+/// Computes the sums by item and class.
 fn forward(logits: &[f32], labels: &[f32], shape: &Shape) -> Vec<f32> {
     let (classes, volume) = (shape.classes, shape.volume);
     let parts: Vec<Vec<f64>> = (0..shape.batch * tasks(shape))
@@ -150,7 +150,7 @@ fn forward(logits: &[f32], labels: &[f32], shape: &Shape) -> Vec<f32> {
     sums.into_iter().map(|sum| sum as f32).collect()
 }
 
-/// Labels as class indices: fractions are truncated.
+/// Truncates labels to class indices.
 fn truncate(whole: &mut [f32], labels: &[f32]) {
     widest(
         #[inline(always)]
@@ -158,7 +158,7 @@ fn truncate(whole: &mut [f32], labels: &[f32]) {
     );
 }
 
-/// What one position adds to the sums of a class.
+/// The contribution of one position to the sums of a class.
 #[inline(always)]
 fn terms_of(p: f32, is_class: bool, squared: bool, logit: f32, log: f32) -> [f32; OF_P] {
     let hit = if is_class { 1.0 } else { 0.0 };
@@ -166,7 +166,7 @@ fn terms_of(p: f32, is_class: bool, squared: bool, logit: f32, log: f32) -> [f32
     [p * hit, if squared { p * p } else { p }, hit, entropy]
 }
 
-/// The sums of one class over some positions, whose labels are whole.
+/// Adds up the sums of one class over some positions, whose labels are whole.
 fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squared: bool) -> [f64; OF_P] {
     widest(
         #[inline(always)]
@@ -206,7 +206,7 @@ fn backward(logits: &[f32], labels: &[f32], of_sums: &[f32], shape: &Shape) -> V
     let (classes, volume) = (shape.classes, shape.volume);
     let mut out: Vec<f32> = Vec::with_capacity(logits.len());
     let places = &mut out.spare_capacity_mut()[..logits.len()];
-    // One item after the other; within it each task writes its positions of all classes.
+    // One item after the other; within an item, each task writes its positions of all classes.
     for ((item, places), (labels, of_sums)) in logits
         .chunks_exact(classes * volume)
         .zip(places.chunks_exact_mut(classes * volume))

@@ -1,6 +1,6 @@
-//! The two passes on GPUs. Forward the softmax's logarithm of every position, then the sums of
-//! pieces, then those of classes: no tensor is as large as the logits. Backward a unit for each
-//! position.
+//! The two passes on GPUs. The forward pass computes the logarithm of the softmax's divisor at
+//! every position, then the sums of pieces, then those of classes: no tensor is as large as the
+//! logits. The backward pass uses a unit for each position.
 
 #![allow(clippy::useless_conversion, reason = "CubeCL supports no other form")]
 
@@ -14,7 +14,7 @@ use super::shape::{SUMS, Shape};
 use crate::gpu::{UNITS, each, empty, empty_like, group_sum, groups, ordered};
 use crate::totals::totals;
 
-/// Positions that a workgroup adds up.
+/// The number of positions that a workgroup adds up.
 const PIECE: usize = 8192;
 
 impl SoftmaxSumsOps for CubeBackend {

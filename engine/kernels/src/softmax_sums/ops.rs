@@ -19,7 +19,7 @@ use crate::place::{self, Place};
     Autodiff,
 )]
 pub trait SoftmaxSumsOps: Backend {
-    /// `[B, C, SUMS]`; only the first four have a gradient.
+    /// The sums, `[B, C, SUMS]`; only the first four have a gradient.
     fn softmax_sums(logits: FloatTensor<Self>, labels: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self>;
 
     /// The gradient with respect to the logits.

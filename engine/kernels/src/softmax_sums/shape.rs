@@ -1,9 +1,10 @@
-//! The numbers that describe the logits.
+//! The sizes of the logits.
 
-/// Sums of one class: `p y`, `p` or `p^2`, `y`, `-y log p`, and the count of odd values.
+/// The number of sums of one class: `p y`, `p` or `p^2`, `y`, `-y log p`, and the count of odd
+/// values.
 pub const SUMS: usize = 5;
 
-/// For a tensor `[batch, classes, ...]` with `volume` values per class.
+/// The sizes for a tensor `[batch, classes, ...]` with `volume` values per class.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub batch: usize,

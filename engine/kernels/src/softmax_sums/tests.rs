@@ -1,4 +1,4 @@
-//! Against the same sums by Burn's operations, through the graph.
+//! Compares with the same sums by Burn's operations, through the graph.
 
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation};
 

@@ -10,10 +10,10 @@ use crate::precision::{Precision, by_precision, each, tensor, with_values};
 use crate::ranges::kernel;
 use crate::simd::widest;
 
-/// Values of one task.
+/// The number of values of a task.
 const TASK: usize = 16 << 10;
 
-/// Values that are processed while they are in the first-level cache.
+/// The number of values that are processed while they are in the first-level cache.
 const STEP: usize = 512;
 
 impl SwishOps for Flex {

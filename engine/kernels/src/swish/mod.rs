@@ -14,7 +14,7 @@ use crate::place;
 
 /// `x` times the logistic function at `x` (`torch.nn.SiLU`).
 ///
-/// Errors are a few units in the last place. Where there is no kernel it is computed with Burn's
+/// Errors are a few units in the last place. Without a kernel, it is computed with Burn's
 /// operations.
 pub fn swish<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if place::takes(&x) {

@@ -1,4 +1,4 @@
-//! Against the closed form.
+//! Compares with the closed form.
 
 use burn::tensor::{Device, Tensor, TensorData};
 

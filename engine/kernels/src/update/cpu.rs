@@ -8,7 +8,7 @@ use super::{AdamStep, NovogradStep, RmsPropStep, SgdStep};
 use crate::host;
 use crate::simd::{sum, widest};
 
-/// Values of a task.
+/// The number of values of a task.
 pub(super) const TASK: usize = 1 << 15;
 
 pub(super) fn sgd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: SgdStep) -> (Tensor<1>, Tensor<1>) {
@@ -214,7 +214,7 @@ fn adam_run(p: &mut [f32], mean: &mut [f32], square: &mut [f32], g: &[f32], step
     );
 }
 
-/// The same, divided by the largest mean square so far.
+/// Same as the plain run, divided by the largest mean square so far.
 fn amsgrad_run([p, mean, square, largest]: [&mut [f32]; 4], g: &[f32], step: AdamStep) {
     widest(
         #[inline(always)]
@@ -247,7 +247,7 @@ fn in_place<const N: usize>(
         let mut tasks = Vec::with_capacity(g.len().div_ceil(TASK));
         let mut parts = parts.map(|part| part.chunks_mut(TASK));
         for g in g.chunks(TASK) {
-            // As many runs as the gradient has: checked above.
+            // As many runs as the gradient has, as checked above.
             tasks.push((parts.each_mut().map(|part| part.next().unwrap_or_default()), g));
         }
         if tasks.len() == 1 {

@@ -20,13 +20,13 @@ pub struct Decision {
     pub step: u64,
 }
 
-/// Whether there is a kernel for these: f32, all on a GPU.
+/// Whether there is a kernel for these tensors: f32, all on a GPU.
 pub fn has_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool {
     tensors.all(|t| place::of(t) == Some(Place::Gpu) && place::takes_floats(t))
 }
 
-/// As [`sgd`](super::sgd), and also returns the number of skipped steps. The first step that is
-/// taken adds `first` times the gradient to the direction.
+/// Same as [`sgd`](super::sgd), and also returns the number of skipped steps. The first step that
+/// is taken adds `first` times the gradient to the direction.
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.
@@ -44,7 +44,7 @@ pub fn sgd(
     none((p, g, direction, step, first, decision))
 }
 
-/// As [`adam`](super::adam), and also returns the number of skipped steps. The corrections are
+/// Same as [`adam`](super::adam), and also returns the number of skipped steps. The corrections are
 /// computed from the number of steps taken and the decays' logarithms; `step` has the plain
 /// learning rate and a correction of 1.
 ///
@@ -65,7 +65,7 @@ pub fn adam(
     none((p, g, state, largest, step, logarithms, decision))
 }
 
-/// As [`rms_prop`](super::rms_prop), and also returns the number of skipped steps.
+/// Same as [`rms_prop`](super::rms_prop), and also returns the number of skipped steps.
 ///
 /// # Panics
 /// Where a tensor is not on the GPU ([`has_kernel`]), or they differ in length.

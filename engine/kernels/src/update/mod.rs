@@ -1,8 +1,8 @@
-//! Steps of optimizers over one parameter, in one pass over it, its gradient and its state, in
-//! place.
+//! Optimizer steps for one parameter, in one pass over the parameter, its gradient and its state,
+//! in place.
 //!
 //! As separate operations, a step would read the memory of the parameter five to fifteen times and
-//! allocate as many new buffers; for networks of tens of millions of parameters on small patches
+//! allocate as many new buffers; for networks of tens of millions of parameters on small patches,
 //! that takes much of the time.
 
 mod cpu;
@@ -16,78 +16,78 @@ use burn::tensor::Tensor;
 
 use crate::place::{self, Place};
 
-/// A step of stochastic gradient descent with momentum, as `torch.optim.SGD` takes it.
+/// A step of stochastic gradient descent with momentum, as in `torch.optim.SGD`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SgdStep {
-    /// Learning rate.
+    /// The learning rate.
     pub lr: f32,
-    /// Factor of the parameter in the term added to the gradient.
+    /// The factor of the parameter in the term added to the gradient.
     pub weight_decay: f32,
-    /// Share of the last direction that is kept.
+    /// The factor of the previous direction.
     pub momentum: f32,
-    /// Share of the gradient that is added to it.
+    /// The factor of the gradient that is added to it.
     pub share: f32,
     /// Nesterov's look-ahead along the direction.
     pub nesterov: bool,
 }
 
-/// A step of Adam, as `torch.optim.Adam` and `AdamW` take it.
+/// A step of Adam, as in `torch.optim.Adam` and `AdamW`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamStep {
-    /// Learning rate over the mean's correction.
+    /// The learning rate divided by the mean's correction.
     pub lr: f32,
-    /// Factor applied to the parameter first (AdamW's decay; 1 for none).
+    /// The factor applied to the parameter first (AdamW's decay; 1 for none).
     pub shrink: f32,
-    /// Factor of the parameter in the term added to the gradient (Adam's decay).
+    /// The factor of the parameter in the term added to the gradient (Adam's decay).
     pub weight_decay: f32,
-    /// Decays of the mean and of the mean square, each with its complement `1 - beta`.
+    /// The decays of the mean and of the mean square, each with its complement `1 - beta`.
     pub betas: [[f32; 2]; 2],
-    /// Root of the mean square's correction.
+    /// The root of the mean square's correction.
     pub correction: f32,
-    /// Added to the denominator.
+    /// The value added to the denominator.
     pub eps: f32,
 }
 
-/// A step of Novograd, as `monai.optimizers.Novograd` takes it, with the norm already updated by
-/// the gradient.
+/// A step of Novograd, as in `monai.optimizers.Novograd`, with the norm already updated by the
+/// gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct NovogradStep {
-    /// Learning rate.
+    /// The learning rate.
     pub lr: f32,
     /// The divisor of the gradient.
     pub norm: f32,
-    /// Factor of the parameter in the term added to the divided gradient.
+    /// The factor of the parameter in the term added to the divided gradient.
     pub weight_decay: f32,
-    /// Share of that which is added to the direction.
+    /// The factor of that sum when it is added to the direction.
     pub share: f32,
-    /// Share of the last direction that is kept.
+    /// The factor of the previous direction.
     pub momentum: f32,
 }
 
-/// A step of RMSprop, as `torch.optim.RMSprop` takes it.
+/// A step of RMSprop, as in `torch.optim.RMSprop`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsPropStep {
-    /// Learning rate.
+    /// The learning rate.
     pub lr: f32,
-    /// Factor of the parameter in the term added to the gradient.
+    /// The factor of the parameter in the term added to the gradient.
     pub weight_decay: f32,
-    /// Decay of the mean square (and of the mean), and its complement `1 - alpha`.
+    /// The decay of the mean square (and of the mean), and its complement `1 - alpha`.
     pub alpha: [f32; 2],
-    /// Added to the denominator.
+    /// The value added to the denominator.
     pub eps: f32,
-    /// Share of the last direction that is kept.
+    /// The factor of the previous direction.
     pub momentum: f32,
 }
 
-/// Whether there is a kernel for these: f32, all on the CPU or all on a GPU.
+/// Whether there is a kernel for these tensors: f32, all on the CPU or all on a GPU.
 pub fn has_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool {
     let Some(first) = tensors.next() else { return false };
     let place = place::of(first);
     place.is_some() && place::takes_floats(first) && tensors.all(|t| place::of(t) == place && place::takes_floats(t))
 }
 
-/// Whether there is one for [`square_sum`] and [`novograd`], whose norm the host needs: f32 on the
-/// CPU.
+/// Whether there is a kernel for [`square_sum`] and [`novograd`], whose norm the host needs: f32 on
+/// the CPU.
 pub fn has_host_kernel<'a>(mut tensors: impl Iterator<Item = &'a Tensor<1>>) -> bool {
     tensors.all(|t| place::of(t) == Some(Place::Cpu) && place::takes_floats(t))
 }
@@ -104,8 +104,8 @@ macro_rules! by_place {
     };
 }
 
-/// Runs `work`, whose steps of parameters on a GPU are taken when it ends, several in one launch:
-/// until then what those steps returned must not be read.
+/// Runs `work`. Steps of parameters on a GPU are taken when it ends, several in one launch; until
+/// then, the returned tensors must not be read.
 pub fn together<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(gpu_kernels)]
     return cube::together(work);
@@ -113,7 +113,7 @@ pub fn together<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// A range of the profiler around a step that reads or writes so many values for each of a parameter.
+/// A profiler range around a step that reads or writes `values` values for each one of a parameter.
 fn step_range(name: &'static str, p: &Tensor<1>, values: usize) -> tracing::span::EnteredSpan {
     tracing::trace_span!("kernel", name, bytes = (4 * values * p.dims()[0]) as u64, flop = 0_u64).entered()
 }
@@ -173,7 +173,7 @@ pub fn rms_prop(
     by_place!(p, rms_prop, g, square, mean, direction, step)
 }
 
-/// The sum of a tensor's squares, the same for any number of threads; with [`has_host_kernel`].
+/// The sum of a tensor's squares, independent of the number of threads; with [`has_host_kernel`].
 ///
 /// # Panics
 /// Where the tensor is on another device.

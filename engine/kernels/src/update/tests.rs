@@ -1,4 +1,4 @@
-//! Against PyTorch's formulas in f64.
+//! Compares with PyTorch's formulas in f64.
 
 use super::cpu::TASK;
 use super::*;
@@ -13,7 +13,7 @@ fn values(tensor: Tensor<1>) -> Vec<f32> {
     tensor.into_data().try_to_vec().expect("f32")
 }
 
-/// In f64, one value at a time, by PyTorch's formula, with more values than one task.
+/// Compares with PyTorch's formula in f64, one value at a time, with more values than one task.
 #[test]
 fn a_step_is_the_formula_s_and_leaves_copies_alone() {
     let count = 2 * TASK + 37;
@@ -54,7 +54,7 @@ fn a_step_is_the_formula_s_and_leaves_copies_alone() {
     }
 }
 
-/// As above, for Novograd and every kind of RMSprop.
+/// The same for Novograd and every kind of RMSprop.
 #[test]
 fn steps_by_norms_and_by_mean_squares_are_the_formulas() {
     let count = 2 * TASK + 37;
@@ -118,13 +118,13 @@ fn what_is_not_a_number_is_not_hidden() {
     assert_eq!(nan(largest.expect("given")), [false, true, false]);
 }
 
-/// Every rule, and each of its forms.
+/// Every rule in each of its variants.
 #[cfg(feature = "vulkan")]
 const RULES: [&str; 7] =
     ["sgd", "adam", "amsgrad", "rmsprop", "rmsprop centered", "rmsprop moving", "rmsprop centered, moving"];
 
-/// What a step of a rule makes of a parameter, its gradient and up to three tensors of state, the
-/// last two of which are not negative. `other` steps go by other numbers.
+/// The result of a rule's step for a parameter, its gradient and up to three tensors of state, the
+/// last two of which are not negative. `other` steps have other parameters.
 #[cfg(feature = "vulkan")]
 fn stepped(
     rule: &str,
@@ -176,8 +176,8 @@ fn stepped(
     [p, square].into_iter().chain(mean).chain(direction).chain(left_out).collect()
 }
 
-/// More parameters than a launch takes, of lengths below and above a workgroup's, two groups of
-/// them with other numbers between each other: bit by bit what they are one by one.
+/// More parameters than a launch supports, of lengths below and above a workgroup's, in two groups
+/// with different numbers, interleaved: equal bit by bit to individual steps.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -208,7 +208,8 @@ fn steps_taken_together_on_vulkan_are_those_taken_one_by_one() {
             assert!((here - there).abs() < 1e-5 * there.abs().max(1.0), "{rule}: {here} and {there}");
         }
 
-        // The device decides: a step that is taken, the first of some; one that is not.
+        // The device decides: a step that is taken, the first one and a later one; one that is
+        // skipped.
         for (taken, number) in [(1.0, 1), (1.0, 3), (0.0, 3)] {
             let decided = |device: &Device| -> Vec<_> {
                 let taken = Tensor::from_floats([taken], device);

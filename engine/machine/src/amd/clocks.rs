@@ -1,24 +1,24 @@
 //! Reads `rsmi_frequencies_t`, whose layout depends on the version of the library.
 
-/// Room for the structure of any version: 264 bytes before ROCm 6, 280 since.
+/// Words that the structure needs in any version: 264 bytes before ROCm 6, 280 since.
 pub(super) const ROOM: usize = 64;
 
-/// What the library wrote, as words.
+/// The structure as words, as the library wrote it.
 pub(super) type Words = [u64; ROOM];
 
-/// The present frequency in Hz, `None` where the library marks none as present.
+/// The current frequency in Hz, `None` where the library marks no frequency as current.
 ///
-/// ROCm 5 has `{u32 count, u32 current, u64 hertz[32]}`, ROCm 6 and 7 have `{bool sleep, u32 count,
-/// u32 current, u64 hertz[33]}`. The first reading is tried first: a newer structure never passes
-/// it, because `count` is then the flag (0 or 1) and `current` the count, which is at least 1 and
-/// so not below it.
+/// ROCm 5 has `{u32 count, u32 current, u64 hertz[32]}`, ROCm 6 and 7 have
+/// `{bool sleep, u32 count, u32 current, u64 hertz[33]}`. The older layout is tried first. A newer
+/// structure never passes as an older one: the flag (0 or 1) is then read as `count`, and the count
+/// (at least 1) as `current`, which must be below `count`.
 pub(super) fn present(words: &Words) -> Option<u64> {
     let half = |at: usize| (words[at / 2] >> (32 * (at % 2))) as u32;
     let at = |count: u32, current: u32, first: usize, most: u32| {
         let plausible = (1..=most).contains(&count) && current < count;
         plausible.then(|| words[first + current as usize]).filter(|hertz| *hertz > 0)
     };
-    // In the newer structure three bytes after the flag are padding, and hold anything.
+    // In the newer structure, the three bytes after the flag are padding with arbitrary values.
     at(half(0), half(1), 1, 32).or_else(|| at(half(1), half(2), 2, 33))
 }
 

@@ -11,12 +11,12 @@ use super::clocks::{self, Words};
 /// `rsmi_status_t`.
 type Status = c_int;
 
-/// Why the library did not answer.
+/// The reason why the library did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// It lacks the function: it is of another version.
+    /// This version of the library lacks the function.
     NoFunction,
-    /// What the function returned.
+    /// The error status that the function returned.
     Status(Status),
 }
 
@@ -42,12 +42,12 @@ pub(super) enum Clock {
 const VRAM: c_int = 0;
 /// `RSMI_TEMP_TYPE_EDGE`.
 const EDGE: u32 = 0;
-/// `RSMI_TEMP_TYPE_JUNCTION`: the newest cards have no sensor at the edge.
+/// `RSMI_TEMP_TYPE_JUNCTION`: the newest GPUs have no edge sensor.
 const JUNCTION: u32 = 1;
 /// `RSMI_TEMP_CURRENT`.
 const CURRENT: c_int = 0;
 
-/// Functions that some version lacks are `None`.
+/// The functions of ROCm SMI. A function that some version lacks is `None`.
 #[derive(Debug)]
 pub(super) struct Smi {
     shut_down: unsafe extern "C" fn() -> Status,
@@ -67,10 +67,10 @@ impl Smi {
     pub(super) fn open(name: &OsStr) -> Result<Self, String> {
         let shown = name.to_string_lossy();
         let library = load(name)?;
-        let missing = |symbol: &str| format!("{shown} has no function {symbol}: it is no ROCm SMI");
-        // SAFETY: the library has the name of ROCm SMI, or the caller names it as one; the types
-        // are those of `rocm_smi.h`, unchanged since ROCm 4. The library is leaked below, so the
-        // addresses stay valid.
+        let missing = |symbol: &str| format!("{shown} has no function {symbol}: it is not ROCm SMI");
+        // SAFETY: the library has the name of ROCm SMI, or the caller gives its file as such; the
+        // types are those of `rocm_smi.h`, unchanged since ROCm 4. The library is leaked below, so
+        // the addresses stay valid.
         let (init, smi) = unsafe {
             let init: unsafe extern "C" fn(u64) -> Status =
                 function(&library, "rsmi_init").ok_or_else(|| missing("rsmi_init"))?;
@@ -89,13 +89,13 @@ impl Smi {
             };
             (init, smi)
         };
-        // It is written in C++: unloading it would run destructors that nobody has tested.
+        // The library is written in C++: unloading it would run untested destructors.
         std::mem::forget(library);
-        // SAFETY: `rsmi_init` takes flags, of which none is set, and may be called several times.
+        // SAFETY: `rsmi_init` takes flags, none of which is set, and may be called several times.
         match unsafe { init(0) } {
             0 => Ok(smi),
             status => {
-                // Dropping would shut down what was not initialized.
+                // Dropping would shut down a library that was not initialized.
                 std::mem::forget(smi);
                 Err(format!("{shown}: {}", Refusal::Status(status)))
             }
@@ -110,9 +110,9 @@ impl Smi {
     pub(super) fn name(&self, gpu: u32) -> Result<String, Refusal> {
         let name = self.name.ok_or(Refusal::NoFunction)?;
         let mut text: [c_char; 256] = [0; 256];
-        // SAFETY: the library writes at most as many bytes as it is told there are.
+        // SAFETY: the library writes at most the number of bytes that is passed to it.
         let status = unsafe { name(gpu, text.as_mut_ptr(), text.len()) };
-        // A name that was cut off (status 11) is one, too.
+        // A truncated name (status 11) is accepted, too.
         if status != 0 && status != 11 {
             return Err(Refusal::Status(status));
         }
@@ -122,28 +122,28 @@ impl Smi {
         Ok(text.to_string_lossy().into_owned())
     }
 
-    /// Percent.
+    /// Utilisation of the GPU in percent.
     pub(super) fn busy(&self, gpu: u32) -> Result<u32, Refusal> {
         let busy = self.busy.ok_or(Refusal::NoFunction)?;
         // SAFETY: the library writes one number.
         ask(|percent| unsafe { busy(gpu, percent) })
     }
 
-    /// Bytes.
+    /// Total memory in bytes.
     pub(super) fn memory_total(&self, gpu: u32) -> Result<u64, Refusal> {
         let total = self.memory_total.ok_or(Refusal::NoFunction)?;
         // SAFETY: the library writes one number.
         ask(|bytes| unsafe { total(gpu, VRAM, bytes) })
     }
 
-    /// Bytes.
+    /// Used memory in bytes.
     pub(super) fn memory_used(&self, gpu: u32) -> Result<u64, Refusal> {
         let used = self.memory_used.ok_or(Refusal::NoFunction)?;
         // SAFETY: the library writes one number.
         ask(|bytes| unsafe { used(gpu, VRAM, bytes) })
     }
 
-    /// Microwatts: now (ROCm 6 and later), or the mean of a short time.
+    /// Power in microwatts: the current value (ROCm 6 and later), or the mean over a short time.
     pub(super) fn power(&self, gpu: u32) -> Result<u64, Refusal> {
         if let Some(power) = self.power {
             let mut kind = 0;
@@ -153,11 +153,11 @@ impl Smi {
             }
         }
         let mean = self.mean_power.ok_or(Refusal::NoFunction)?;
-        // SAFETY: the library writes one number; every card has a sensor 0 or none.
+        // SAFETY: the library writes one number; every GPU has a sensor 0 or none.
         ask(|microwatts| unsafe { mean(gpu, 0, microwatts) })
     }
 
-    /// Thousandths of a degree Celsius.
+    /// Temperature in thousandths of a degree Celsius.
     pub(super) fn temperature(&self, gpu: u32) -> Result<i64, Refusal> {
         let temperature = self.temperature.ok_or(Refusal::NoFunction)?;
         // SAFETY: the library writes one number.
@@ -165,12 +165,12 @@ impl Smi {
         of(EDGE).or_else(|_| of(JUNCTION))
     }
 
-    /// Hertz, `None` where the card sleeps.
+    /// Frequency of a clock in Hz, `None` where the GPU sleeps.
     pub(super) fn clock(&self, gpu: u32, clock: Clock) -> Result<Option<u64>, Refusal> {
         let frequencies = self.clock.ok_or(Refusal::NoFunction)?;
         let mut words: Words = [0; clocks::ROOM];
-        // SAFETY: the structure is smaller than the words in every version, and is aligned as they
-        // are.
+        // SAFETY: the structure is smaller than the words in every version, and the words have its
+        // alignment.
         match unsafe { frequencies(gpu, clock as c_int, &mut words) } {
             0 => Ok(clocks::present(&words)),
             status => Err(Refusal::Status(status)),
@@ -180,12 +180,13 @@ impl Smi {
 
 impl Drop for Smi {
     fn drop(&mut self) {
-        // SAFETY: `open` initialized it once for this object. There is nobody to report to.
+        // SAFETY: `open` initialized the library once for this object. An error cannot be reported
+        // here.
         let _ = unsafe { (self.shut_down)() };
     }
 }
 
-/// What a function writes that takes a place for it.
+/// Calls a function that writes its result to a pointer, and returns the result.
 fn ask<T: Default>(call: impl FnOnce(&mut T) -> Status) -> Result<T, Refusal> {
     let mut value = T::default();
     match call(&mut value) {
@@ -199,19 +200,19 @@ fn ask<T: Default>(call: impl FnOnce(&mut T) -> Status) -> Result<T, Refusal> {
 /// # Safety
 /// `F` is the function's type, and the library stays open while it is used.
 unsafe fn function<F: Copy>(library: &Library, symbol: &str) -> Option<F> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees the function's type.
     unsafe { library.get::<F>(symbol) }.ok().map(|function| *function)
 }
 
 #[cfg(unix)]
 fn load(name: &OsStr) -> Result<Library, String> {
-    // SAFETY: opening a library runs its initializers; those of ROCm SMI set up its own state only.
-    // It has ROCm SMI's name, or the caller names it as one.
+    // SAFETY: opening a library runs its initializers; those of ROCm SMI only set up its own state.
+    // The file has ROCm SMI's name, or the caller gives it as such.
     unsafe { Library::new(name) }.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
-/// ROCm SMI is a library of Linux.
+/// ROCm SMI exists on Linux only.
 #[cfg(not(unix))]
 fn load(_: &OsStr) -> Result<Library, String> {
-    Err("it is opened on Unix only".to_owned())
+    Err("it is supported on Unix only".to_owned())
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::gpu::{Answers, Gpu, GpuAbout, GpuReading, Vendor};
 use library::{Clock, Refusal, Smi};
 
-/// The names of the library, the newest first. AMD SMI contains ROCm SMI, and may be all that is
-/// installed.
+/// The file names of the library, the newest first. AMD SMI contains ROCm SMI, and may be installed
+/// without it.
 const NAMES: [&str; 8] = [
     "librocm_smi64.so",
     "librocm_smi64.so.1",
@@ -23,10 +23,10 @@ const NAMES: [&str; 8] = [
     "/opt/rocm/lib/libamd_smi.so",
 ];
 
-/// Where Linux has the driver's parameters while it is loaded.
+/// The folder in which Linux shows the driver's parameters while the driver is loaded.
 const DRIVER: &str = "/sys/module/amdgpu";
 
-/// One of AMD's GPUs.
+/// An AMD GPU.
 #[derive(Debug)]
 pub struct Amd {
     smi: Arc<Smi>,
@@ -34,10 +34,10 @@ pub struct Amd {
     about: GpuAbout,
 }
 
-/// All of them, in the library's order.
+/// All AMD GPUs, in the library's order.
 ///
 /// # Errors
-/// Where there is no library, or it finds no driver.
+/// Where the library is missing, or finds no driver.
 pub fn gpus() -> Result<Vec<Amd>, String> {
     // Without the driver the library would write to standard error.
     if !Path::new(DRIVER).exists() {
@@ -47,23 +47,23 @@ pub fn gpus() -> Result<Vec<Amd>, String> {
     for name in NAMES {
         match Smi::open(OsStr::new(name)) {
             Ok(smi) => return all(Arc::new(smi)),
-            // The first name says most: the others are where it may be, too.
+            // The first name's error is the most useful one: the other names are fallbacks.
             Err(error) => first = first.or(Some(error)),
         }
     }
     Err(format!("no ROCm SMI was found ({})", first.unwrap_or_default()))
 }
 
-/// As [`gpus`], through the library in a file.
+/// Same as [`gpus`], with the library from the given file.
 ///
 /// # Errors
-/// As [`gpus`].
+/// Same as [`gpus`].
 pub fn gpus_of(library: &Path) -> Result<Vec<Amd>, String> {
     all(Arc::new(Smi::open(library.as_os_str())?))
 }
 
 fn all(smi: Arc<Smi>) -> Result<Vec<Amd>, String> {
-    let count = smi.count().map_err(|refusal| format!("ROCm SMI does not count the GPUs: {refusal}"))?;
+    let count = smi.count().map_err(|refusal| format!("ROCm SMI does not report the number of GPUs: {refusal}"))?;
     let gpu = |index| {
         let name = smi.name(index).unwrap_or_else(|_| "GPU".to_owned());
         let about = GpuAbout { vendor: Vendor::Amd, name, memory: smi.memory_total(index).ok() };

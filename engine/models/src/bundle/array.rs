@@ -1,4 +1,4 @@
-//! Arrays that expressions of a config give: any number of axes, on the host.
+//! Arrays of a config's expressions: any number of axes, on the host.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 pub(crate) struct Array {
     pub shape: Vec<usize>,
     pub values: Vec<f32>,
-    /// The grid and file of the image that it was made of, as MONAI's tensors carry them.
+    /// The grid and file of the image from which it was made, as in MONAI's tensors.
     pub like: Option<(Affine, Meta)>,
 }
 
@@ -27,17 +27,17 @@ impl Array {
         Array { shape, values, like: None }
     }
 
-    /// Of a batch of 2-D or 3-D images.
+    /// Converts a batch of 2-D or 3-D images.
     pub fn of_batch(batch: Tensor<5>, spatial_dims: usize) -> Self {
         let shape = batch.dims()[..2 + spatial_dims].to_vec();
         let values = batch.cast(DType::F32).into_data().iter::<f32>().collect();
         Array::new(shape, values)
     }
 
-    /// As a batch of images, `[batch, channel, x, y, z]`, with `z = 1` where it has four axes.
+    /// Converts to a batch of images `[batch, channel, x, y, z]`, with `z = 1` for four axes.
     ///
     /// # Errors
-    /// Of any other number of axes.
+    /// Another number of axes.
     pub fn batch(&self, device: &Device) -> Outcome<Tensor<5>> {
         let shape = match self.shape[..] {
             [b, c, x, y] => [b, c, x, y, 1],
@@ -50,11 +50,11 @@ impl Array {
         Ok(Tensor::from_data(TensorData::new(self.values.clone(), shape), device))
     }
 
-    /// As an image, `[channel, x, y, z]`: the first axis holds the channels, unless it has no more axes
-    /// than the grid of its image.
+    /// Converts to an image `[channel, x, y, z]`: the first axis holds the channels, unless the
+    /// array has no more axes than the grid of its image.
     ///
     /// # Errors
-    /// Of any other number of axes than an image has.
+    /// A number of axes that no image has.
     pub fn image(&self) -> Outcome<Image> {
         let no_channel = self.like.as_ref().is_some_and(|(_, meta)| meta.spatial_dims >= self.shape.len());
         let (shape, flat) = match (&self.shape[..], no_channel) {
@@ -71,7 +71,7 @@ impl Array {
         Ok(image.with_spatial_dims(if flat { 2 } else { 3 }))
     }
 
-    /// `array[index]`: whole numbers, slices, `...`, and tuples of them.
+    /// Evaluates `array[index]`: integers, slices, `...`, and tuples of them.
     ///
     /// # Errors
     /// An index beyond an axis, or of another kind.
@@ -86,7 +86,7 @@ impl Array {
         if named > self.shape.len() {
             return Err(wrong(format!("has fewer axes than the {named} of the index")));
         }
-        // The places that are taken of each axis, and whether the axis stays.
+        // The selected indices of each axis, and whether the axis stays.
         let mut axes: Vec<(Vec<usize>, bool)> = Vec::new();
         let whole = |axis: usize| ((0..self.shape[axis]).collect::<Vec<_>>(), true);
         for value in &given {
@@ -117,10 +117,10 @@ impl Array {
         Ok(Array { shape, values, like: self.like.clone() })
     }
 
-    /// `array.transpose(1, 0)`
+    /// Evaluates `array.transpose(1, 0)`.
     ///
     /// # Errors
-    /// Of an array of other than two axes.
+    /// An array without exactly two axes.
     pub fn transpose(&self) -> Outcome<Self> {
         let [rows, columns] = self.shape[..] else {
             let what = "only the transpose of two axes is computed";
@@ -130,11 +130,11 @@ impl Array {
         Ok(Array { shape: vec![columns, rows], values, like: self.like.clone() })
     }
 
-    /// `visualize_2d_image` of the bundles' scripts: rows of grey values as RGB of 8 bits. What is below 0
-    /// is 0, and the largest value is white, unless all are below 0.1.
+    /// `visualize_2d_image` of the bundles' scripts: converts rows of grey values to 8-bit RGB.
+    /// Values below 0 become 0, and the largest value becomes white, unless all are below 0.1.
     ///
     /// # Errors
-    /// Of an array of other than two axes.
+    /// An array without exactly two axes.
     pub fn picture(&self) -> Outcome<Self> {
         let [rows, columns] = self.shape[..] else {
             return Err(RecipeError::new(format!("an array of shape {:?} is no picture of rows", self.shape)));
@@ -146,10 +146,10 @@ impl Array {
         Ok(Array::new(vec![rows, columns, 3], values))
     }
 
-    /// Rows of RGB as an image, whose first axis is the width.
+    /// Converts rows of RGB to an image, whose first axis is the width.
     ///
     /// # Errors
-    /// Of an array of another shape.
+    /// An array of another shape.
     pub fn of_pixels(&self) -> Outcome<Image> {
         let [rows, columns, 3] = self.shape[..] else {
             let what = "expected [row, column, 3]";
@@ -162,11 +162,11 @@ impl Array {
         Ok(image.with_spatial_dims(2))
     }
 
-    /// Of a file of NumPy's (`.npy`, `.npz`), or of the one tensor in a dictionary of PyTorch's or in a
+    /// Reads a NumPy file (`.npy`, `.npz`), or the only tensor in a PyTorch dictionary or a
     /// safetensors file.
     ///
     /// # Errors
-    /// A file that is not there, is damaged, or holds several tensors.
+    /// A file that is missing, damaged, or holds several tensors.
     pub fn read(path: &Path) -> Outcome<Self> {
         let doing = || format!("cannot read the array {}", path.display());
         let name = path.to_string_lossy().to_lowercase();

@@ -1,5 +1,5 @@
-//! Chains of MONAI's array transforms: those of one array, which has no key. Here they work on the value
-//! `image`.
+//! Chains of MONAI's array transforms, which process one array without a key. Here they process the
+//! value `image`.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use hearth_data::Image;
 use crate::bundle::nodes::{base_names, components, fault};
 use hearth_recipe::{Outcome, RecipeError};
 
-/// The key that an array has here.
+/// The key of the array.
 pub(crate) const KEY: &str = "image";
 
-/// The option that says that axes are those of a file, before channels are put first.
+/// The option that marks axes as those of a file, before the channels are moved first.
 pub(crate) const OF_FILE: &str = "axes_of_file";
 
 /// Whether a chain begins with `LoadImage` in its array form.
@@ -26,7 +26,7 @@ pub(crate) fn is_array_form(transform: Option<&Value>) -> bool {
     }
 }
 
-/// The same chain in the dictionary form. Anything else is given back as it is.
+/// Converts the chain to the dictionary form. Other values are returned unchanged.
 pub(crate) fn keyed(transform: Option<Value>) -> Option<Value> {
     match is_array_form(transform.as_ref()) {
         true => transform.map(|transform| with_key(&transform, &mut true)),
@@ -34,7 +34,7 @@ pub(crate) fn keyed(transform: Option<Value>) -> Option<Value> {
     }
 }
 
-/// Adds the key to each component; `of_file` is whether channels have not been put first yet.
+/// Adds the key to each component; `of_file` is whether the channels have not been moved first yet.
 fn with_key(value: &Value, of_file: &mut bool) -> Value {
     let component = match value {
         Value::Component(component) => component,
@@ -63,7 +63,7 @@ fn with_key(value: &Value, of_file: &mut bool) -> Value {
     Value::Component(Arc::new(made))
 }
 
-/// The cases of a list: in the array form each is a file, or several that are one image.
+/// The cases of a list: in the array form each one is a file, or several files that make one image.
 pub(crate) fn cases(list: Vec<Value>) -> Vec<Value> {
     let case = |value: Value| match value.as_dict() {
         Some(_) => value,
@@ -73,7 +73,7 @@ pub(crate) fn cases(list: Vec<Value>) -> Vec<Value> {
     list.into_iter().map(case).collect()
 }
 
-/// The axes that a `Transpose` of a file asks for.
+/// The axes of a `Transpose` of a file.
 pub(crate) fn axes(component: &Component) -> Result<Vec<usize>, Fault> {
     let wrong = || fault(component, "indices are no order of the axes of a file: [2, 0, 1], for instance");
     let given = component.get("indices").and_then(Value::as_slice).ok_or_else(wrong)?;
@@ -82,12 +82,12 @@ pub(crate) fn axes(component: &Component) -> Result<Vec<usize>, Fault> {
     axes.ok_or_else(wrong)
 }
 
-/// An image whose channels and axes are those of its file in another order.
+/// Reorders the channels and axes of an image as `Transpose` reorders those of its file.
 ///
 /// # Errors
 /// A file with another number of axes.
 pub(crate) fn in_order(image: Image, axes: &[usize]) -> Outcome<Image> {
-    // Channels, of which a file with another axis has them, are the first axis here and the last one there.
+    // Channels are the first axis here; files with an additional axis have them last.
     let spatial = image.meta.spatial_dims;
     let channels = image.meta.original_channel_dim.is_some();
     let mut here: Vec<isize> = (1..=spatial as isize).collect();
@@ -97,7 +97,7 @@ pub(crate) fn in_order(image: Image, axes: &[usize]) -> Outcome<Image> {
         return Err(RecipeError::new(what));
     }
     let mut order: Vec<isize> = axes.iter().map(|axis| here[*axis]).collect();
-    // What is left has length 1.
+    // The other axes have length 1.
     order.extend((0..4).filter(|axis| !here.contains(axis)));
     let order: [isize; 4] = std::array::from_fn(|axis| order[axis]);
     let data: Tensor<4> = image.data.clone().permute(order);

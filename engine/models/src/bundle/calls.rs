@@ -1,5 +1,5 @@
-//! Calls that compute or write, checked before any of them is done: what is not supported, what does not
-//! fit, and files that are missing.
+//! Checks of calls that compute or write, before any of them runs: unsupported calls, mismatched
+//! arguments, missing files.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use super::nodes;
 use super::sampler::{NETWORKS, Sampler, network};
 use super::save::Save;
 
-/// The most values of a tensor that an expression draws.
+/// The largest number of values that an expression draws for a tensor.
 const MOST: usize = 1 << 30;
 
 /// The outputs of an autoencoder: reconstruction, mean, deviation.
 const OUTPUTS: usize = 3;
 
-/// What a value of a config gives when it is computed.
+/// The type of a computed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gives {
     Array,
-    /// The outputs of a network, of which an index takes one.
+    /// The outputs of a network, of which an index selects one.
     Outputs,
-    /// The images of a loader's batch, of which a key takes one.
+    /// The images of a loader's batch, of which a key selects one.
     Batch,
-    /// Nothing is known of it, and its own fault is reported.
+    /// Unknown; its own fault is reported.
     Unknown,
 }
 
-/// All of a call that is not supported, and files that are not there.
+/// All faults of a call: unsupported parts and missing files.
 pub(crate) fn check(call: &CallValue, context: &Context) -> Vec<Fault> {
     let mut checks = Checks { context, faults: Vec::new() };
     checks.call(call);
     let mut faults = checks.faults;
-    // What names no item is of the first component that the call has.
+    // Faults without an item are attributed to the first component of the call.
     let place = call.args.iter().find_map(place_of);
     for fault in &mut faults {
         if let (true, Some(component)) = (fault.file.is_empty(), &place) {
@@ -64,7 +64,7 @@ impl Checks<'_> {
         self.faults.extend(found.err());
     }
 
-    /// A call, and what it gives.
+    /// Checks a call, and returns the type of its value.
     fn call(&mut self, call: &CallValue) -> Gives {
         let first = call.args.first().unwrap_or(&Value::None);
         match call.name.as_str() {
@@ -93,7 +93,8 @@ impl Checks<'_> {
                         self.faults.extend(First::new(loader, self.context).err().unwrap_or_default());
                     }
                     other => {
-                        let fault = Fault::new(FaultKind::Component, "monai.utils.first of what is no loader");
+                        let fault =
+                            Fault::new(FaultKind::Component, "monai.utils.first of a value that is not a loader");
                         self.faults.push(fault.about(other));
                     }
                 }
@@ -136,7 +137,7 @@ impl Checks<'_> {
         }
     }
 
-    /// `value[index]`
+    /// Checks `value[index]`.
     fn index(&mut self, value: &Value, index: &Value) -> Gives {
         let given = self.value(value);
         let wrong = match given {
@@ -161,7 +162,7 @@ impl Checks<'_> {
         if given == Gives::Unknown { Gives::Unknown } else { Gives::Array }
     }
 
-    /// A value that must be one tensor.
+    /// Checks a value that must be one tensor.
     fn array(&mut self, value: &Value) {
         let what = match self.value(value) {
             Gives::Array | Gives::Unknown => return,
@@ -188,17 +189,17 @@ impl Checks<'_> {
 
     fn file(&mut self, path: &str) {
         if !self.context.folder.join(path).is_file() {
-            self.faults.push(Fault::new(FaultKind::File, format!("the file {path} is not there")));
+            self.faults.push(Fault::new(FaultKind::File, format!("the file {path} is missing")));
         }
     }
 }
 
-/// A text is the file of an array: how a user gives noise, `--noise noise.npy`.
+/// The file of an array, if the value is a text: a user gives noise as `--noise noise.npy`.
 pub(crate) fn file_of(value: &Value) -> Option<&str> {
     value.as_str()
 }
 
-/// Where `LDMSampler.run` writes.
+/// The output of `LDMSampler.run`.
 pub(crate) enum Output<'a> {
     Saver(&'a Arc<Component>),
     Picture(&'a str),
@@ -217,7 +218,7 @@ pub(crate) fn output(call: &CallValue) -> Result<Output<'_>, Fault> {
     }
 }
 
-/// The path of a picture, which is PNG.
+/// The path of a picture, which must be PNG.
 fn png(path: &str) -> Result<&str, Fault> {
     match path.to_lowercase().ends_with(".png") {
         true => Ok(path),
@@ -237,10 +238,10 @@ pub(crate) fn sizes(call: &CallValue) -> Result<Vec<usize>, Fault> {
     let sizes: Option<Vec<usize>> = given.iter().map(|size| usize::try_from(size.as_int()?).ok()).collect();
     let count = |sizes: &Vec<usize>| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
     let fits = |sizes: &Vec<usize>| !sizes.is_empty() && count(sizes).is_some_and(|count| (1..=MOST).contains(&count));
-    sizes.filter(fits).ok_or_else(|| Fault::new(FaultKind::Value, format!("{} of sizes that are none", call.name)))
+    sizes.filter(fits).ok_or_else(|| Fault::new(FaultKind::Value, format!("{} with invalid sizes", call.name)))
 }
 
-/// `array.transpose(1, 0)`, and no other.
+/// Checks for `array.transpose(1, 0)`; no other order is supported.
 pub(crate) fn transposed(call: &CallValue) -> Result<(), Fault> {
     let axes: Vec<Option<i64>> = call.args.iter().skip(1).map(Value::as_int).collect();
     match axes[..] {

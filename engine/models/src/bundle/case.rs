@@ -1,4 +1,4 @@
-//! A case on its way: images and values by key, and what MONAI's metadata would say.
+//! A case during processing: images and values by key, and MONAI's metadata.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use hearth_data::{Draw, DrawKey, Image, Parts, Sample, Value, affine, host_devic
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub sample: Sample,
-    /// Files by how the config wrote them.
+    /// The path of each file as written in the config.
     pub written: BTreeMap<PathBuf, String>,
-    /// The type of the values of a key, as NumPy calls it, where it is not float32.
+    /// The NumPy type of the values of a key, if it is not float32.
     pub dtypes: BTreeMap<String, String>,
-    /// Its place in the list.
+    /// The index in the list.
     pub index: usize,
-    /// The seed of what its steps draw.
+    /// The seed of its random steps.
     pub seed: u64,
 }
 
 impl Case {
-    /// Of an element of the data list.
+    /// Creates a case from an element of the data list.
     pub fn new(given: &Given, index: usize, folder: &Path) -> Self {
         let sample = Sample::new(index.to_string());
         let mut case = Case { sample, written: BTreeMap::new(), dtypes: BTreeMap::new(), index, seed: 0 };
@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    /// How the config wrote the file of an image.
+    /// The file of an image as written in the config.
     pub fn file_of(&self, key: &str) -> Option<String> {
         let path = match self.sample.values.get(key)? {
             Value::Image(image) => image.meta.path.clone()?,
@@ -74,7 +74,7 @@ impl Case {
         Some(self.written.get(&path).cloned().unwrap_or_else(|| path.display().to_string()))
     }
 
-    /// Makes an image of numbers, as a batch of them has: a channel each.
+    /// Converts numbers to an image with one channel each, like an item of a batch.
     pub fn numbers_to_image(&mut self, key: &str) {
         let values: Vec<f32> = match self.sample.values.get(key) {
             Some(Value::Number(number)) => vec![*number as f32],
@@ -86,7 +86,7 @@ impl Case {
         self.sample.values.insert(key.to_owned(), Value::Image(image.with_spatial_dims(2)));
     }
 
-    /// The draw of a step.
+    /// The random draw of a step.
     pub fn draw(&self) -> Draw {
         DrawKey::new(self.seed, 0, 0).draw(&self.sample.case, 0, 0)
     }
@@ -99,7 +99,7 @@ fn flatten(given: &Given, out: &mut Vec<f64>) {
     }
 }
 
-/// An item of a network's output, where the image that it was made of lies.
+/// Converts an item of a network's output to an image, on the grid of the input image.
 pub(crate) fn prediction(data: Tensor<4>, like: Option<&Image>) -> Image {
     match like {
         Some(image) => Image { data, affine: image.affine, meta: image.meta.clone() },

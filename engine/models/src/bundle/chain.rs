@@ -1,4 +1,4 @@
-//! Chains of transforms: the components of a `Compose`, as steps that run here.
+//! Chains of transforms: the components of a `Compose`, converted to executable steps.
 
 mod build;
 
@@ -21,24 +21,24 @@ use super::save::Save;
 use super::writing::Writing;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// An activation, and a function of the config's after it.
+/// An activation, and a function of the config that follows it.
 type Activated = (Activations, Option<Arc<Function>>);
 
-/// What a step does.
+/// The work of a step.
 enum Work {
-    /// A transform of the registry.
+    /// A registered transform.
     Registered(Box<dyn Transform>),
-    /// Values as a type of numbers has them.
+    /// Casts values to a numeric type.
     Cast(String),
-    /// A function of one tensor, for each key.
+    /// A function of one tensor for each key.
     Lambda(Vec<Arc<Function>>),
     Activations(Vec<Activated>),
     Discrete(Vec<AsDiscrete>),
-    /// Back to the grid of another key, and what is done to the values then.
+    /// Inverts to the grid of another key, then applies an optional function.
     Invert(Invert, Option<Arc<Function>>),
-    /// Colours as RGB, whatever the picture has.
+    /// Converts any colours to RGB.
     Rgb,
-    /// The axes of the file in another order, the first one as channels.
+    /// Reorders the axes of the file; the first one becomes the channels.
     Axes(Vec<usize>),
     Save(Save),
     Classes(Classes),
@@ -57,25 +57,26 @@ pub(crate) struct Step {
 #[derive(Default)]
 pub(crate) struct Chain {
     pub steps: Vec<Step>,
-    /// What was left out or taken as something else.
+    /// Notes about omitted or replaced parts.
     pub notes: Vec<String>,
     /// Whether steps may be random.
     random: bool,
 }
 
 impl Chain {
-    /// Of the value of a `transform`: a `Compose`, a transform, a list of them, or nothing.
+    /// Builds a chain from the value of a `transform`: a `Compose`, a transform, a list of them, or
+    /// nothing.
     ///
     /// # Errors
-    /// All that is not supported.
+    /// All unsupported parts.
     pub fn new(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
         Self::of(value, Chain::default())
     }
 
-    /// The same, whose steps may be random: what they draw is keyed by the seed of the case.
+    /// Builds a chain whose steps may be random, with draws keyed by the seed of the case.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn random(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
         Self::of(value, Chain { random: true, ..Chain::default() })
     }
@@ -112,7 +113,7 @@ impl Chain {
         }
     }
 
-    /// The keys that files are read to.
+    /// The keys into which files are read.
     pub fn reads(&self) -> Vec<Read<'_>> {
         let loads = self.steps.iter().filter(|step| step.name == "LoadImage");
         let of = |step| {
@@ -122,7 +123,7 @@ impl Chain {
         loads.flat_map(of).collect()
     }
 
-    /// Warns where label maps are mapped back between their values.
+    /// Warns if label maps are mapped back with interpolated values.
     pub fn warnings(&self) -> Vec<String> {
         let mut decided: Vec<&String> = Vec::new();
         let mut warnings = Vec::new();
@@ -146,7 +147,7 @@ impl Chain {
     /// Runs the steps on a case.
     ///
     /// # Errors
-    /// That of a step, with its id.
+    /// The error of a step, with its id.
     pub fn run(&self, case: &mut Case, writing: &mut Writing) -> Outcome {
         for step in &self.steps {
             step.run(case, writing).while_doing(|| format!("{}: {}", step.id, step.name))?;
@@ -154,12 +155,12 @@ impl Chain {
         Ok(())
     }
 
-    /// Runs the steps on a case without those that decide, so that what is saved of it is the probability
-    /// of each class or region: activations stay, an argmax and thresholds are left out and with them what
-    /// changes labels behind them, and the way back to the image's grid is linear.
+    /// Runs the steps on a case without decisions, so that the saved image is the probability of
+    /// each class or region: activations stay; argmax, thresholds, and later steps that change
+    /// labels are omitted; and inverting to the image's grid is linear.
     ///
     /// # Errors
-    /// That of a step, with its id.
+    /// The error of a step, with its id.
     pub fn run_undecided(&self, case: &mut Case, writing: &mut Writing) -> Outcome {
         let mut so_far = Undecided::default();
         for step in &self.steps {
@@ -178,12 +179,12 @@ impl Chain {
         self.steps.iter().any(|step| matches!(step.work, Work::Classes(_)))
     }
 
-    /// Whether a step takes the likeliest class.
+    /// Whether a step selects the most likely class.
     pub fn takes_argmax(&self) -> bool {
         self.discrete().any(|discrete| discrete.argmax)
     }
 
-    /// Whether a step decides: by an argmax or a threshold.
+    /// Whether a step decides by an argmax or a threshold.
     pub fn decides(&self) -> bool {
         self.discrete().any(|discrete| discrete.argmax || discrete.threshold.is_some())
     }
@@ -196,10 +197,10 @@ impl Chain {
         self.steps.iter().flat_map(of)
     }
 
-    /// Ends what is written once for all cases.
+    /// Finishes the files that are written once for all cases.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn finish(&self, writing: &mut Writing) -> Outcome {
         for step in &self.steps {
             if let Work::Classes(classes) = &step.work {
@@ -210,7 +211,7 @@ impl Chain {
     }
 }
 
-/// What was seen of a chain whose decisions are left out.
+/// State of running a chain without its decisions.
 #[derive(Default)]
 struct Undecided {
     activated: bool,
@@ -218,12 +219,12 @@ struct Undecided {
 }
 
 impl Step {
-    /// As [`Chain::run_undecided`] says.
+    /// Runs one step as described for [`Chain::run_undecided`].
     fn run_undecided(&self, case: &mut Case, writing: &mut Writing, so_far: &mut Undecided) -> Outcome {
         match &self.work {
             Work::Activations(_) => so_far.activated = true,
             Work::Discrete(each) => {
-                // The likeliest class is that of the largest logit: its probability needs the softmax.
+                // The most likely class is that of the largest logit: its probability needs a softmax.
                 if !so_far.activated && each.iter().any(|discrete| discrete.argmax) {
                     for (_, key) in self.present(case)? {
                         let mut image = case.sample.take_image(&key)?;
@@ -291,7 +292,7 @@ impl Step {
         }
     }
 
-    /// The keys that the case has, with their places.
+    /// The keys that the case has, with their indices.
     fn present(&self, case: &Case) -> Outcome<Vec<(usize, String)>> {
         let mut present = Vec::new();
         for (place, key) in self.keys.iter().enumerate() {
@@ -307,7 +308,7 @@ impl Step {
     fn change(&self, case: &mut Case, work: &Work, place: usize, key: &str) -> Outcome {
         let dtype = case.dtypes.get(key).cloned();
         if let Work::Invert(invert, function) = work {
-            // Only one key is changed at a time, so the transform is asked for it by its place.
+            // Only one key is changed at a time, so its option is selected by index.
             let original = self.original(invert, key, place);
             let original = case.sample.image(&original)?.clone();
             case.sample.update(key, |prediction| invert.invert(prediction, &original, place))?;

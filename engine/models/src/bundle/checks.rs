@@ -1,5 +1,5 @@
-//! What is refused of a run before any of it is done. A run and the list of what a config needs both ask
-//! here, so they refuse the same configs.
+//! Checks of a run before it starts. A run and the list of a config's needs use the same checks, so
+//! they reject the same configs.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::nodes::fault;
 use super::sampler::scheduler;
 use super::{Context, calls};
 
-/// Whether an engine trains, which no run does: a recipe of the config does.
+/// Whether an engine trains. A run does not support this; a recipe converted from the config does.
 pub(crate) fn trains(engine: &Component) -> bool {
     engine.name().ends_with("Trainer")
 }
@@ -22,7 +22,7 @@ pub(crate) fn training(engine: &Component) -> Fault {
     fault(engine, "trains, which is not run; `hearth bundle convert` writes a recipe that does")
 }
 
-/// All that is wrong with an effect, files that are missing included.
+/// All errors of an effect, including missing files.
 pub(crate) fn check(effect: &Effect, context: &Context) -> Vec<Fault> {
     match effect {
         Effect::Run(engine) if trains(engine) => vec![training(engine)],
@@ -42,10 +42,10 @@ pub(crate) fn check(effect: &Effect, context: &Context) -> Vec<Fault> {
     }
 }
 
-/// The steps of a sampling.
+/// The number of steps of a sampling.
 ///
 /// # Errors
-/// None, or more than the scheduler has.
+/// No steps, or more than the scheduler has.
 pub(crate) fn timesteps(component: &Component, steps: i64) -> Result<usize, Fault> {
     let steps = usize::try_from(steps).ok().filter(|steps| *steps > 0);
     let steps = steps.ok_or_else(|| fault(component, "set_timesteps of no step"))?;
@@ -53,10 +53,10 @@ pub(crate) fn timesteps(component: &Component, steps: i64) -> Result<usize, Faul
     Ok(steps)
 }
 
-/// The device of a config, by its item `device`; without one the processor.
+/// The device of a config, by its item `device`; the CPU if there is none.
 ///
 /// # Errors
-/// An expression that fails; a device that is not there.
+/// An expression that fails, or a missing device.
 pub(crate) fn device(resolver: &Resolver) -> Result<Device, Fault> {
     let value = match resolver.config().has("device") {
         true => resolver.get("device")?,
@@ -68,10 +68,10 @@ pub(crate) fn device(resolver: &Resolver) -> Result<Device, Fault> {
     })
 }
 
-/// The device of an engine, or the processor.
+/// The device of an engine, or the CPU.
 ///
 /// # Errors
-/// A device that is not there.
+/// A missing device.
 pub(crate) fn device_of(engine: &Value) -> Result<Device, Fault> {
     let engine = engine.as_component();
     let value = engine.and_then(|engine| engine.get("device")).unwrap_or(&Value::None);
@@ -81,7 +81,7 @@ pub(crate) fn device_of(engine: &Value) -> Result<Device, Fault> {
     })
 }
 
-/// The device of a value that names one, or the processor; else why it cannot be used.
+/// The device named by a value, or the CPU; or the reason why it cannot be used.
 fn named(value: &Value) -> Result<Device, String> {
     let word = match value {
         Value::Device(name) | Value::Text(name) => &**name,

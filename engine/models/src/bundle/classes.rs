@@ -1,4 +1,4 @@
-//! A table of classes: a row for each case, its file and the values (MONAI's `CSVSaver`).
+//! A table of classes with one row per case: its file and the values (MONAI's `CSVSaver`).
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) struct Classes {
 impl Classes {
     pub fn new(component: &Component) -> Result<Self, Fault> {
         if component.has("saver") && component.get("saver").is_some() {
-            return Err(fault(component, "saver: only MONAI's own CSVSaver is here"));
+            return Err(fault(component, "saver: only MONAI's own CSVSaver is supported"));
         }
         let text = |key: &str, default: &str| component.get(key).and_then(Value::as_str).unwrap_or(default).to_owned();
         Ok(Classes {
@@ -30,7 +30,7 @@ impl Classes {
         })
     }
 
-    /// Of a `ClassificationSaver`, which takes what the evaluator has under `pred`.
+    /// Builds a `ClassificationSaver`, which takes the evaluator's value `pred`.
     pub fn of_handler(component: &Component) -> Result<Self, Fault> {
         let pred = match component.get("output_transform") {
             Some(Value::Call(call)) if call.name == "from_engine" => call.get(0, "keys").and_then(texts),
@@ -89,7 +89,7 @@ impl Classes {
     }
 }
 
-/// A number as Python's `str` has it.
+/// Formats a number like Python's `str`.
 pub(crate) fn python(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();

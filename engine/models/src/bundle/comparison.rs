@@ -3,8 +3,8 @@
 use hearth_bundle::Function;
 use hearth_bundle::syntax::{Compare, Constant, Expr, Unary};
 
-/// The comparison that a function of one value is, as transforms have it here: `> 0.5`. `None` where it is
-/// anything else.
+/// The comparison in a function of one value, in the form that transforms use: `> 0.5`. `None` for
+/// any other function.
 pub(super) fn comparison(function: &Function) -> Option<String> {
     let [(parameter, None)] = &function.lambda.parameters[..] else { return None };
     let Expr::Compare(first, rest) = &function.lambda.body else { return None };

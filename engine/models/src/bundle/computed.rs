@@ -1,6 +1,6 @@
-//! Calls of configs that compute and write by themselves, without an evaluator: the sampling of latent
-//! diffusion, and an autoencoder that is shown an image. The interpreter describes them, here they are
-//! done.
+//! Calls of configs that compute and write without an evaluator: the sampling of latent diffusion,
+//! and an autoencoder applied to an image. The interpreter describes the calls; this module runs
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use super::writing::Writing;
 use super::{Context, Seen, Told};
 use hearth_recipe::{Context as _, Outcome, RecipeError};
 
-/// Draws of one call are this far from those of the next: a sampling counts its steps in between.
+/// The distance between the draws of two calls: a sampling uses the numbers in between for its steps.
 const APART: u64 = 1 << 32;
 
-/// What an expression gives.
+/// The value of an expression.
 #[allow(clippy::large_enum_variant, reason = "all of them are behind a pointer")]
 #[derive(Debug)]
 enum Given {
@@ -38,18 +38,19 @@ enum Given {
     Batch(Vec<(String, Array)>),
 }
 
-/// What the calls of a run have computed so far: a value that several refer to is computed once.
+/// The values that the calls of a run have computed so far: a value that is used several times is
+/// computed once.
 #[derive(Default)]
 pub(crate) struct Computed {
     known: Vec<(Arc<CallValue>, Arc<Given>)>,
     draws: u64,
-    /// How many images a network has gone over.
+    /// The number of images that a network has processed.
     pub cases: usize,
-    /// Steps of a sampling, by the id of the scheduler.
+    /// The number of sampling steps, by the id of the scheduler.
     pub steps: BTreeMap<String, usize>,
 }
 
-/// With what a call is done.
+/// The context in which a call runs.
 pub(crate) struct Doing<'a> {
     pub computed: &'a mut Computed,
     pub context: &'a Context,
@@ -60,10 +61,10 @@ pub(crate) struct Doing<'a> {
 }
 
 impl Doing<'_> {
-    /// Does what a call describes.
+    /// Runs a described call.
     ///
     /// # Errors
-    /// What is not supported; files that are not there; noise or images that do not fit the networks.
+    /// Unsupported calls, missing files, or noise or images that do not fit the networks.
     pub fn run(&mut self, call: &CallValue) -> Outcome {
         match call.name.as_str() {
             "LDMSampler.run" => {
@@ -72,7 +73,8 @@ impl Doing<'_> {
                 match output(call)? {
                     Output::Saver(saver) => self.save(saver, &first),
                     Output::Picture(path) => {
-                        // The script turns the picture: rows from the last y up, columns from the last x.
+                        // The script rotates the picture: rows from the last y up, columns from the
+                        // last x.
                         let back = Value::Slice(None, None, Some(-1));
                         let rows = first.index(&Value::Int(0))?.transpose()?;
                         let rows = rows.index(&Value::Tuple([back.clone(), back].into()))?;
@@ -150,7 +152,7 @@ impl Doing<'_> {
             "PIL.Image.fromarray" => Given::Array(self.array(first)?),
             "monai.utils.first" => {
                 let Value::Component(loader) = first else {
-                    return Err(RecipeError::new("monai.utils.first of what is no loader"));
+                    return Err(RecipeError::new("monai.utils.first of a value that is not a loader"));
                 };
                 let taken = First::new(loader, self.context).map_err(|faults| super::run::all(&faults))?;
                 taken.notes().into_iter().for_each(|note| (self.tell)(Told::Note(note)));
@@ -162,7 +164,7 @@ impl Doing<'_> {
         })
     }
 
-    /// The next draw of the run, from the normal distribution.
+    /// The next random values of the run, from the normal distribution.
     fn normal(&mut self, count: usize) -> Vec<f32> {
         let draw = self.computed.draws;
         self.computed.draws += APART;
@@ -205,7 +207,7 @@ impl Doing<'_> {
         Ok(sample)
     }
 
-    /// Tells of each item of a batch that a network has gone over.
+    /// Reports each item of a batch that a network has processed.
     fn told(&mut self, inputs: &Array, outputs: &Array) -> Outcome {
         let total = inputs.shape.first().copied().unwrap_or(0);
         for index in 0..total {
@@ -217,8 +219,8 @@ impl Doing<'_> {
         Ok(())
     }
 
-    /// Reconstruction, mean and deviation of the latent image. MONAI's network draws the latent image from
-    /// that distribution, also in evaluation.
+    /// The reconstruction, mean and deviation of the latent image. MONAI's network draws the latent
+    /// image from that distribution, also in evaluation.
     fn reconstructed(&mut self, call: &CallValue) -> Outcome<Vec<Array>> {
         let component = network(call, 0, "self", NETWORKS[0])?;
         let image = self.array(call.get(1, "x").unwrap_or(&Value::None))?;
@@ -246,7 +248,7 @@ impl Doing<'_> {
         Ok(outputs)
     }
 
-    /// What a `SaveImage` does with a tensor.
+    /// Saves a tensor as a `SaveImage` does.
     fn save(&mut self, saver: &Arc<Component>, array: &Array) -> Outcome {
         let mut notes = Vec::new();
         let save = Save::new(saver, &mut notes)?;

@@ -1,4 +1,4 @@
-//! Recipes of configs, as far as they go.
+//! Converts configs to recipes, as far as possible.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use super::run::{self, RunOptions};
 use hearth_recipe::recipe::Recipe;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// A recipe, and what did not become part of it.
+/// A recipe, and the parts of the config that are not included.
 #[derive(Clone, Debug)]
 pub struct Converted {
     /// The text of the recipe.
     pub recipe: String,
     /// The weights of an inference config, as safetensors.
     pub weights: Option<Vec<u8>>,
-    /// What was left out, or taken as something else.
+    /// Parts that were omitted or replaced.
     pub left_out: Vec<String>,
 }
 
-/// Makes a recipe of a config: the one that is named, else `train`, else `inference`.
+/// Converts a config to a recipe: the named one, or else `train`, or else `inference`.
 ///
 /// # Errors
-/// A config that is damaged; one without an engine or a network that is here.
+/// A damaged config, or one without an engine or a supported network.
 pub fn convert(bundle: &Bundle, config_files: &[String]) -> Outcome<Converted> {
     let files = match (config_files.is_empty(), bundle.config("train")) {
         (false, _) => config_files.to_vec(),
@@ -167,7 +167,7 @@ impl Making<'_> {
         self.table.insert("optimizer", Node::named("AdamW").with("lr", 1e-4));
     }
 
-    /// The table of a registered component under an argument.
+    /// The table of a registered component in an argument.
     fn part<T: Kind + ?Sized>(&mut self, of: &Component, argument: &str, key: &str, without: &[&str]) {
         let Some(given) = of.get(argument) else { return };
         let Some(component) = given.as_component().cloned() else {
@@ -228,7 +228,7 @@ impl Making<'_> {
         }
     }
 
-    /// What decides in the post-processing: softmax and argmax are a segmentation's own.
+    /// The decisions of the post-processing: the task segmentation already includes softmax and argmax.
     fn post(&mut self, evaluator: &Component) {
         let mut steps = Vec::new();
         flatten(evaluator.get("postprocessing"), &mut steps);
@@ -261,7 +261,7 @@ impl Making<'_> {
             let mut bases = base_names(component.name()).into_iter();
             let entry = bases.find_map(|base| registry.entries().iter().find(|entry| entry.name == base));
             let Some(entry) = entry else {
-                self.leave(&component, "is a transform that is not here");
+                self.leave(&component, "is a transform that is not supported");
                 continue;
             };
             let without = [
@@ -351,7 +351,7 @@ impl Making<'_> {
         Ok(Converted { recipe: text, weights, left_out: self.left_out })
     }
 
-    /// The table with plain values before tables, as TOML wants it.
+    /// The table with plain values before tables, as TOML requires.
     fn ordered(&self) -> toml::Value {
         let order = [
             "title",
@@ -376,7 +376,7 @@ impl Making<'_> {
     }
 }
 
-/// Removes what is explicitly nothing: in a recipe a key that is not there says that.
+/// Removes explicit `None` values: a recipe leaves such keys out.
 fn drop_nothing(table: &mut Node) {
     let keys: Vec<String> = table.fields().iter().map(|field| field.key.clone()).collect();
     for key in keys {
@@ -395,7 +395,7 @@ fn flatten(value: Option<&Value>, out: &mut Vec<Arc<Component>>) {
     }
 }
 
-/// One chain of two: what only the training has is marked, random steps need no mark.
+/// Joins two chains: steps only for training are marked, random steps need no mark.
 fn joined(train: Vec<toml::Value>, validation: &[toml::Value]) -> Vec<toml::Value> {
     if validation.is_empty() {
         return train;

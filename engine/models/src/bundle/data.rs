@@ -1,4 +1,4 @@
-//! The cases of a data loader: lists of dictionaries, tables, draws.
+//! The cases of a data loader: lists of dictionaries, tables, random tensors.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::field;
 use super::nodes::{components, fault, is, texts};
 use super::streams::Streams;
 
-/// What an evaluator goes through.
+/// The cases of an evaluator.
 pub(crate) enum Cases {
     /// Dictionaries, before their transforms.
     List(Vec<Value>),
-    /// Tensors, `[channel, x, y, z]`, that need none.
+    /// Tensors, `[channel, x, y, z]`, that need no transforms.
     Drawn(Vec<Tensor<4>>),
-    /// Cases of several streams of images.
+    /// Cases that combine several streams of images.
     Streams(Streams),
-    /// What is not supported, or of which nothing is known.
+    /// Unsupported or unknown cases.
     Unfit(Vec<Fault>),
     /// Patches of slides.
     Slides(Arc<Component>, Vec<Value>),
 }
 
-/// A data loader, taken apart.
+/// The parts of a data loader.
 pub(crate) struct Loading {
     pub cases: Cases,
     pub dataset: Arc<Component>,
@@ -38,14 +38,14 @@ pub(crate) const LOADERS: [&str; 2] = ["DataLoader", "ThreadDataLoader"];
 pub(crate) const DATASETS: [&str; 6] =
     ["Dataset", "CacheDataset", "PersistentDataset", "CacheNTransDataset", "LMDBDataset", "SmartCacheDataset"];
 
-/// Tensors that a list of cases may hold: random numbers, or one number throughout.
+/// Functions whose tensors a list of cases may hold: random numbers, or a constant.
 const DRAWN: [&str; 4] = ["torch.rand", "torch.randn", "torch.ones", "torch.zeros"];
 
 impl Loading {
-    /// Of the value of `val_data_loader`; `images` replace what the config lists.
+    /// Parses the value of `val_data_loader`; `images` replace the images of the config.
     ///
     /// # Errors
-    /// Classes that are not here; data that are no list of dictionaries.
+    /// Unsupported classes, or data that is not a list of dictionaries.
     pub fn new(evaluator: &Component, context: &super::Context) -> Result<Self, Fault> {
         let (images, seed, folder) = (&context.images[..], context.seed, &*context.folder);
         let loader = match evaluator.get("val_data_loader") {
@@ -53,7 +53,7 @@ impl Loading {
             other => return Err(absent(evaluator, "val_data_loader", other)),
         };
         if !LOADERS.contains(&loader.name()) {
-            return Err(fault(loader, format!("is no loader that is here: {}", LOADERS.join(", "))));
+            return Err(fault(loader, format!("is not a supported loader; expected {}", LOADERS.join(", "))));
         }
         let batch = loader.get("batch_size").and_then(Value::as_int).unwrap_or(1);
         let batch = usize::try_from(batch).ok().filter(|batch| *batch > 0);
@@ -77,7 +77,7 @@ impl Loading {
             return Ok(Loading { cases, dataset, transform: None, batch });
         }
         if !DATASETS.contains(&dataset.name()) {
-            return Err(fault(&dataset, "is a data set that is not here"));
+            return Err(fault(&dataset, "is a data set that is not supported"));
         }
         if !images.is_empty() {
             let chain = super::chain::Chain::new(transform.as_ref()).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Loading {
     }
 }
 
-/// An argument that is no component.
+/// The fault of an argument that is not a component.
 fn absent(of: &Component, name: &str, value: Option<&Value>) -> Fault {
     match value {
         Some(other) => fault(of, format!("{name} is {}", other.kind())).about(other),
@@ -129,7 +129,7 @@ pub(crate) fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> 
         Some(Value::Component(other)) if DATASETS.contains(&other.name()) && other.get("transform").is_none() => {
             list(other, other.get("data"), folder)
         }
-        Some(Value::Component(other)) => Err(fault(other, "is a data set that is not here")),
+        Some(Value::Component(other)) => Err(fault(other, "is a data set that is not supported")),
         Some(value) => {
             let items = value.as_slice().map(<[Value]>::to_vec);
             let what = || format!("data is {}; expected a list", value.kind());
@@ -139,13 +139,13 @@ pub(crate) fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> 
     }
 }
 
-/// A tensor of one number, or of random numbers of our own, the same each time.
+/// A tensor of a constant, or of random numbers from Hearth's generator that are the same each time.
 fn draw(dataset: &Component, call: &CallValue, place: usize, seed: i64) -> Result<Tensor<4>, Fault> {
     let sizes: Option<Vec<usize>> = match call.args.first().and_then(Value::as_slice) {
         Some(list) => list.iter().map(|size| usize::try_from(size.as_int()?).ok()).collect(),
         None => call.args.iter().map(|size| usize::try_from(size.as_int()?).ok()).collect(),
     };
-    let wrong = || fault(dataset, format!("{} of a size that is none", call.name));
+    let wrong = || fault(dataset, format!("{} with an invalid size", call.name));
     let sizes = sizes.filter(|sizes| (1..=4).contains(&sizes.len())).ok_or_else(wrong)?;
     let count = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
     let count = count.filter(|count| *count <= 1 << 30).ok_or_else(wrong)?;
@@ -162,7 +162,7 @@ fn draw(dataset: &Component, call: &CallValue, place: usize, seed: i64) -> Resul
     Ok(Tensor::from_data(TensorData::new(values, shape), &host_device()))
 }
 
-/// `CSVDataset`: the rows of a table, through one lambda for a key.
+/// `CSVDataset`: the rows of a table, with one lambda per key.
 fn csv(table: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
     let source = table.get("src").or_else(|| table.get("filename"));
     let source = source.and_then(texts).filter(|files| files.len() == 1).and_then(|mut files| files.pop());

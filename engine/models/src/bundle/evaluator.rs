@@ -1,4 +1,4 @@
-//! `SupervisedEvaluator`: batches through a network, then each item through its post-processing.
+//! `SupervisedEvaluator`: runs batches through a network, then each item through its post-processing.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use super::writing::Writing;
 use super::{Seen, Told, missing};
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// Metrics by name: a value, or one for each class.
+/// Metrics by name: a single value, or one for each class.
 type Metrics = Vec<(String, Vec<f64>)>;
 
 /// An evaluator, checked.
@@ -41,15 +41,15 @@ pub(crate) struct Evaluator {
     handlers: Handlers,
     slides: Option<SlideOptions>,
     device: Device,
-    /// What was left out, and what one may not have meant.
+    /// Notes about omitted parts and probable mistakes.
     pub notes: Vec<String>,
 }
 
-/// The inferer of points, slice by slice, and those that cut images by themselves.
+/// The inferer of points, slice by slice, and the inferers that split images themselves.
 const POINTS: &str = "LandmarkInferer";
 const CUTTING: [&str; 2] = ["SliceInferer", "PatchInferer"];
 
-/// Options of an evaluator that change nothing here.
+/// Options of an evaluator without effect here.
 const KNOWN: [&str; 24] = [
     "device",
     "val_data_loader",
@@ -78,10 +78,10 @@ const KNOWN: [&str; 24] = [
 ];
 
 impl Evaluator {
-    /// Of a component and what it leads to.
+    /// Builds an evaluator from a component and the components to which it refers.
     ///
     /// # Errors
-    /// All that is not supported.
+    /// All unsupported parts.
     pub fn new(component: &Arc<Component>, options: &super::Context) -> Result<Self, Vec<Fault>> {
         if component.name() != "SupervisedEvaluator" {
             let what = format!("{} is not supported; use SupervisedEvaluator", component.name());
@@ -143,13 +143,14 @@ impl Evaluator {
         })
     }
 
-    /// The files of weights that its handlers load. Paths count from `folder`.
+    /// The weights files that its handlers load. Paths are relative to `folder`.
     pub fn weights(&self, folder: &Path) -> Vec<PathBuf> {
         self.handlers.loads.iter().map(|loads| folder.join(&loads.path)).filter(|path| path.is_file()).collect()
     }
 
-    /// What predicts cases one by one, with the network's weights loaded; none of slides, streams and
-    /// tables, and of a config that writes anything but one image of a case.
+    /// Converts to an evaluator that predicts cases one by one, with the network's weights loaded.
+    /// `None` for slides, streams and tables, and for a config that does not write exactly one
+    /// image per case.
     ///
     /// # Errors
     /// Weights that are missing or do not fit.
@@ -186,7 +187,7 @@ impl Evaluator {
     /// Runs over all cases.
     ///
     /// # Errors
-    /// That of the first case which fails, with its file.
+    /// The error of the first case that fails, with its file.
     pub fn run(
         self,
         networks: &mut Networks,
@@ -241,7 +242,7 @@ impl Evaluator {
             Cases::Unfit(faults) => return Err(super::run::all(&faults)),
             Cases::Slides(_, list) => {
                 let (Some(options), Some(maps)) = (&slides, &maps) else {
-                    return Err(RecipeError::new(format!("{id}: slides without a ProbMapProducer give nothing")));
+                    return Err(RecipeError::new(format!("{id}: slides without a ProbMapProducer have no output")));
                 };
                 maps.run(options, &list, (&before, &after), batch, &pass, writing, tell)?
             }
@@ -253,7 +254,7 @@ impl Evaluator {
     }
 }
 
-/// What is done with each case behind the network.
+/// The work on each case after the network.
 pub(crate) struct Ending<'a> {
     pub(crate) after: &'a Chain,
     pub(crate) tables: &'a [Classes],
@@ -262,7 +263,7 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// A batch of cases of a list, from their files on.
+    /// A batch of cases of a list, starting from their files.
     fn batch<N: Network>(
         &mut self,
         batch: &[Value],
@@ -282,7 +283,7 @@ impl Ending<'_> {
         self.cases(cases, pass, writing, tell)
     }
 
-    /// The same behind their transforms.
+    /// A batch of cases after their transforms.
     pub(crate) fn cases<N: Network>(
         &mut self,
         cases: Vec<Case>,
@@ -319,7 +320,7 @@ impl Ending<'_> {
     }
 }
 
-/// A network, and how it goes over its inputs.
+/// A network, and how it is applied to its inputs.
 pub(crate) struct Pass<'a, N: Network> {
     pub(crate) network: &'a N,
     pub(crate) inferer: &'a dyn Inferer,
@@ -327,7 +328,7 @@ pub(crate) struct Pass<'a, N: Network> {
     pub(crate) id: &'a str,
 }
 
-/// A case behind the network: its `pred` is the output.
+/// A case after the network: its `pred` is the output.
 pub(crate) struct PassedCase {
     pub(crate) case: Case,
     pub(crate) input: Tensor<4>,
@@ -335,10 +336,10 @@ pub(crate) struct PassedCase {
 }
 
 impl<N: Network> Pass<'_, N> {
-    /// A batch of cases, behind their transforms.
+    /// Runs a batch of cases after their transforms.
     ///
     /// # Errors
-    /// A case without an image, images that do not suit the network; a device that fails.
+    /// A case without an image, images that do not fit the network, or a device that fails.
     pub fn cases(&self, cases: Vec<Case>) -> Outcome<Vec<PassedCase>> {
         let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
         let images: Outcome<Vec<Image>> = images.collect();
@@ -357,7 +358,7 @@ impl<N: Network> Pass<'_, N> {
         Ok(cases.into_iter().zip(images).zip(outputs).map(passed).collect())
     }
 
-    /// The output of each input, on the host.
+    /// The output for each input, on the host.
     pub fn run(&self, inputs: Vec<Tensor<4>>) -> Outcome<Vec<Tensor<4>>> {
         let shape = inputs.first().map(Tensor::dims).unwrap_or_default();
         if let Some(other) = inputs.iter().find(|input| input.dims() != shape) {
@@ -391,7 +392,7 @@ impl<N: Network> Pass<'_, N> {
     }
 }
 
-/// Options of an evaluator that are not supported.
+/// Unsupported options of an evaluator.
 fn unsupported(evaluator: &Component) -> Vec<Fault> {
     let mut faults = Vec::new();
     if let Some((unknown, _)) = evaluator.args.iter().find(|(key, _)| !KNOWN.contains(&key.as_str())) {
@@ -425,7 +426,8 @@ fn network(evaluator: &Component) -> Result<Arc<Component>, Fault> {
     }
 }
 
-/// What the cases of an evaluator lack: all of them, files, or what takes the patches of slides (`maps`).
+/// What the cases of an evaluator lack: all cases, files, or a handler for the patches of slides
+/// (`maps`).
 fn unfit(evaluator: &Component, loading: &Loading, before: &Chain, maps: bool, folder: &Path) -> Vec<Fault> {
     let dataset = &*loading.dataset;
     let found = match &loading.cases {
@@ -435,7 +437,7 @@ fn unfit(evaluator: &Component, loading: &Loading, before: &Chain, maps: bool, f
         Cases::List(list) => missing::of_list(dataset, list, &before.reads(), folder),
         Cases::Streams(streams) if streams.len() == 0 => Some(missing::empty(evaluator)),
         Cases::Streams(streams) => streams.missing(dataset, folder),
-        Cases::Slides(..) if !maps => Some(fault(evaluator, "slides without a ProbMapProducer give nothing")),
+        Cases::Slides(..) if !maps => Some(fault(evaluator, "slides without a ProbMapProducer have no output")),
         Cases::Slides(_, list) => {
             missing::of_list(dataset, list, &[missing::Read { key: "image", may_lack: false }], folder)
         }
@@ -443,7 +445,7 @@ fn unfit(evaluator: &Component, loading: &Loading, before: &Chain, maps: bool, f
     found.into_iter().collect()
 }
 
-/// How the slides of a data set are cut, where it has slides.
+/// How the slides of a data set are split into patches, if it has slides.
 fn slides_of(loading: &Loading) -> Result<Option<SlideOptions>, Fault> {
     match &loading.cases {
         Cases::Slides(dataset, _) => SlideOptions::new(dataset).map(Some),
@@ -456,7 +458,8 @@ fn transform_of(evaluator: &Component) -> Option<Value> {
     loader.get("dataset")?.as_component()?.get("transform").cloned()
 }
 
-/// `lambda batchdata, *_, **__: (batchdata.to(@device), None, (), {})`, and the like.
+/// Whether a `prepare_batch` passes the whole batch, such as
+/// `lambda batchdata, *_, **__: (batchdata.to(@device), None, (), {})`.
 fn is_whole_batch(value: &Value) -> bool {
     let Value::Function(function) = value else { return false };
     let Some((name, _)) = function.lambda.parameters.first() else { return false };
@@ -493,7 +496,7 @@ pub(crate) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
     }
     let registry = Registry::<dyn Inferer>::new();
     let Some(entry) = registry.entries().iter().find(|entry| entry.name == component.name()) else {
-        return Err(fault(component, "is an inferer that is not here"));
+        return Err(fault(component, "is an inferer that is not supported"));
     };
     if is(component, &["SimpleInferer"]) {
         return Ok(Box::new(SimpleInferer {}));
@@ -503,7 +506,7 @@ pub(crate) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
     let mut given = table(component, entry.name, &without, false)?;
     if let Some(splitter) = splitter {
         if !is(splitter, &["SlidingWindowSplitter"]) {
-            return Err(fault(splitter, "is a splitter that is not here; SlidingWindowSplitter is"));
+            return Err(fault(splitter, "is a splitter that is not supported; SlidingWindowSplitter is"));
         }
         let mut parts = table(splitter, "SlidingWindowSplitter", &["device"], false)?;
         parts.remove("name");

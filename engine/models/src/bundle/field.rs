@@ -1,4 +1,4 @@
-//! The small language of tensors that lambdas of `Lambdad` are written in.
+//! The small language of tensors for lambdas in `Lambdad`.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Float,
 }
 
-/// A tensor whose axes may have been dropped by an index; those that are left, in order.
+/// A tensor with the remaining axes in order: an index may have removed some.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub data: Tensor<4>,
@@ -23,7 +23,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Of an item with channels and this many axes of space.
+    /// Wraps an item with channels and this number of spatial axes.
     pub fn new(data: Tensor<4>, spatial_dims: usize, kind: Kind) -> Self {
         Field { data: data.cast(DType::F32), kind, axes: (0..=spatial_dims.clamp(1, 3)).collect() }
     }
@@ -41,7 +41,7 @@ fn outside<T>(what: impl Into<String>) -> Eval<T> {
     Err(Fault::new(FaultKind::Outside, what))
 }
 
-/// What another tensor may allow.
+/// A fault that depends on the tensor: another one may be valid.
 fn unfit<T>(what: impl Into<String>) -> Eval<T> {
     Err(Fault::new(FaultKind::Tensor, what))
 }
@@ -49,7 +49,7 @@ fn unfit<T>(what: impl Into<String>) -> Eval<T> {
 /// Calls a lambda on a tensor.
 ///
 /// # Errors
-/// What is not in the language, with file, id and text.
+/// Syntax outside of the language, with file, id and text.
 pub(crate) fn apply(function: &Function, field: Field) -> Eval<Field> {
     let placed = |mut fault: Fault| {
         let (file, id) = &function.place;
@@ -137,7 +137,7 @@ impl Machine<'_> {
             },
             Expr::Index(of, index) => match self.eval(of)? {
                 Operand::Tensor(field) => Operand::Tensor(self.index(field, index)?),
-                Operand::Plain(_) => return outside("an index of what is no tensor"),
+                Operand::Plain(_) => return outside("an index of a value that is not a tensor"),
             },
             Expr::Call(function, args) => self.call(function, args)?,
             Expr::Formatted(_) | Expr::Lambda(_) | Expr::Comprehension { .. } | Expr::Set(_) | Expr::Dict(_) => {
@@ -169,7 +169,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Two operands of one shape.
+    /// Broadcasts two operands to one shape.
     fn pair(&self, a: Operand, b: Operand) -> Eval<(Field, Field)> {
         let (mut a, mut b) = (self.field(a)?, self.field(b)?);
         let (from, to) = (a.data.dims(), b.data.dims());
@@ -254,7 +254,7 @@ impl Machine<'_> {
                 continue;
             }
             if places.is_empty() {
-                return unfit("a slice that leaves nothing of a tensor");
+                return unfit("an empty slice of a tensor");
             }
             let contiguous = places.windows(2).all(|pair| pair[1] == pair[0] + 1);
             data = match contiguous {
@@ -271,7 +271,7 @@ impl Machine<'_> {
         Ok(Field { data, kind, axes })
     }
 
-    /// The places of an axis that an index takes, and whether the axis is dropped.
+    /// The indices of an axis that an index selects, and whether the axis is removed.
     fn places(&self, part: &Expr, len: usize) -> Eval<(Vec<usize>, bool)> {
         let whole = |value: &Value| match value.as_int() {
             Some(at) => {
@@ -287,7 +287,7 @@ impl Machine<'_> {
                 match self.eval(expr)? {
                     Operand::Plain(Value::None) => Ok(None),
                     Operand::Plain(value) if value.as_int().is_some() => Ok(value.as_int()),
-                    _ => outside("a slice by what is no whole number"),
+                    _ => outside("a slice by a value that is not a whole number"),
                 }
             };
             let places = slice_places(len, number(start)?, number(end)?, number(step)?)?;
@@ -319,7 +319,7 @@ impl Machine<'_> {
                 }
             },
             Expr::Name(name) => name.clone(),
-            _ => return outside("what is called is no name"),
+            _ => return outside("a called value that is not a name"),
         };
         let short = name.rsplit('.').next().unwrap_or(&name).to_owned();
         let number = |place: usize, key: &str| {
@@ -428,7 +428,7 @@ fn axis_of(field: &Field, dim: Option<f64>) -> Eval<usize> {
         .map_or_else(|| outside(format!("the axis {dim} of a tensor of {count}")), Ok)
 }
 
-/// Values as a type of numbers has them.
+/// Casts values to a numeric type.
 pub(crate) fn cast(field: Field, dtype: &str) -> Field {
     let Field { data, axes, .. } = field;
     match dtype {
@@ -438,7 +438,7 @@ pub(crate) fn cast(field: Field, dtype: &str) -> Field {
     }
 }
 
-/// The path that a lambda makes of a text, for lists of files.
+/// The path that a lambda returns for a text, for lists of files.
 pub(crate) fn text(function: &Function, value: &Value, folder: &Path) -> Eval<Value> {
     hearth_bundle::call(function, std::slice::from_ref(value), folder)
 }

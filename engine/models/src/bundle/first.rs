@@ -1,4 +1,4 @@
-//! The first batch of a loader, `monai.utils.first(@dataloader)`, which autoencoders of bundles are shown.
+//! The first batch of a loader, `monai.utils.first(@dataloader)`, as an input of autoencoders.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::nodes::fault;
 use super::writing::Writing;
 use hearth_recipe::{Context as _, Outcome, RecipeError};
 
-/// A loader, of which the first batch is taken.
+/// A loader whose first batch is used.
 pub(crate) struct First {
     id: String,
     cases: Vec<Value>,
@@ -26,13 +26,13 @@ pub(crate) struct First {
 }
 
 impl First {
-    /// Of a data loader.
+    /// Parses a data loader.
     ///
     /// # Errors
-    /// All that is not supported; a data set that is not there.
+    /// All unsupported parts, or a missing data set.
     pub fn new(loader: &Component, context: &Context) -> Result<Self, Vec<Fault>> {
         if !LOADERS.contains(&loader.name()) {
-            return Err(vec![fault(loader, format!("is no loader that is here: {}", LOADERS.join(", ")))]);
+            return Err(vec![fault(loader, format!("is not a supported loader; expected {}", LOADERS.join(", ")))]);
         }
         let dataset = match loader.get("dataset") {
             Some(Value::Component(dataset)) => dataset,
@@ -49,7 +49,7 @@ impl First {
             _ if !context.images.is_empty() => Ok(given(&context.images, "image")),
             "DecathlonDataset" => decathlon(dataset, &context.folder),
             name if DATASETS.contains(&name) => list(dataset, dataset.get("data"), &context.folder),
-            _ => Err(fault(dataset, "is a data set that is not here")),
+            _ => Err(fault(dataset, "is a data set that is not supported")),
         };
         let cases = cases.map_err(|found| faults.push(found)).ok();
         if let (Some(chain), Some(cases), Some(batch)) = (&chain, &cases, batch) {
@@ -68,7 +68,7 @@ impl First {
         }
     }
 
-    /// What one may not have meant.
+    /// Notes about probable mistakes.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.chain.notes.clone();
         if self.shuffled && self.cases.len() > self.batch {
@@ -80,7 +80,7 @@ impl First {
     /// The images of the batch by key, `[batch, channel, x, y, z]` or without z.
     ///
     /// # Errors
-    /// A step that fails; images of different shapes.
+    /// A step that fails, or images of different shapes.
     pub fn batch(&self, seed: i64, writing: &mut Writing) -> Outcome<Vec<(String, Array)>> {
         let mut cases = Vec::new();
         for (index, given) in self.cases.iter().take(self.batch).enumerate() {
@@ -112,8 +112,8 @@ impl First {
     }
 }
 
-/// `DecathlonDataset`: the cases of a section; of those for training a fifth validates, by a draw of
-/// NumPy's with the seed of the data set.
+/// `DecathlonDataset`: the cases of a section. A fifth of the training cases validates, drawn by
+/// NumPy's generator with the seed of the data set.
 fn decathlon(dataset: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
     let text = |key: &str| {
         let value = dataset.get(key).and_then(Value::as_str);
@@ -147,7 +147,7 @@ fn decathlon(dataset: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
         return Ok(cases);
     }
     let seed = dataset.get("seed").and_then(Value::as_int).unwrap_or(0);
-    let seed = u32::try_from(seed).map_err(|_| fault(dataset, format!("the seed {seed} is none of NumPy's")))?;
+    let seed = u32::try_from(seed).map_err(|_| fault(dataset, format!("NumPy does not accept the seed {seed}")))?;
     let share = dataset.get("val_frac").and_then(Value::as_float).unwrap_or(0.2);
     let order = shuffled_indices(cases.len(), seed);
     let (validation, training) = order.split_at(((cases.len() as f64 * share) as usize).min(cases.len()));

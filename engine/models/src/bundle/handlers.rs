@@ -1,4 +1,4 @@
-//! Handlers of an evaluator: weights that are loaded, tables and maps that are written.
+//! Handlers of an evaluator, which load weights and write tables and maps.
 
 use std::path::Path;
 
@@ -9,25 +9,25 @@ use super::networks::Loads;
 use super::nodes::{components, fault};
 use super::slides::Maps;
 
-/// Handlers that print, or write what TensorBoard shows.
+/// Handlers that only print, or write for TensorBoard.
 const QUIET: [&str; 5] =
     ["StatsHandler", "TensorBoardStatsHandler", "TensorBoardImageHandler", "LogfileHandler", "TerminateOnNan"];
 
-/// What the handlers of an evaluator do.
+/// The supported work of an evaluator's handlers.
 #[derive(Default)]
 pub(crate) struct Handlers {
     pub loads: Vec<Loads>,
-    /// Tables of what the network says of each case.
+    /// Tables of the network's output for each case.
     pub tables: Vec<Classes>,
-    /// Maps of probabilities of slides.
+    /// Probability maps of slides.
     pub maps: Option<Maps>,
 }
 
 impl Handlers {
-    /// Those of an evaluator; paths count from `folder`.
+    /// Parses the handlers of an evaluator; paths are relative to `folder`.
     ///
     /// # Errors
-    /// Handlers and options that are not supported, weights that are missing.
+    /// Unsupported handlers and options, or missing weights.
     pub fn new(evaluator: &Component, folder: &Path) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         let mut found = Handlers::default();
@@ -51,7 +51,7 @@ impl Handlers {
                     Err(wrong) => faults.push(wrong),
                 },
                 name if QUIET.contains(&name) => {}
-                _ => faults.push(fault(&handler, "is a handler that is not here")),
+                _ => faults.push(fault(&handler, "is a handler that is not supported")),
             }
         }
         if faults.is_empty() { Ok(found) } else { Err(faults) }

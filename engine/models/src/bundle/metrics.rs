@@ -15,7 +15,7 @@ pub(crate) struct Measure {
     metric: Box<dyn Metric>,
 }
 
-/// Handlers and metrics by what they are called here.
+/// MONAI's handlers and metrics, with their names here.
 const NAMES: [(&str, &str); 8] = [
     ("Accuracy", "Accuracy"),
     ("ConfusionMatrix", "ConfusionMatrixMetric"),
@@ -28,10 +28,10 @@ const NAMES: [(&str, &str); 8] = [
 ];
 
 impl Measure {
-    /// Those of an evaluator, the key metric first.
+    /// The metrics of an evaluator, the key metric first.
     ///
     /// # Errors
-    /// Metrics that are not here.
+    /// Unsupported metrics.
     pub fn all(evaluator: &Component) -> Result<Vec<Self>, Fault> {
         let mut all = Vec::new();
         for group in ["key_val_metric", "additional_metrics"] {
@@ -50,7 +50,7 @@ impl Measure {
 
     fn new(name: String, component: &Component) -> Result<Self, Fault> {
         let known = NAMES.iter().find(|(theirs, _)| *theirs == component.name());
-        let Some((_, ours)) = known else { return Err(fault(component, "is a metric that is not here")) };
+        let Some((_, ours)) = known else { return Err(fault(component, "is a metric that is not supported")) };
         let keys = match component.get("output_transform") {
             Some(Value::Call(call)) if call.name == "from_engine" => call.get(0, "keys").and_then(texts),
             _ => None,
@@ -65,7 +65,7 @@ impl Measure {
         Ok(Measure { name, keys, metric })
     }
 
-    /// Measures a case behind its post-processing.
+    /// Measures a case after its post-processing.
     pub fn add(&mut self, case: &mut Case) -> Outcome {
         let [pred, label] = self.keys.clone();
         case.numbers_to_image(&label);
@@ -76,7 +76,7 @@ impl Measure {
         Ok(())
     }
 
-    /// The value over all cases: one number, or one for each class.
+    /// The value over all cases: a single number, or one for each class.
     pub fn value(&self) -> Outcome<Vec<f64>> {
         let aggregate = self.metric.aggregate().map_err(RecipeError::from_error)?;
         Ok(aggregate.value.values.into_iter().map(f64::from).collect())

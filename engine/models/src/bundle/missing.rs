@@ -1,4 +1,4 @@
-//! Images that a config lists and that are missing, found before any case is read.
+//! Finds missing images of a config's list before any case is read.
 
 use std::path::Path;
 
@@ -6,23 +6,23 @@ use hearth_bundle::{Component, Fault, FaultKind, Value};
 
 use super::nodes::fault;
 
-/// A key that files are read to.
+/// A key into which files are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read<'a> {
     pub key: &'a str,
-    /// Whether a case may lack it.
+    /// Whether the key is optional in a case.
     pub may_lack: bool,
 }
 
-/// A list that has no case.
+/// The fault of a list without cases.
 pub(crate) fn empty(at: &Component) -> Fault {
     let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, or give \
                 images (-i)";
     Fault { kind: FaultKind::File, ..fault(at, what) }
 }
 
-/// What the cases of a list lack of that which is read: the first, and how many there are. Paths count
-/// from `folder`.
+/// The fault of missing files in a list: the first file, and their number. Paths are relative to
+/// `folder`.
 pub(crate) fn of_list(at: &Component, list: &[Value], reads: &[Read<'_>], folder: &Path) -> Option<Fault> {
     let mut first: Option<String> = None;
     let mut count = 0;
@@ -42,13 +42,13 @@ pub(crate) fn of_list(at: &Component, list: &[Value], reads: &[Read<'_>], folder
     }
     let first = first?;
     let what = match count {
-        1 => format!("the image {first} is not there"),
-        _ => format!("{count} images are not there, {first} among them"),
+        1 => format!("the image {first} is missing"),
+        _ => format!("{count} images are missing, {first} among them"),
     };
     Some(Fault { kind: FaultKind::File, ..fault(at, what) })
 }
 
-/// A text is a file, and a list of texts are several.
+/// A text is one file, and a list of texts several.
 fn files(value: &Value) -> impl Iterator<Item = &str> {
     let several = value.as_slice().unwrap_or_default().iter().filter_map(Value::as_str);
     value.as_str().into_iter().chain(several)

@@ -1,9 +1,8 @@
-//! MONAI bundles: what `python -m monai.bundle run` does for inference, and a list of what a config
-//! needs.
+//! MONAI bundles: inference like `python -m monai.bundle run`, and a list of a config's needs.
 //!
-//! [`hearth_bundle`] reads and resolves configs; here their components become Hearth's own transforms,
-//! networks, inferers and metrics, through the registries that recipes use. Nothing of a bundle is
-//! executed: what is not supported is named with file and id.
+//! [`hearth_bundle`] reads and resolves configs; this module converts their components to Hearth's
+//! transforms, networks, inferers and metrics, through the registries that recipes use. No code of
+//! a bundle is executed: unsupported parts are reported with file and id.
 
 mod absent;
 mod array;
@@ -47,15 +46,15 @@ pub use run::{Report, RunOptions, Seen, Told, inference, run};
 
 use std::path::PathBuf;
 
-/// What components are built with.
+/// The context in which components are built.
 #[derive(Clone, Debug, Default)]
 struct Context {
-    /// Where input paths count from.
+    /// The folder for relative input paths.
     folder: PathBuf,
-    /// Files in place of the config's list.
+    /// Files that replace the config's list.
     images: Vec<String>,
-    /// Whether images are given later, case by case: the config's list is not read.
+    /// Whether images are given later, case by case, so that the config's list is not read.
     case_by_case: bool,
-    /// The seed of what is drawn.
+    /// The seed of random draws.
     seed: i64,
 }

@@ -22,15 +22,15 @@ use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap
 use crate::open::OpenOptions;
 use crate::package::Unpacked;
 
-/// A bundle whose inference config predicts images one by one; or any other bundle, which is run as its
-/// config says.
+/// A bundle whose inference config predicts images one by one; any other bundle runs as its config
+/// defines.
 pub struct BundleModel {
     opened: OpenedBundle,
     card: Card,
-    /// None where the config is run as it is.
+    /// `None` if the config runs as it is.
     evaluator: Option<Mutex<OneByOne>>,
     files: Vec<PathBuf>,
-    /// Removes the folder of a package.
+    /// Removes the unpacked folder of a package on drop.
     _unpacked: Option<Unpacked>,
 }
 
@@ -38,7 +38,7 @@ impl BundleModel {
     /// Opens the folder of a bundle, or its zip; the folder of a package is removed with the model.
     ///
     /// # Errors
-    /// What is no bundle; a config that needs what is not supported; weights that are missing.
+    /// A path that is not a bundle, a config with unsupported parts, or missing weights.
     pub fn open(path: &Path, options: &OpenOptions, unpacked: Option<Unpacked>) -> Outcome<Self> {
         let opened = open(path)?;
         let overrides = match options.device.as_str() {
@@ -55,8 +55,8 @@ impl BundleModel {
     }
 }
 
-/// The evaluator of the inference config, with its weights, and their files; none where the config does more
-/// than predict an image of each case.
+/// The evaluator of the inference config, with its weights, and their files; `None` if the config
+/// does more than predict an image of each case.
 fn one_by_one(opened: &OpenedBundle, options: &RunOptions) -> Outcome<(Option<OneByOne>, Vec<PathBuf>)> {
     let (mut config, run_id) = config(&opened.bundle, options)?;
     leave_out_lists(&mut config)?;
@@ -81,9 +81,9 @@ fn one_by_one(opened: &OpenedBundle, options: &RunOptions) -> Outcome<(Option<On
                     files.push(networks.load_whole(&network, (folder.as_path(), Path::new(&path)), old, &device)?);
                 }
                 Effect::Seed(seed) => context.seed = seed,
-                // Results go where the command says.
+                // Results go to the folder of the command.
                 Effect::MakeFolder(_) => {}
-                // Sampling, several engines: the config is run as it is.
+                // Sampling, or several engines: the config runs as it is.
                 _ => return Ok((None, files)),
             }
         }
@@ -95,13 +95,14 @@ fn one_by_one(opened: &OpenedBundle, options: &RunOptions) -> Outcome<(Option<On
 }
 
 impl BundleModel {
-    /// The network of its inference config, to be written for other programs.
+    /// The network of its inference config, for an export.
     ///
     /// # Errors
     /// A config that does more than predict an image of each case.
     pub(crate) fn exported(&self) -> Outcome<Exported> {
         let Some(evaluator) = &self.evaluator else {
-            let what = "does more than predict an image of each case, so that no one network is what it predicts with";
+            let what =
+                "does more than predict an image of each case, so that it does not predict with a single network";
             return Err(RecipeError::new(format!("the config of {} {what}", self.card.title)));
         };
         let mut evaluator = evaluator.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +193,7 @@ impl Model for BundleModel {
     fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
         let case = prepared.take::<Files>()?;
         let Some(evaluator) = &self.evaluator else {
-            return Err(RecipeError::new("this bundle is run as its config says: `hearth bundle run`"));
+            return Err(RecipeError::new("this bundle runs as its config defines: `hearth bundle run`"));
         };
         let mut evaluator = evaluator.lock().unwrap_or_else(PoisonError::into_inner);
         let (image, probabilities) = evaluator.predict(&case.files, case.series.as_deref(), asked.probabilities)?;
@@ -225,7 +226,7 @@ impl Model for BundleModel {
     }
 }
 
-/// The files of a case: the config's own chain reads them.
+/// The files of a case, which the config's own chain reads.
 struct Files {
     files: Vec<PathBuf>,
     series: Option<String>,
@@ -247,7 +248,7 @@ impl Prepare for BundlePreparer {
     }
 }
 
-/// What a bundle predicts.
+/// A prediction of a bundle.
 struct BundleMap {
     image: Image,
     kind: Kind,

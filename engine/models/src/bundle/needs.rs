@@ -1,4 +1,4 @@
-//! What a config needs: all of it, and what of that is missing.
+//! All needs of a config, and which of them are missing.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,58 +19,58 @@ use super::run::RunOptions;
 use super::{Context, checks, run};
 use hearth_recipe::Outcome;
 
-/// A component that a config reaches.
+/// A component that a config uses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
-    /// What sort: `network`, `transform`, `inferer`, `loss`, ...
+    /// The kind: `network`, `transform`, `inferer`, `loss`, ...
     pub kind: &'static str,
-    /// Its class, as the config names it.
+    /// Its class, as named in the config.
     pub target: String,
     /// Its id.
     pub id: String,
-    /// Whether Hearth has it.
+    /// Whether it is supported.
     pub here: bool,
 }
 
-/// What a config needs.
+/// The needs of a config.
 #[derive(Clone, Debug)]
 pub struct ConfigNeeds {
     /// The name of the config.
     pub name: String,
-    /// Its file.
+    /// The file of the config.
     pub path: PathBuf,
-    /// The id that is run, where there is one.
+    /// The id to run, if there is one.
     pub run_id: Option<String>,
-    /// Where it trains, which [`run`](super::run()) refuses.
+    /// The fault if it trains, which [`run`](super::run()) rejects.
     pub training: Option<Fault>,
-    /// Components that are reached, in the order in which they are resolved.
+    /// The components in use, in the order in which they are resolved.
     pub parts: Vec<Part>,
-    /// What is missing or outside of what is evaluated. Files are last.
+    /// Missing or unsupported parts, with files last.
     pub missing: Vec<Fault>,
 }
 
 impl ConfigNeeds {
-    /// Whether all that it needs is here, but for files and devices.
+    /// Whether all needs are supported, apart from missing files and devices.
     pub fn is_supported(&self) -> bool {
         self.missing.iter().all(|fault| matches!(fault.kind, FaultKind::File | FaultKind::Device))
     }
 
-    /// Whether it can be run as it stands.
+    /// Whether it can run as it is.
     pub fn is_complete(&self) -> bool {
         self.refusals().next().is_none()
     }
 
-    /// All that a run of it is refused for.
+    /// All reasons why a run is rejected.
     pub fn refusals(&self) -> impl Iterator<Item = &Fault> {
         self.training.iter().chain(&self.missing)
     }
 }
 
-/// What each config of a bundle needs; those that are laid over another are skipped, as they have no
-/// run of their own. With configs named, the one that they make together.
+/// The needs of each config of a bundle. Configs that overlay another one are skipped, because they
+/// cannot run alone. If configs are named, the needs of these configs merged.
 ///
 /// # Errors
-/// A config that is damaged.
+/// A damaged config.
 pub fn needs(bundle: &Bundle, options: &RunOptions) -> Outcome<Vec<ConfigNeeds>> {
     if !options.config_files.is_empty() {
         let first = options.config_files.join(" + ");
@@ -86,7 +86,7 @@ pub fn needs(bundle: &Bundle, options: &RunOptions) -> Outcome<Vec<ConfigNeeds>>
             Err(fault) if fault.kind == FaultKind::Overlay => continue,
             loaded => loaded?,
         };
-        // Lists of cases and tables of labels lie beside configs.
+        // Lists of cases and tables of labels are stored next to configs.
         if !loaded.has("bundle_root") && !loaded.has("network_def") && !loaded.has("imports") {
             continue;
         }
@@ -120,7 +120,7 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     }
     if run_id.is_none() {
         for id in resolver.config().ids() {
-            // Every item, for nobody knows which is reached.
+            // Resolve every item, because it is unknown which ones are used.
             resolver.get(id)?;
         }
     }
@@ -137,7 +137,7 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
         let what = "runs no evaluator and no trainer: its own script does the work";
         missing.push(Fault::at(FaultKind::Component, run_id.clone().unwrap_or_default(), what).in_file(&file));
     }
-    // A run passes over classes that change nothing; what it refuses is listed above.
+    // A run ignores classes without effect; rejected ones are listed above.
     if training.is_some() || !missing.is_empty() {
         walk.absent(&file, &mut missing);
     }
@@ -147,7 +147,8 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     Ok(ConfigNeeds { name: name.to_owned(), path, run_id, training, parts: walk.parts, missing })
 }
 
-/// Adds what a run of these effects is refused for. Returns the fault of an engine that trains.
+/// Adds the faults for which a run of these effects is rejected. Returns the fault of an engine
+/// that trains.
 fn refused(effects: &[Effect], context: &Context, missing: &mut Vec<Fault>) -> Option<Fault> {
     let (mut training, mut follows) = (None, Vec::new());
     for effect in effects {
@@ -161,14 +162,14 @@ fn refused(effects: &[Effect], context: &Context, missing: &mut Vec<Fault>) -> O
             }
         }
     }
-    // Their causes are listed.
+    // The causes are already listed.
     if missing.is_empty() {
         missing.extend(follows);
     }
     training
 }
 
-/// Gathers components, each once.
+/// Collects components, each once.
 #[derive(Default)]
 struct Walk {
     parts: Vec<Part>,
@@ -176,7 +177,7 @@ struct Walk {
 }
 
 /// Classes of engines, data and handlers that inference needs and that are part of the runner, and
-/// those that training recipes have in other words.
+/// classes that training recipes replace.
 const ENGINE: [(&str, &[&str]); 5] = [
     ("engine", &["SupervisedEvaluator", "SupervisedTrainer"]),
     (
@@ -249,7 +250,7 @@ const ENGINE: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Steps of the runner's own, and those that need nothing.
+/// Steps that the runner implements, and steps that need nothing.
 const STEPS: [&str; 16] = [
     "Compose",
     "Lambda",
@@ -299,12 +300,12 @@ impl Walk {
         }
     }
 
-    /// Adds the components that are not here and have no fault yet.
+    /// Adds unsupported components without a fault so far.
     fn absent(&self, file: &str, missing: &mut Vec<Fault>) {
         for part in self.parts.iter().filter(|part| !part.here) {
             let known = missing.iter().any(|fault| fault.id == part.id && fault.kind == FaultKind::Component);
             if !known {
-                let what = format!("is a {} that is not here", part.kind);
+                let what = format!("is a {} that is not supported", part.kind);
                 let fault = Fault::at(FaultKind::Component, part.id.clone(), what);
                 missing.push(Fault { text: part.target.clone(), ..fault }.in_file(file));
             }
@@ -323,7 +324,7 @@ impl Walk {
     }
 }
 
-/// What sort of thing a component is, and whether it is here.
+/// The kind of a component, and whether it is supported.
 fn kind(component: &Component) -> (&'static str, bool) {
     let name = component.name();
     if let Some((kind, _)) = ENGINE.iter().find(|(_, names)| names.contains(&name)) {

@@ -1,4 +1,4 @@
-//! Networks of components, and their weights.
+//! The networks of components, and their weights.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use hearth_registry::{Node, Registry};
 use super::nodes::{fault, node, table};
 use hearth_recipe::{Context, Outcome};
 
-/// Options that do not change what a network gives.
+/// Options that do not change the output of a network.
 const IGNORED: [&str; 5] = ["img_size", "use_checkpoint", "pretrained", "progress", "weights"];
 
-/// The specification of a network, and the table that it was read from.
+/// The specification of a network, and the table from which it was read.
 pub(crate) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fault> {
     let registry = Registry::<NetworkSpec>::new();
     let entry = registry.find(component.name()).filter(|entry| is_known_by(component, entry.name));
     let Some(entry) = entry else {
-        return Err(fault(component, "is a network that is not here"));
+        return Err(fault(component, "is a network that is not supported"));
     };
-    // The size of an image is part of this one.
+    // For this one, the image size is part of the network.
     let ignored = if entry.name == "UNesT" { &IGNORED[1..] } else { &IGNORED[..] };
     let mut table = table(component, entry.name, &[ignored, &["dints_space"]].concat(), true)?;
     if let Some(space) = component.get("dints_space") {
@@ -36,7 +36,7 @@ pub(crate) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
     }
     super::sampler::older_names(component, &mut table);
     as_pretrained(component, &mut table);
-    // A number stands for a shape of one axis.
+    // A number is a shape of one axis.
     for key in ["latent_shape", "start_shape"] {
         if let Some(value) = component.get(key)
             && value.as_int().is_some()
@@ -49,13 +49,13 @@ pub(crate) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
     Ok((built, table))
 }
 
-/// The paths of a DiNTS.
+/// The topology of a DiNTS.
 fn topology(space: &Component) -> Result<Node, Fault> {
     table(space, "TopologyInstance", &["device"], false)
 }
 
-/// What torchvision does where its own weights are asked for, which here only a file gives: Inception v3
-/// then changes the range of its input.
+/// torchvision changes the input range of Inception v3 if its own weights are requested. Here only
+/// a file has weights, so this sets the range.
 fn as_pretrained(component: &Component, table: &mut Node) {
     let inception = component.get("model_name").and_then(Value::as_str) == Some("inception_v3");
     let given = component.get("pretrained").and_then(Value::truth) == Some(true) || component.get("weights").is_some();
@@ -64,10 +64,10 @@ fn as_pretrained(component: &Component, table: &mut Node) {
     }
 }
 
-/// Networks of bundles' own scripts that are here.
+/// Supported networks of the bundles' own scripts.
 const SCRIPTS: [&str; 3] = ["UNesT", "PointRegressor", "RegResNet"];
 
-/// Whether a component means the network of this name: a class of a bundle's own may only share it.
+/// Whether a component is the network of this name: a class of a bundle may have the same name.
 pub(crate) fn is_known_by(component: &Component, name: &str) -> bool {
     !component.target.starts_with("scripts.") || SCRIPTS.contains(&name)
 }
@@ -80,7 +80,7 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
-    /// The network of a component, with random weights when it is asked for first.
+    /// The network of a component, created with random weights on first use.
     pub fn get(&mut self, component: &Component, device: &Device) -> Outcome<&AnyNetwork> {
         if !self.built.contains_key(&component.id) {
             let (spec, table) = spec(component)?;
@@ -93,7 +93,7 @@ impl Networks {
         }
     }
 
-    /// The network of a component, where it was built and is of this type.
+    /// The network of a component, if it was built and has this type.
     pub fn built<N: Network>(&self, component: &Component) -> Outcome<&N> {
         let found = self.built.get(&component.id).and_then(AnyNetwork::downcast_ref);
         found.ok_or_else(|| fault(component, "is a network of another class than this step needs").into())
@@ -104,20 +104,20 @@ impl Networks {
         self.loaded.contains(&component.id)
     }
 
-    /// What a `CheckpointLoader` does. Returns the file.
+    /// Loads weights like a `CheckpointLoader`. Returns the file.
     ///
     /// # Errors
-    /// A file that is not there or is none of weights; weights that do not fit.
+    /// A file that is missing or has no weights, or weights that do not fit.
     pub fn load(&mut self, loads: &Loads, folder: &Path, device: &Device) -> Outcome<PathBuf> {
         let Loads { loader, network, path, key, strict } = loads;
         self.read(loader, network, (folder, path, key), (*strict, false), device)
     }
 
-    /// What `load_state_dict(torch.load(path))` does, and `load_old_state_dict` where the keys may be those
-    /// of MONAI Generative. The path counts from the folder. Returns the file.
+    /// Loads weights like `load_state_dict(torch.load(path))`, or like `load_old_state_dict`, whose
+    /// keys may be those of MONAI Generative. The path is relative to the folder. Returns the file.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// Same as [`load`](Self::load).
     pub fn load_whole(
         &mut self,
         network: &Arc<Component>,
@@ -166,7 +166,7 @@ impl Networks {
     }
 }
 
-/// What a `CheckpointLoader` loads, and into what.
+/// The file and the target of a `CheckpointLoader`.
 pub(crate) struct Loads {
     loader: Arc<Component>,
     network: Arc<Component>,
@@ -177,10 +177,10 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Of the component of the loader; its path counts from `folder`.
+    /// Parses the component of the loader; its path is relative to `folder`.
     ///
     /// # Errors
-    /// Options that are not supported; a network that is not here; a file that is missing.
+    /// Unsupported options or networks, or a missing file.
     pub fn new(loader: &Arc<Component>, folder: &Path) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         let given = |name: &str| loader.get(name).unwrap_or(&Value::None);
@@ -211,30 +211,30 @@ impl Loads {
     }
 }
 
-/// Whether the network of a component can be built, found without drawing its weights.
+/// Checks that the network of a component can be built, without drawing its weights.
 ///
 /// # Errors
-/// A class or an option that is not supported; weights that this process has no memory for.
+/// An unsupported class or option, or weights too large for the memory of this process.
 pub(crate) fn check(component: &Component) -> Result<(), Fault> {
     let (spec, table) = spec(component)?;
     let weights = spec.weights(&hearth_data::host_device());
     weights.map(drop).map_err(|error| fault(component, error.in_table(&table).to_string()))
 }
 
-/// The fault of weights that are missing; `path` counts from the folder.
+/// The fault of missing weights; `path` is relative to the folder.
 pub(crate) fn missing(at: &Component, folder: &Path, path: &Path) -> Option<Fault> {
     let what = || super::absent::weights(folder, path);
     (!folder.join(path).is_file()).then(|| Fault { kind: FaultKind::File, ..fault(at, what()) })
 }
 
-/// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.
+/// Whether a file starts like safetensors: a length, then JSON. Neither a pickle nor a zip does.
 pub(crate) fn is_safetensors(path: &Path) -> std::io::Result<bool> {
     let mut start = Vec::new();
     std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::open(path)?, 9), &mut start)?;
     Ok(start.get(8) == Some(&b'{'))
 }
 
-/// What is under a key of a file's dictionary, where it has it, else the whole.
+/// The value under a key of a file's dictionary, or the whole if the key is missing.
 fn state_dict(path: &Path, key: &str) -> Result<StateDict, PytorchError> {
     if !key.is_empty() {
         match StateDict::open(path, &OpenOptions { key: Some(key.to_owned()) }) {

@@ -1,4 +1,4 @@
-//! From what a config says to the tables that registries read.
+//! Converts values of a config to the tables that registries read.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use hearth_bundle::{Component, Fault, FaultKind, Value};
 use hearth_registry::Node;
 use serde::Deserialize;
 
-/// A fault of a component.
+/// Creates a fault of a component.
 pub(crate) fn fault(component: &Component, what: impl Into<String>) -> Fault {
     let text = component.target.clone();
     Fault { text, ..Fault::at(FaultKind::Component, component.id.clone(), what) }.in_file(&component.file)
@@ -18,7 +18,7 @@ pub(crate) fn node(value: &Value) -> Option<Node> {
     Node::deserialize(json).ok()
 }
 
-/// The same as JSON: names of libraries become their last part, as enumerations of MONAI's do.
+/// Converts to JSON: names of libraries become their last part, like MONAI's enumerations.
 fn plain(value: &Value) -> Option<serde_json::Value> {
     match value {
         Value::Name(name) => {
@@ -26,7 +26,7 @@ fn plain(value: &Value) -> Option<serde_json::Value> {
             Some(dtype.unwrap_or_else(|| name.rsplit('.').next().unwrap_or(name).to_lowercase()).into())
         }
         Value::Device(name) => Some((**name).into()),
-        // Authors write truth values as texts, and Python takes any text for true.
+        // Authors write booleans as texts, and Python treats any text as true.
         Value::Text(text) if matches!(&**text, "True" | "true") => Some(true.into()),
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => {
             items.iter().map(plain).collect::<Option<Vec<_>>>().map(serde_json::Value::Array)
@@ -39,8 +39,8 @@ fn plain(value: &Value) -> Option<serde_json::Value> {
     }
 }
 
-/// The table of a component under a name, without the arguments of these names. Arguments that are
-/// `None` are kept where `nothing` says so.
+/// The table of a component under a name, without the listed arguments. Arguments that are `None`
+/// are kept if `nothing` is set.
 pub(crate) fn table(component: &Component, name: &str, without: &[&str], nothing: bool) -> Result<Node, Fault> {
     let mut table = Node::named(name);
     for (key, value) in &component.args {
@@ -55,13 +55,13 @@ pub(crate) fn table(component: &Component, name: &str, without: &[&str], nothing
     Ok(table)
 }
 
-/// An object that is no entry of a registry, of its table.
+/// Reads an object that is not a registry entry from its table.
 pub(crate) fn read<T: for<'de> Deserialize<'de>>(component: &Component, mut table: Node) -> Result<T, Fault> {
     table.remove("name");
     hearth_registry::read(&table).map_err(|error| fault(component, error.to_string()))
 }
 
-/// A name without what MONAI appends for the dictionary form: `LoadImaged`, `LoadImageD`,
+/// The possible names without MONAI's suffix of the dictionary form: `LoadImaged`, `LoadImageD`,
 /// `LoadImageDict`.
 pub(crate) fn base_names(name: &str) -> Vec<&str> {
     let mut names = vec![name];
@@ -71,12 +71,12 @@ pub(crate) fn base_names(name: &str) -> Vec<&str> {
     names
 }
 
-/// Whether a component is the dictionary form, or the array form, of one of these.
+/// Whether a component is the dictionary form or the array form of one of these names.
 pub(crate) fn is(component: &Component, names: &[&str]) -> bool {
     base_names(component.name()).iter().any(|base| names.contains(base))
 }
 
-/// The keys that a transform works on.
+/// The keys of a transform.
 pub(crate) fn keys(component: &Component) -> Result<Vec<String>, Fault> {
     let given =
         component.get("keys").ok_or_else(|| fault(component, "has no `keys`; only the dictionary form is run"))?;
@@ -92,7 +92,7 @@ pub(crate) fn texts(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The option of each of several keys: one for all, or a list with one for each.
+/// The option for each of several keys: one value for all, or a list with one for each.
 pub(crate) fn each<T>(
     component: &Component,
     name: &str,
@@ -113,7 +113,7 @@ pub(crate) fn each<T>(
     }
 }
 
-/// The components of a list, or the one that there is; `None` counts as nothing.
+/// The components of a list, or a single component; `None` counts as empty.
 pub(crate) fn components(value: Option<&Value>) -> Option<Vec<Arc<Component>>> {
     match value {
         None | Some(Value::None) => Some(Vec::new()),

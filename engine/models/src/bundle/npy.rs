@@ -1,4 +1,4 @@
-//! Arrays as files of NumPy's.
+//! Arrays as NumPy files.
 
 use hearth_data::Image;
 

@@ -1,4 +1,4 @@
-//! [`OneByOne`]: an evaluator whose cases are given one after the other.
+//! [`OneByOne`]: an evaluator for cases that are given one after the other.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::evaluator::{Pass, PassedCase};
 use super::networks::Networks;
 use super::writing::Writing;
 
-/// An evaluator whose cases come one by one.
+/// An evaluator for cases that are given one by one.
 pub(crate) struct OneByOne {
     pub(crate) id: String,
     pub(crate) network: Arc<Component>,
@@ -27,22 +27,22 @@ pub(crate) struct OneByOne {
     pub(crate) after: Chain,
     pub(crate) device: Device,
     pub(crate) folder: PathBuf,
-    /// What the file of an image is read to.
+    /// The key into which the image file is read.
     pub(crate) key: String,
 }
 
 impl OneByOne {
-    /// Whether classes exclude each other, as far as its post-processing says.
+    /// Whether classes are mutually exclusive according to its post-processing.
     pub fn takes_argmax(&self) -> bool {
         self.after.takes_argmax()
     }
 
-    /// Whether its output is decided: by an argmax or a threshold.
+    /// Whether its output is decided by an argmax or a threshold.
     pub fn decides(&self) -> bool {
         self.after.decides()
     }
 
-    /// Its network.
+    /// The network.
     ///
     /// # Errors
     /// A network that cannot be built.
@@ -50,12 +50,12 @@ impl OneByOne {
         Ok(self.networks.get(&self.network, &self.device)?.clone())
     }
 
-    /// The image that the config saves of a case, and the probabilities behind it if they are asked for.
-    /// `series` is the UID of a DICOM series.
+    /// The image that the config saves for a case, and its probabilities if requested. `series` is
+    /// the UID of a DICOM series.
     ///
     /// # Errors
-    /// Images that cannot be read or do not fit the network; an output that its device did not compute; a
-    /// config whose values before the decision are no probabilities.
+    /// Images that cannot be read or do not fit the network, an output that the device failed to
+    /// compute, or a config whose values before the decision are not probabilities.
     pub fn predict(
         &mut self,
         files: &[PathBuf],
@@ -97,7 +97,7 @@ impl OneByOne {
         Ok((saved, found))
     }
 
-    /// What is saved of a case where nothing is decided.
+    /// The saved image of a case without decisions.
     fn probabilities(&self, case: Case) -> Outcome<Image> {
         let found = self.saved(case, |case, writing| self.after.run_undecided(case, writing))?;
         let outside = found.to_vec().into_iter().find(|value| !(-1e-3..=1.001).contains(value));
@@ -111,7 +111,7 @@ impl OneByOne {
         }
     }
 
-    /// The one image that a chain saves of a case, in host memory.
+    /// The only image that a chain saves for a case, in host memory.
     fn saved(&self, mut case: Case, run: impl Fn(&mut Case, &mut Writing) -> Outcome) -> Outcome<Image> {
         let mut writing = Writing::capturing(self.folder.clone());
         run(&mut case, &mut writing)?;

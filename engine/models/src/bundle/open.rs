@@ -1,15 +1,15 @@
-//! A bundle from a folder or a zip.
+//! Opens a bundle from a folder or a zip.
 
 use std::path::{Path, PathBuf};
 
 use hearth_bundle::Bundle;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// A bundle that is open: a folder, or a zip that was unpacked to a temporary one.
+/// An opened bundle: a folder, or a zip that was unpacked to a temporary one.
 pub struct OpenedBundle {
     /// The bundle.
     pub bundle: Bundle,
-    /// Where results go that the config names by a relative path.
+    /// The folder for results with a relative path in the config.
     pub results: PathBuf,
     _unpacked: Option<tempfile::TempDir>,
 }
@@ -17,7 +17,7 @@ pub struct OpenedBundle {
 /// Opens a folder, or unpacks a zip; results of a zip go to the working directory.
 ///
 /// # Errors
-/// What is neither; an archive that is damaged, too large, or leads outside of its folder.
+/// A path that is neither, or an archive that is damaged, too large, or leads outside of its folder.
 pub fn open(path: &Path) -> Outcome<OpenedBundle> {
     if path.is_dir() {
         let bundle = Bundle::open(path)?;
@@ -25,7 +25,7 @@ pub fn open(path: &Path) -> Outcome<OpenedBundle> {
     }
     if !path.is_file() {
         return Err(RecipeError::new(format!(
-            "{} is not there: give the folder of a bundle, or its zip",
+            "{} is missing: give the folder of a bundle, or its zip",
             path.display()
         )));
     }
@@ -38,11 +38,11 @@ pub fn open(path: &Path) -> Outcome<OpenedBundle> {
     Ok(OpenedBundle { bundle: Bundle::open(&root)?, results: PathBuf::from("."), _unpacked: Some(unpacked) })
 }
 
-/// The most bytes of a zip's content for each of its own: weights hardly shrink.
+/// The largest ratio of unpacked bytes to the bytes of a zip: weights hardly compress.
 #[cfg(feature = "download")]
 const MOST_PER_BYTE: u64 = 100;
 
-/// The content of a zip.
+/// Unpacks a zip.
 #[cfg(feature = "download")]
 fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     use hearth_data::Progress;
@@ -59,7 +59,7 @@ fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// Without the feature that reads archives.
+/// The error without the feature that reads archives.
 #[cfg(not(feature = "download"))]
 fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     let what =
@@ -67,7 +67,7 @@ fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     Err(RecipeError::new(format!("{}: {what}", zip.display())))
 }
 
-/// The folder with `configs`: the archive's own, or the one folder in it.
+/// The folder with `configs`: the archive's root, or the only folder in it.
 fn root_of(unpacked: &Path) -> Option<PathBuf> {
     let folder = unpacked.join("bundle");
     if Bundle::is_one(&folder) {

@@ -1,4 +1,4 @@
-//! What `python -m monai.bundle run` does.
+//! Runs a bundle like `python -m monai.bundle run`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,24 +13,24 @@ use super::writing::Writing;
 use super::{Context, checks};
 use hearth_recipe::{Outcome, RecipeError};
 
-/// What is run, and with which changes.
+/// The parts of a bundle to run, and changes to them.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Configs in the order in which they are merged: names, or paths; none: the inference config.
+    /// Configs in the order in which they are merged: names or paths; empty for the inference config.
     pub config_files: Vec<String>,
-    /// The id that is run; none: `run`, or the one list that runs the evaluator.
+    /// The id to run; `None` for `run`, or the only list that runs the evaluator.
     pub run_id: Option<String>,
-    /// The id of what is evaluated before.
+    /// The id that is evaluated before it.
     pub init_id: String,
-    /// The id of what is evaluated behind.
+    /// The id that is evaluated after it.
     pub final_id: String,
-    /// Items that are set, in order, as the command line does.
+    /// Items that are set, in order, as on the command line.
     pub overrides: Vec<(String, String)>,
-    /// Images in place of those that the config lists.
+    /// Images that replace those of the config.
     pub images: Vec<String>,
-    /// Where results go that the config names by a relative path; none: the bundle's folder.
+    /// The folder for results with a relative path in the config; `None` for the bundle's folder.
     pub results: Option<PathBuf>,
-    /// Replace results that are there.
+    /// Whether existing results are replaced.
     pub overwrite: bool,
 }
 
@@ -49,26 +49,26 @@ impl Default for RunOptions {
     }
 }
 
-/// A case that is done.
+/// A finished case.
 #[derive(Debug)]
 pub struct Seen<'a> {
-    /// Its place in the list.
+    /// The index in the list.
     pub index: usize,
-    /// How many there are.
+    /// The number of cases.
     pub total: usize,
     /// The input of the network, `[channel, x, y, z]`.
     pub image: &'a Tensor<4>,
     /// Its output, before post-processing.
     pub output: &'a Tensor<4>,
-    /// What post-processing made of it.
+    /// The output after post-processing.
     pub post: Option<Tensor<4>>,
 }
 
-/// What a run tells as it goes on.
+/// An event of a run.
 #[allow(clippy::large_enum_variant, reason = "one is passed on at once")]
 #[derive(Debug)]
 pub enum Told<'a> {
-    /// What was left out, or may not be meant.
+    /// An omitted part, or a probable mistake.
     Note(String),
     /// Weights were loaded from a file.
     Weights(&'a Path),
@@ -78,36 +78,36 @@ pub enum Told<'a> {
     Case(Seen<'a>),
     /// A step of a sampling is done.
     Denoised {
-        /// How many.
+        /// The number of finished steps.
         done: usize,
-        /// Of how many.
+        /// The number of all steps.
         total: usize,
-        /// What it left of the noise, `[batch, channel, x, y, z]`.
+        /// The partly denoised image, `[batch, channel, x, y, z]`.
         latent: &'a Tensor<5>,
     },
     /// Patches of a slide are done.
     Patches {
-        /// How many.
+        /// The number of finished patches.
         done: usize,
-        /// Of how many.
+        /// The number of all patches.
         total: usize,
     },
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The id that was run.
+    /// The id that ran.
     pub run_id: String,
-    /// How many cases, or slides.
+    /// The number of cases or slides.
     pub cases: usize,
-    /// Files, in the order in which they were written.
+    /// The written files, in order.
     pub written: Vec<PathBuf>,
-    /// Metrics of the evaluator: one number, or one for each class.
+    /// Metrics of the evaluator: a single number, or one for each class.
     pub metrics: Vec<(String, Vec<f64>)>,
 }
 
-/// The config of a run, merged and changed; and the id that is run.
+/// The config of a run, merged and changed, and the id to run.
 pub(crate) fn config(bundle: &Bundle, options: &RunOptions) -> Outcome<(Config, String)> {
     let files = match options.config_files.is_empty() {
         true => vec![inference(bundle)?],
@@ -127,8 +127,8 @@ pub(crate) fn config(bundle: &Bundle, options: &RunOptions) -> Outcome<(Config, 
     Ok((config, id))
 }
 
-/// Empties the lists of cases of evaluators: images are given in their place, and what makes a list may read
-/// files of a data set that is not there.
+/// Empties the lists of cases of evaluators: images are given instead, and evaluating a list may
+/// read files of a missing data set.
 pub(crate) fn leave_out_lists(config: &mut Config) -> Outcome {
     let target = |config: &Config, id: &str| {
         let target = config.item(id)?.get("_target_")?.as_str()?;
@@ -154,7 +154,7 @@ pub(crate) fn leave_out_lists(config: &mut Config) -> Outcome {
     Ok(())
 }
 
-/// The config that is run where none is named.
+/// The default config to run.
 ///
 /// # Errors
 /// A bundle with several inference configs, or none.
@@ -176,7 +176,7 @@ pub fn inference(bundle: &Bundle) -> Outcome<PathBuf> {
     }
 }
 
-/// `run`, or the one list of the top level that runs an engine.
+/// The id to run: `run`, or the only list of the top level that runs an engine.
 fn run_id(config: &Config, options: &RunOptions) -> Outcome<String> {
     if config.has("run") {
         return Ok("run".to_owned());
@@ -203,8 +203,7 @@ fn run_id(config: &Config, options: &RunOptions) -> Outcome<String> {
 /// Runs a config of a bundle: `initialize`, the id, `finalize`.
 ///
 /// # Errors
-/// What is not supported, all of it at once; files that are missing; weights that do not fit; what
-/// fails in a case.
+/// All unsupported parts together, missing files, weights that do not fit, or an error in a case.
 pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)) -> Outcome<Report> {
     let (config, run_id) = config(bundle, options)?;
     config.notes().iter().for_each(|note| tell(Told::Note(note.clone())));
@@ -220,7 +219,7 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     let mut context = Context { folder: folder.clone(), images: options.images.clone(), ..Context::default() };
     let mut networks = Networks::default();
     let mut computed = Computed::default();
-    // The agreed id of the device; what no evaluator runs has no other.
+    // The device under its conventional id; without an evaluator there is no other.
     let device = checks::device(&resolver)?;
     let phases = [(options.init_id.as_str(), false), (run_id.as_str(), true), (options.final_id.as_str(), false)];
     let mut ran = false;
@@ -283,11 +282,11 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     Ok(report)
 }
 
-/// All faults, one a line.
+/// All faults as one error, one per line.
 pub(crate) fn all(faults: &[hearth_bundle::Fault]) -> RecipeError {
     let lines: Vec<String> = faults.iter().map(|fault| format!("  {fault}")).collect();
     match faults {
         [one] => RecipeError::new(one.to_string()),
-        _ => RecipeError::new(format!("the config needs what is not here:\n{}", lines.join("\n"))),
+        _ => RecipeError::new(format!("the config has unsupported or missing parts:\n{}", lines.join("\n"))),
     }
 }

@@ -1,5 +1,5 @@
-//! The sampler of the zoo's bundles of latent diffusion (`scripts.ldm_sampler.LDMSampler`): noise through a
-//! diffusion model step by step, then through the decoder of an autoencoder.
+//! The sampler of the zoo's latent diffusion bundles (`scripts.ldm_sampler.LDMSampler`): noise
+//! passes through a diffusion model step by step, then through the decoder of an autoencoder.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::networks::{Networks, check, spec};
 use super::nodes::{fault, table};
 use hearth_recipe::{Context, Outcome};
 
-/// The two networks of latent diffusion, by their classes.
+/// The classes of the two networks of latent diffusion.
 pub(crate) const NETWORKS: [&str; 2] = ["AutoencoderKL", "DiffusionModelUNet"];
 
-/// Names that options of the two networks had in MONAI Generative, and what it did without asking.
+/// Renames options of the two networks from MONAI Generative, and adds its implicit defaults.
 pub(crate) fn older_names(component: &Component, table: &mut Node) {
     if !NETWORKS.contains(&component.name()) {
         return;
@@ -39,12 +39,12 @@ pub(crate) fn older_names(component: &Component, table: &mut Node) {
 pub(crate) fn scheduler(component: &Component) -> Result<Box<dyn NoiseScheduler>, Fault> {
     let registry = Registry::<dyn NoiseScheduler>::new();
     let Some(entry) = registry.find(component.name()) else {
-        return Err(fault(component, "is a noise scheduler that is not here"));
+        return Err(fault(component, "is a noise scheduler that is not supported"));
     };
     registry.build(&table(component, entry.name, &[], false)?).map_err(|error| fault(component, error.to_string()))
 }
 
-/// A network of a class, by its place and name among the arguments of a call.
+/// A network of a class, by its position and name among the arguments of a call.
 pub(crate) fn network<'a>(
     call: &'a CallValue,
     place: usize,
@@ -62,7 +62,7 @@ pub(crate) fn network<'a>(
     }
 }
 
-/// What a call of the sampler names, checked.
+/// The checked arguments of a call of the sampler.
 pub(crate) struct Sampler<'a> {
     pub noise: &'a Value,
     autoencoder: &'a Arc<Component>,
@@ -74,15 +74,15 @@ pub(crate) struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    /// Of `LDMSampler.run` or `LDMSampler.sampling_fn`.
+    /// Parses `LDMSampler.run` or `LDMSampler.sampling_fn`.
     ///
     /// # Errors
-    /// All that is not supported.
+    /// All unsupported parts.
     pub fn new(call: &'a CallValue) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         let last = if call.name.ends_with(".run") { 6 } else { 5 };
         if call.get(last, "conditioning").is_some_and(|value| !matches!(value, Value::None)) {
-            let what = "conditioning: only sampling without conditions is here";
+            let what = "conditioning: only sampling without conditions is supported";
             faults.push(Fault::new(FaultKind::Component, what));
         }
         let autoencoder = network(call, 2, "autoencoder_model", NETWORKS[0]).map_err(|fault| faults.push(fault)).ok();
@@ -114,10 +114,10 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Whether noise of this shape fits the diffusion model, and its images the decoder.
+    /// Checks that noise of this shape fits the diffusion model, and its images fit the decoder.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A shape that does not fit.
     pub fn fits(&self, shape: &[usize]) -> Result<(), Fault> {
         let (spec, table) = spec(self.diffusion)?;
         let asked = spec.rehearsed(&hearth_data::host_device(), |network| {
@@ -143,10 +143,11 @@ impl<'a> Sampler<'a> {
         Ok(())
     }
 
-    /// The images of this noise. Without a number of steps it is that of the training, as in MONAI.
+    /// Generates the images for this noise. The default number of steps is that of the training, as
+    /// in MONAI.
     ///
     /// # Errors
-    /// Noise of a shape that the networks do not take; more steps than in training.
+    /// Noise of an unsupported shape, or more steps than in training.
     pub fn sample(
         &self,
         noise: &Array,
@@ -181,7 +182,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// The shape of a batch with `z = 1` where it has four axes.
+/// The shape of a batch, with `z = 1` for four axes.
 fn padded(shape: &[usize]) -> Vec<usize> {
     shape.iter().copied().chain((shape.len() == 4).then_some(1)).collect()
 }

@@ -14,7 +14,7 @@ use crate::bundle::nodes::{fault, table};
 use crate::bundle::writing::Writing;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// `SaveImage`
+/// `SaveImage`.
 #[derive(Clone)]
 pub(crate) struct Save {
     folder: String,
@@ -22,21 +22,21 @@ pub(crate) struct Save {
     ending: String,
     separate: bool,
     root: Option<String>,
-    /// The type in the file; none: that of the values.
+    /// The type in the file; `None` for that of the values.
     dtype: Option<String>,
     scale: Option<u32>,
     resample: bool,
-    /// `SpatialResample` or `Resize`, built of the component's mode.
+    /// `SpatialResample` or `Resize`, built with the component's mode.
     mode: Option<String>,
-    /// Whether a number of the case is appended (a formatter that gives an index).
+    /// Whether the index of the case is appended (a formatter that returns an index).
     numbered: bool,
-    /// Whether the values are written as they are, as an array of NumPy's.
+    /// Whether the values are written unchanged, as a NumPy array.
     array: bool,
-    /// How many images this step has written.
+    /// The number of images that this step has written.
     count: Cell<usize>,
 }
 
-/// What the component has beside, and what changes nothing.
+/// Other known options, and those without effect.
 const KNOWN: [&str; 22] = [
     "keys",
     "output_dir",
@@ -64,7 +64,7 @@ const KNOWN: [&str; 22] = [
 
 impl Save {
     pub fn new(component: &Component, notes: &mut Vec<String>) -> Result<Self, Fault> {
-        // Checks names of options, too.
+        // This also checks the names of the options.
         table(component, "SaveImage", &KNOWN, false)?;
         if let Some((unknown, _)) = component.args.iter().find(|(key, _)| !KNOWN.contains(&key.as_str())) {
             return Err(fault(component, format!("the option {unknown} is not known")));
@@ -116,13 +116,13 @@ impl Save {
         match writer.as_deref() {
             None | Some("NibabelWriter" | "PILWriter") => {}
             Some("ITKWriter") => notes.push(format!("{}: files are written as NibabelWriter does", component.id)),
-            Some(other) => return Err(fault(component, format!("writer {other} is not here"))),
+            Some(other) => return Err(fault(component, format!("writer {other} is not supported"))),
         }
         let numbered = match component.get("output_name_formatter") {
             None => false,
             Some(Value::Function(function)) if is_index_formatter(&function.text) => true,
             Some(other) => {
-                let what = "output_name_formatter: only file names with an index are here";
+                let what = "output_name_formatter: only file names with an index are supported";
                 return Err(fault(component, what).about(other));
             }
         };
@@ -143,7 +143,8 @@ impl Save {
         })
     }
 
-    /// `NpySaverd` of the bundle `valve_landmarks`: the array of a key, by the name of the image's file.
+    /// `NpySaverd` of the bundle `valve_landmarks`: writes the array of a key, with the name of the
+    /// image's file.
     pub fn arrays(component: &Component) -> Result<Self, Fault> {
         let text = |key: &str| component.get(key).and_then(Value::as_str).map(str::to_owned);
         let folder = text("output_dir").ok_or_else(|| fault(component, "has no `output_dir`"))?;
@@ -163,7 +164,7 @@ impl Save {
         })
     }
 
-    /// Writes the image of a key, or keeps it where the results of a case are captured.
+    /// Writes the image of a key, or keeps it if the results of a case are captured.
     pub fn write(&self, case: &mut Case, key: &str, writing: &mut Writing) -> Outcome {
         case.numbers_to_image(key);
         let mut image = case.sample.image(key)?.clone();
@@ -204,12 +205,12 @@ impl Save {
         Ok(())
     }
 
-    /// On the grid of the file, where the config says so.
+    /// Resamples to the grid of the file, if the config requests it.
     fn on_file(&self, image: Image) -> Outcome<Image> {
         if self.resample { self.back(image) } else { Ok(image) }
     }
 
-    /// The same for probabilities: as they are, and between voxels by linear interpolation.
+    /// The same step for probabilities: values unchanged, with linear interpolation between voxels.
     pub fn of_probabilities(&self) -> Self {
         Save {
             ending: ".nii.gz".to_owned(),
@@ -220,12 +221,12 @@ impl Save {
         }
     }
 
-    /// Whether it writes images, and neither arrays nor numbers.
+    /// Whether it writes images, rather than arrays or numbers.
     pub fn is_of_images(&self) -> bool {
         !self.array && self.ending != ".json"
     }
 
-    /// The path below the base, as MONAI's `FolderLayout` makes it.
+    /// The path below the base, as in MONAI's `FolderLayout`.
     fn path(&self, written: Option<&str>, file: Option<&Path>, key: &str, writing: &Writing) -> String {
         let number = self.count.replace(self.count.get() + 1);
         let subject = written.map_or_else(|| number.to_string(), str::to_owned);
@@ -254,7 +255,7 @@ impl Save {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
 
-    /// On the grid that the file had, where it lies on another: what `resample` does.
+    /// Resamples to the grid of the file if the image is on another one: the option `resample`.
     fn back(&self, image: Image) -> Outcome<Image> {
         let (from, to) = (image.affine, image.meta.original_affine);
         let close = from.iter().flatten().zip(to.iter().flatten()).all(|(a, b)| (a - b).abs() <= 1e-3);
@@ -270,12 +271,12 @@ impl Save {
         Ok(step.resample(image, Some(&to), 0)?)
     }
 
-    /// Pixels as a picture's file has them.
+    /// Converts an image to the pixels of a picture file.
     fn picture(&self, image: Image, dtype: &str) -> Outcome<Image> {
         let mut image = image;
         let n = image.meta.spatial_dims;
         let shape: Vec<usize> = image.meta.original_shape.iter().take(n).copied().collect();
-        // Where a chain has changed the grid and not been inverted, MONAI brings back the file's size.
+        // If a chain has changed the grid without inverting it, MONAI restores the size of the file.
         if self.resample
             && !image.meta.applied.is_empty()
             && n == 2
@@ -303,7 +304,7 @@ impl Save {
     }
 }
 
-/// Values as a type of numbers has them: cut off, and wrapped where they do not fit.
+/// Casts values to a numeric type: truncated, and wrapped around if they do not fit.
 fn stored(mut image: Image, dtype: &str) -> Image {
     let bits = match dtype {
         "uint8" | "int8" | "bool" => 8,
@@ -314,7 +315,7 @@ fn stored(mut image: Image, dtype: &str) -> Image {
     };
     let signed = dtype.starts_with("int");
     let cut = |value: f32| -> f32 {
-        // NumPy gives 0 or the least number for what is no number.
+        // NumPy converts NaN to 0 or to the smallest number.
         let whole = value.trunc() as i64;
         match (bits, signed) {
             (8, false) => f32::from(whole as u8),
@@ -348,13 +349,13 @@ fn data_type(dtype: &str) -> Outcome<DataType> {
     })
 }
 
-/// `lambda x, s: dict(idx=s._data_index, subject=x['filename_or_obj'])`
+/// Whether a formatter is `lambda x, s: dict(idx=s._data_index, subject=x['filename_or_obj'])`.
 fn is_index_formatter(text: &str) -> bool {
     let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     plain.contains("idx=s._data_index") && plain.contains("subject=x['filename_or_obj']")
 }
 
-/// A path from a folder, as `os.path.relpath` has it; nothing where they are one.
+/// The path relative to a folder, as in `os.path.relpath`; empty if they are equal.
 fn relative(path: &Path, from: &Path) -> String {
     let parts = |path: &Path| -> Vec<String> {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -1,5 +1,5 @@
-//! Scores of classes as JSON: what `scripts.ClassificationWriter` of `pathology_nuclei_classification`
-//! writes for `SaveImaged`.
+//! Scores of classes as JSON, as written by `scripts.ClassificationWriter` of
+//! `pathology_nuclei_classification` for `SaveImaged`.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use hearth_data::Image;
 use crate::bundle::classes::python;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// The classes of the nuclei, by their channel. Channels above these are left out, as there.
+/// The classes of the nuclei, by channel. Further channels are omitted, as in the script.
 const LABELS: [&str; 4] = ["Other", "Inflammatory", "Epithelial", "Spindle-Shaped"];
 
-/// A list of `{"idx", "label", "score"}`, as Python's `json` writes it.
+/// Formats a list of `{"idx", "label", "score"}` as Python's `json` writes it.
 ///
 /// # Errors
-/// An image with more than one value for a channel.
+/// An image with more than one value per channel.
 pub(crate) fn json(image: &Image) -> Outcome<String> {
     if image.shape() != [1; 3] {
         let what =

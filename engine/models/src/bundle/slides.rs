@@ -1,4 +1,4 @@
-//! Maps of probabilities of slides: `MaskedPatchWSIDataset` and `ProbMapProducer`.
+//! Probability maps of slides: `MaskedPatchWSIDataset` and `ProbMapProducer`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::bundle::writing::Writing;
 use crate::slides::npy;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// How patches are taken.
+/// How slides are split into patches.
 pub(crate) struct SlideOptions {
     patch: [usize; 2],
     level: usize,
@@ -48,7 +48,7 @@ impl SlideOptions {
     }
 }
 
-/// `ProbMapProducer`
+/// `ProbMapProducer`.
 pub(crate) struct Maps {
     folder: String,
     postfix: String,
@@ -65,7 +65,7 @@ impl Maps {
         })
     }
 
-    /// The maps of all slides, one file each. Returns how many there are.
+    /// Writes the maps of all slides, one file each. Returns their number.
     #[expect(clippy::too_many_arguments, reason = "the parts of an evaluator, which has them apart")]
     pub fn run<N: Network>(
         &self,

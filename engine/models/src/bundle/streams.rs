@@ -1,5 +1,5 @@
-//! Cases that are put together from several streams of images: what an `IterableDataset` gives of
-//! `map(lambda t: dict(...), zip(*[ShuffleBuffer(...), ...]))`. Orders and draws are NumPy's.
+//! Cases that combine several streams of images: the result of an `IterableDataset` of
+//! `map(lambda t: dict(...), zip(*[ShuffleBuffer(...), ...]))`. Orders and draws are the same as NumPy's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use super::nodes::{components, fault, is, read, table};
 use super::writing::Writing;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// The argument of a `Compose` that `set_random_state` was called of.
+/// The argument of a `Compose` on which `set_random_state` was called.
 const SEED: &str = "set_random_state";
 
-/// How many images a `ShuffleBuffer` holds, unless it says so.
+/// The default number of images in a `ShuffleBuffer`.
 const BUFFER: usize = 512;
 
-/// Streams, and the cases that are made of them.
+/// Streams, and the cases that combine them.
 pub(crate) struct Streams {
     id: String,
     streams: Vec<Stream>,
-    /// For each key of a case, the streams whose channels it has.
+    /// For each key of a case, the streams that give its channels.
     made: Vec<(String, Vec<usize>)>,
 }
 
@@ -41,19 +41,18 @@ struct Stream {
     before: Chain,
     affine: Option<(RandAffine, Vec<AffineParameters>)>,
     after: Chain,
-    /// What one may not have meant.
+    /// A note about a probable mistake.
     note: Option<String>,
 }
 
 impl Streams {
-    /// Of an `IterableDataset`; `images` replace what the config lists.
+    /// Parses an `IterableDataset`; `images` replace the images of the config.
     ///
     /// # Errors
-    /// All that is not supported.
+    /// All unsupported parts.
     pub fn new(dataset: &Component, images: &[String], folder: &Path) -> Result<Self, Vec<Fault>> {
         let unfit = || {
-            let what =
-                "data is not put together from streams: map(lambda t: dict(...), zip(*[ShuffleBuffer(...), ...]))";
+            let what = "data does not combine streams: map(lambda t: dict(...), zip(*[ShuffleBuffer(...), ...]))";
             vec![fault(dataset, what)]
         };
         let (function, streams) = match dataset.get("data") {
@@ -78,7 +77,7 @@ impl Streams {
         }
         let made = made(dataset, function, streams.len(), folder).map_err(|fault| faults.push(fault));
         match made {
-            // A stream of which nothing is known has its own fault already.
+            // A stream with unknown data has its own fault already.
             Ok(made) if faults.is_empty() && all.len() == streams.len() => {
                 Ok(Streams { id: dataset.id.clone(), streams: all, made })
             }
@@ -86,7 +85,7 @@ impl Streams {
         }
     }
 
-    /// Images that are missing; their paths count from `folder`.
+    /// The fault of missing images; their paths are relative to `folder`.
     pub fn missing(&self, at: &Component, folder: &Path) -> Option<Fault> {
         let of = |stream: &Stream| {
             let reads = [stream.before.reads(), stream.after.reads()].concat();
@@ -95,21 +94,21 @@ impl Streams {
         self.streams.iter().find_map(of)
     }
 
-    /// How many cases there are.
+    /// The number of cases.
     pub fn len(&self) -> usize {
         self.streams.iter().map(|stream| stream.order.len()).min().unwrap_or(0)
     }
 
-    /// What was left out, and what one may not have meant.
+    /// Notes about omitted parts and probable mistakes.
     pub fn notes(&self) -> Vec<String> {
         let of = |stream: &Stream| [&stream.before.notes[..], &stream.after.notes, stream.note.as_slice()].concat();
         self.streams.iter().flat_map(of).collect()
     }
 
-    /// A case.
+    /// Reads a case.
     ///
     /// # Errors
-    /// A file that cannot be read, a step that fails, channels of different sizes.
+    /// A file that cannot be read, a step that fails, or channels of different sizes.
     pub fn case(&self, index: usize, writing: &mut Writing) -> Outcome<Case> {
         let mut parts = Vec::with_capacity(self.streams.len());
         let mut case = Case::new(&Value::None, index, &writing.inputs);
@@ -129,7 +128,7 @@ impl Streams {
                 return Err(RecipeError::new(format!("{}: {key} would have {what}", self.id)));
             }
             let data = Tensor::cat(images.iter().map(|image| image.data.clone()).collect(), 0);
-            // The metadata is that of the first.
+            // The metadata is that of the first image.
             let image = Image { data, ..(*first).clone() };
             case.sample.values.insert(key.clone(), Kept::Image(image));
         }
@@ -141,7 +140,7 @@ impl Stream {
     fn new(buffer: &Arc<Component>, images: &[String], folder: &Path) -> Result<Self, Vec<Fault>> {
         let one = |found: Fault| vec![found];
         if buffer.name() != "ShuffleBuffer" {
-            return Err(one(fault(buffer, "is a stream that is not here; ShuffleBuffer is")));
+            return Err(one(fault(buffer, "is a stream that is not supported; ShuffleBuffer is")));
         }
         if buffer.get("transform").is_some() || buffer.get("epochs").is_some_and(|epochs| epochs.as_int() != Some(1)) {
             return Err(one(fault(buffer, "transform and epochs are not supported")));
@@ -189,12 +188,12 @@ impl Stream {
             }
         };
         let (size, seed) = (number("buffer_size", BUFFER)?, number("seed", 0)?);
-        // Each pass begins with the next seed.
+        // Each pass uses the next seed.
         let order = shuffled(listed.len(), size, (seed as u32).wrapping_add(1));
         Ok(Stream { list: listed, order, before, affine, after, note })
     }
 
-    /// An image, by its place in the list.
+    /// Reads an image by its index in the list.
     fn case(&self, place: usize, writing: &mut Writing) -> Outcome<Case> {
         let mut case = Case::new(&self.list[place], place, &writing.inputs);
         let named = case.sample.case.clone();
@@ -218,13 +217,13 @@ fn leaves(value: Option<&Value>) -> Vec<Arc<Component>> {
     steps.into_iter().flat_map(inner).collect()
 }
 
-/// The seed that `set_random_state` was given.
+/// The seed given to `set_random_state`.
 fn seed(transform: Option<&Value>) -> Option<u32> {
     let compose = transform.and_then(Value::as_component)?;
     compose.get(SEED)?.as_int().map(|seed| seed as u32)
 }
 
-/// The places of a list in the order in which a buffer of this size gives them.
+/// The indices of a list in the order in which a buffer of this size returns them.
 fn shuffled(count: usize, size: usize, seed: u32) -> Vec<usize> {
     let mut random = RandomState::new(seed);
     let (mut buffer, mut order) = (Vec::new(), Vec::with_capacity(count));
@@ -244,16 +243,17 @@ fn shuffled(count: usize, size: usize, seed: u32) -> Vec<usize> {
     order
 }
 
-/// A `RandAffine`, and what it draws for each image of a list.
+/// A `RandAffine`, and its random parameters for each image of a list.
 fn affine(step: &Component, seed: u32, count: usize) -> Result<(RandAffine, Vec<AffineParameters>), Fault> {
     const RANGES: [&str; 4] = ["rotate_range", "shear_range", "translate_range", "scale_range"];
     const WITHOUT: [&str; 3] = ["device", "lazy", "cache_grid"];
-    // The draws are made here.
+    // The parameters are drawn here.
     let transform: RandAffine = read(step, table(step, "RandAffine", &[&RANGES[..], &WITHOUT].concat(), false)?)?;
     let [rotate, shear, translate, scale] = RANGES.map(|name| spans(step, name));
     let (rotate, shear, translate, scale) = (rotate?, shear?, translate?, scale?);
     let prob = step.get("prob").and_then(Value::as_float).unwrap_or(0.1);
-    // The chain draws a seed for each of its random transforms, and this one has two generators of it.
+    // The chain draws a seed for each of its random transforms, and this one has two generators
+    // with it.
     let seed = RandomState::new(seed).integer(0, 1 << 32) as u32;
     let (mut own, mut grid) = (RandomState::new(seed), RandomState::new(seed));
     let mut draw = |spans: &[(f64, f64)], add: f64| -> Vec<f64> {
@@ -270,16 +270,16 @@ fn affine(step: &Component, seed: u32, count: usize) -> Result<(RandAffine, Vec<
             scale: draw(&scale, 1.0),
             ..AffineParameters::default()
         };
-        // MONAI draws when it decides, and once more when it makes the grid.
+        // MONAI draws to decide, and draws again to make the grid.
         once();
         once()
     };
     Ok((transform, (0..count).map(|_| each()).collect()))
 }
 
-/// The ends of a range for each parameter: a number stands for both signs.
+/// The ends of a range for each parameter: a number is used with both signs.
 fn spans(step: &Component, name: &str) -> Result<Vec<(f64, f64)>, Fault> {
-    let wrong = || fault(step, format!("{name} is no number and no list of numbers and pairs"));
+    let wrong = || fault(step, format!("{name} is neither a number nor a list of numbers and pairs"));
     let one = |value: &Value| match value.as_slice() {
         Some([low, high]) => Some((low.as_float()?, high.as_float()?)),
         Some(_) => None,
@@ -293,14 +293,14 @@ fn spans(step: &Component, name: &str) -> Result<Vec<(f64, f64)>, Fault> {
     .ok_or_else(wrong)
 }
 
-/// Of which streams each key of a case is made.
+/// The streams that make up each key of a case.
 fn made(
     dataset: &Component,
     function: &Function,
     count: usize,
     folder: &Path,
 ) -> Result<Vec<(String, Vec<usize>)>, Fault> {
-    // Each stream is a name, and the lambda says what becomes of them.
+    // Each stream is represented by a name, and evaluating the lambda shows how they are combined.
     let names: Vec<Value> = (0..count).map(|place| Value::Name(format!("stream.{place}").into())).collect();
     let got = call(function, &[Value::Tuple(names.into())], folder)?;
     let place = |value: &Value| match value {
@@ -322,7 +322,7 @@ fn made(
     })
 }
 
-/// What `concatenate` joins along the channels.
+/// The values that `concatenate` joins along the channels.
 fn joined(call: &CallValue) -> Option<&[Value]> {
     let along = call.args.get(1).or_else(|| call.named.iter().find(|(name, _)| name == "axis").map(|(_, axis)| axis));
     let channels = along.is_none_or(|axis| axis.as_int() == Some(0));

@@ -1,23 +1,23 @@
-//! The files of a run: where they go, and what is not replaced.
+//! The output files of a run: their places, and protection of existing files.
 
 use std::path::{Path, PathBuf};
 
 use hearth_data::Image;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// What a run writes.
+/// The files that a run writes.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    /// Where paths that are not absolute count from.
+    /// The folder for relative output paths.
     base: PathBuf,
-    /// Where input paths count from.
+    /// The folder for relative input paths.
     pub inputs: PathBuf,
-    /// Whether files that were there before may be replaced.
+    /// Whether existing files may be replaced.
     overwrite: bool,
     written: Vec<PathBuf>,
-    /// What one may not have meant.
+    /// Warnings about probable mistakes.
     pub warnings: Vec<String>,
-    /// Images that `SaveImage` would write, where they are captured and nothing is written.
+    /// Captured images of `SaveImage`; if set, nothing is written.
     pub captured: Option<Vec<Image>>,
     /// Rows of tables, by file.
     pub rows: Vec<(PathBuf, Vec<(String, String)>)>,
@@ -29,15 +29,15 @@ impl Writing {
         Writing { base, inputs, overwrite, written, warnings, captured: None, rows }
     }
 
-    /// Writes nothing, and keeps what would be written of a case.
+    /// Captures the output of a case without writing it.
     pub fn capturing(inputs: PathBuf) -> Self {
         Writing { captured: Some(Vec::new()), ..Writing::new(PathBuf::new(), inputs, false) }
     }
 
-    /// The path of a file, which may be written from now on.
+    /// Claims the path of a file, which may then be written.
     ///
     /// # Errors
-    /// Where there is one that may not be replaced, or is an input.
+    /// An existing file that may not be replaced, or that is an input.
     pub fn claim(&mut self, path: &Path, inputs: &[PathBuf]) -> Outcome<PathBuf> {
         let path = plain(&self.base.join(path));
         if inputs.iter().any(|input| same(input, &path)) {
@@ -57,14 +57,14 @@ impl Writing {
         Ok(path)
     }
 
-    /// Notes a file that is complete.
+    /// Records a finished file.
     pub fn done(&mut self, path: PathBuf) {
         if !self.written.contains(&path) {
             self.written.push(path);
         }
     }
 
-    /// The files, in the order in which they were written first.
+    /// The files, in the order of their first writing.
     pub fn written(&self) -> &[PathBuf] {
         &self.written
     }
@@ -77,7 +77,7 @@ fn same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// A path without `.` within.
+/// The path without `.` parts.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }

@@ -1,4 +1,4 @@
-//! [`Case`]: an image to predict, and the files that it consists of.
+//! [`Case`]: an image to predict, and its files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// What a pipeline starts with.
+    /// The input of a pipeline.
     pub fn sample(&self) -> Sample {
         match self {
             Case::File(path) | Case::Refused(path, _) => of_path(path),
@@ -60,7 +60,7 @@ impl Case {
         }
     }
 
-    /// The files themselves: those of a series or a folder of slices one by one.
+    /// The single files: those of a series or a folder of slices one by one.
     pub fn all_files(&self) -> Vec<PathBuf> {
         if let Case::Series(found) = self {
             return found.series.files().iter().map(|file| file.to_path_buf()).collect();
@@ -75,7 +75,7 @@ impl Case {
         self.files().flat_map(within).collect()
     }
 
-    /// Its name in messages and tables.
+    /// The name in messages and tables.
     pub fn name(&self) -> String {
         match self {
             Case::File(path) | Case::Refused(path, _) => path.display().to_string(),
@@ -84,10 +84,10 @@ impl Case {
         }
     }
 
-    /// The series that it is.
+    /// The DICOM series of the case.
     ///
     /// # Errors
-    /// Where it is not one series of DICOM.
+    /// A case that is not a single DICOM series.
     pub fn dicom(&self) -> Outcome<Series> {
         if let Case::Series(found) = self {
             return Ok(found.series.clone());
@@ -105,7 +105,7 @@ impl Case {
         }
     }
 
-    /// Its image as the file has it, of several files the first one.
+    /// The image as in its file; of several files the first one.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -114,7 +114,7 @@ impl Case {
         Ok(read_image_with(first, &self.reading())?)
     }
 
-    /// How its files are read: a series by its UID.
+    /// The options for reading its files: a series by its UID.
     pub fn reading(&self) -> ReadOptions {
         match self {
             Case::Series(found) => ReadOptions::default().series(found.series.uid()),
@@ -122,7 +122,7 @@ impl Case {
         }
     }
 
-    /// Where its results go, relative to the folder of all results.
+    /// The folder for its results, relative to the folder of all results.
     pub fn parent(&self) -> &Path {
         match self {
             Case::Series(found) => &found.parent,
@@ -130,13 +130,13 @@ impl Case {
         }
     }
 
-    /// What its results are called, before the end that says what they are.
+    /// The name of its results, without their endings.
     pub fn stem(&self) -> OsString {
         match self {
             Case::File(path) | Case::Refused(path, _) => stem(path),
             Case::Series(found) => found.stem.clone(),
             Case::Item(item) => match item.case.replace(['/', '\\'], "_") {
-                // A name of dots would be a hidden file, or a folder above.
+                // A name of dots would be a hidden file, or a parent folder.
                 name if name.trim_start_matches('.').is_empty() => UNNAMED.into(),
                 name => name.into(),
             },
@@ -153,15 +153,15 @@ fn of_path(path: &Path) -> Sample {
     Sample::new(name).with("image", Value::Path(path.to_owned()))
 }
 
-/// What the results of an image without a name are called.
+/// The name of the results of an image without a name.
 const UNNAMED: &str = "image";
 
-/// Ends of files that hold an image by themselves.
+/// Extensions of files that contain a whole image.
 pub(crate) const IMAGES: &[&str] =
     &["nii.gz", "nii", "hdr", "nrrd", "nhdr", "mha", "mhd", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
 
-/// The name of an image without its end; that of a folder as it is called where it lies. Bytes that
-/// are no UTF-8 stay: two images that differ in them have two results.
+/// The name of an image without its extension; for a folder its real name on disk. Bytes that are
+/// not UTF-8 are kept, so that two images that differ only in them get different results.
 pub(crate) fn stem(image: &Path) -> OsString {
     let real = if image.is_dir() { image.canonicalize().ok() } else { None };
     let name = real.as_deref().unwrap_or(image).file_name().unwrap_or_default();

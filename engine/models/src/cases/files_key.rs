@@ -1,14 +1,14 @@
-//! What tells the files of a case from others of the same names.
+//! A key that distinguishes the files of a case from other files with the same names.
 
 use std::path::PathBuf;
 
 use hearth_recipe::{Context, Outcome};
 use serde_json::{Value, json};
 
-/// The size in bytes of files, and when the newest of them was changed, in milliseconds since 1970.
+/// The size in bytes of all files, and the latest modification time in milliseconds since 1970.
 ///
 /// # Errors
-/// A file that is not there.
+/// A missing file.
 pub fn files_key(files: &[PathBuf]) -> Outcome<Value> {
     let (mut bytes, mut changed) = (0, None);
     for file in files {

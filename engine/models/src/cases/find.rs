@@ -1,4 +1,4 @@
-//! Which cases an argument of `-i` names: [`CaseFinder`].
+//! The cases that an argument of `-i` names: [`CaseFinder`].
 
 use std::path::{Path, PathBuf};
 
@@ -14,27 +14,27 @@ use hearth_run::{named, wants};
 use crate::cases::case::{Case, IMAGES};
 use crate::cases::series::series_below;
 
-/// The series that a recipe reads of a folder with several.
+/// The series that a recipe reads from a folder with several.
 fn series_of(recipe: &Recipe) -> Option<&str> {
     let reads = |step: &&Node| step.text("name").is_some_and(|name| named(&["LoadImage"], name));
     recipe.transforms.iter().filter(reads).find_map(|step| step.text("series"))
 }
 
-/// How a model's cases are found.
+/// How the cases of a model are found.
 #[derive(Clone, Copy, Default)]
 pub struct CaseFinder<'a> {
-    /// The layout of data sets that the model was trained with, tried first.
+    /// The layout of the model's training data, tried first.
     pub layout: Option<&'a Named<dyn Layout>>,
-    /// Its input channels, for data sets that name them.
+    /// The model's input channels, for data sets with named channels.
     pub images: &'a [String],
-    /// The DICOM modalities of its images; none: any.
+    /// The DICOM modalities of the model's images; empty for any.
     pub modalities: &'a [String],
-    /// The series that it takes of each study where none is asked for.
+    /// The default series to select in each study.
     pub series: Option<&'a str>,
 }
 
 impl<'a> CaseFinder<'a> {
-    /// As a recipe says.
+    /// The settings of a recipe.
     pub fn of_recipe(recipe: &'a Recipe) -> Self {
         let Recipe { data, .. } = recipe;
         Self {
@@ -45,13 +45,13 @@ impl<'a> CaseFinder<'a> {
         }
     }
 
-    /// What a path means: the cases of a data set, a table or a list; the images of a folder; the
-    /// series of a folder of DICOM, or of a tree of them; a file. `series` selects one series of each
-    /// study, in place of the model's.
+    /// Finds the cases of a path: the cases of a data set, a table or a list; the images of a
+    /// folder; the series of a DICOM folder, or of a tree of them; or a file. `series` selects one
+    /// series of each study, instead of the model's default.
     ///
     /// # Errors
-    /// A data set that is damaged, or lacks a channel that the model takes; a folder that cannot be
-    /// read; a study without the series that is wanted.
+    /// A damaged data set, or one without a channel that the model needs; a folder that cannot be
+    /// read; a study without the selected series.
     pub fn find(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
         if let Some(layout) = layout_of(given, self.layout) {
             let wants = Wants { images: self.images.to_vec(), target: Target::Nothing };
@@ -107,7 +107,8 @@ fn name_others(given: &Path, images: &[PathBuf]) {
 /// images, or where the data set lacks it.
 pub fn labelled(given: &Path, recipe: &Recipe) -> Vec<Item> {
     let layout = layout_of(given, recipe.data.layout.as_ref()).or_else(|| {
-        // A tree of series: structures and segmentations lie in it. Not a folder of other images.
+        // A tree of series may contain structure sets and segmentations; a folder of other images
+        // does not.
         let of_recipe = recipe.data.layout.as_ref().filter(|layout| layout.name() == "Dicom");
         let dicom = of_recipe.and_then(|layout| layout.build().ok());
         let is_tree = given.is_dir() && images_of(given).is_ok_and(|images| images == [given]);
@@ -119,7 +120,7 @@ pub fn labelled(given: &Path, recipe: &Recipe) -> Vec<Item> {
     read.into_iter().filter_map(|item| task.prepare(item, &recipe.labels).ok()).collect()
 }
 
-/// The layout of a data set, of whatever is more than images.
+/// The layout of a data set, if the path is more than images.
 fn layout_of(given: &Path, own: Option<&Named<dyn Layout>>) -> Option<Box<dyn Layout>> {
     if let Some(named) = own
         && named.fits(given)
@@ -130,8 +131,8 @@ fn layout_of(given: &Path, own: Option<&Named<dyn Layout>>) -> Option<Box<dyn La
     layouts::recognize_list(given)
 }
 
-/// The images that a command-line argument names: those of a folder, without the results of
-/// `predict` among them, unless its files are the slices of one.
+/// The images that a command-line argument names: those of a folder, without results of `predict`
+/// among them, unless its files are the slices of one image.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -149,7 +150,7 @@ pub fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
         .filter(|path| path.is_file() && ends(path) && !is_record(path))
         .collect();
     images.sort_unstable();
-    // Results that an earlier call wrote beside its images are no images, unless there is nothing
+    // Results that an earlier call wrote next to its images are not images, unless there is nothing
     // else.
     let (results, others): (Vec<_>, Vec<_>) =
         images.into_iter().partition(|path| ["predict", "ensemble"].iter().any(|command| written_by(path, command)));

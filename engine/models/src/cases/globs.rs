@@ -1,4 +1,4 @@
-//! What `-i` of a command line means before anything is read: patterns and lists of paths.
+//! Expands the arguments of `-i`: patterns and lists of paths.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +7,21 @@ use glob::{MatchOptions, glob_with};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::outputs::{is_record, written_by};
 
-/// A list with more bytes is not read.
+/// The largest list file in bytes.
 const MAX_LIST: u64 = 64 << 20;
 
-/// Names are compared as they are, and `*` stays within a folder; `**` does not.
+/// Matching is case-sensitive, and `*` stays within a folder; `**` does not.
 const PLAIN: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
-/// The paths that arguments mean: a pattern (`scans/*/t1.nii.gz`, `scans/**/ct`) is what it matches, by
-/// name; a text file (`.txt`) is a list with a path or a pattern in each line, which start at the list's
-/// folder. Empty lines, and those that begin with `#`, are skipped. Other paths stay, tables and lists
-/// in JSON among them. A path that comes twice is taken once.
+/// Expands arguments to paths. A pattern (`scans/*/t1.nii.gz`, `scans/**/ct`) becomes its matches,
+/// sorted by name. A text file (`.txt`) is a list with one path or pattern per line, relative to
+/// the list's folder; empty lines and lines that start with `#` are skipped. Other paths stay,
+/// including tables and JSON lists. Duplicate paths are used once.
 ///
 /// # Errors
-/// A pattern that matches nothing or is none; a list that cannot be read, is empty, or names what is not
-/// there.
+/// A pattern without matches or with a syntax error; a list that cannot be read, is empty, or names
+/// a missing path.
 pub fn expanded(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut all = Vec::new();
     for path in given {
@@ -48,7 +48,7 @@ pub fn expanded(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What a pattern matches; a path that exists is no pattern, whatever its name has.
+/// The matches of a pattern; an existing path is not a pattern, whatever its name.
 fn matching(path: &Path) -> Outcome<Vec<PathBuf>> {
     let Some(text) = path.to_str().filter(|text| text.contains(['*', '?', '['])) else {
         return Ok(vec![path.to_owned()]);
@@ -58,7 +58,7 @@ fn matching(path: &Path) -> Outcome<Vec<PathBuf>> {
     }
     let found = glob_with(text, PLAIN).while_doing(|| format!("the pattern {text}"))?;
     let mut paths = found.collect::<Result<Vec<PathBuf>, _>>().while_doing(|| format!("the pattern {text}"))?;
-    // Where results came from is no image; nor are results beside others.
+    // Records of results are not images.
     paths.retain(|path| !is_record(path));
     let is_result = |path: &&PathBuf| ["predict", "ensemble"].iter().any(|command| written_by(path, command));
     if !paths.iter().all(|path| is_result(&path)) {
@@ -71,7 +71,7 @@ fn matching(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The lines of a list that say something, with their numbers.
+/// The non-empty lines of a list, with their numbers.
 fn lines(path: &Path) -> Outcome<Vec<(usize, String)>> {
     let length = std::fs::metadata(path)?.len();
     if length > MAX_LIST {

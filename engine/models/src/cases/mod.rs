@@ -1,4 +1,4 @@
-//! What `-i` of a command line means: patterns, files, folders, data sets, series of DICOM.
+//! The cases of `-i` arguments: patterns, files, folders, data sets, DICOM series.
 
 mod case;
 mod files_key;

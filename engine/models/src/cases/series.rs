@@ -1,4 +1,4 @@
-//! Series of DICOM to predict: those of a folder, or of a tree of patients.
+//! DICOM series to predict: those of a folder, or of a tree of patients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use crate::cases::series_choice::{Facts, choose};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_recipe::{notice, warning};
 
-/// Takes the series of each study that the network is for.
+/// Selects the best series of each study for the network.
 const AUTO: &str = "auto";
 
 /// A series to predict.
@@ -21,26 +21,27 @@ pub struct FoundSeries {
     pub folder: PathBuf,
     /// The series itself.
     pub series: Series,
-    /// Where its results go, relative to the folder of all results.
+    /// The folder for its results, relative to the folder of all results.
     pub parent: PathBuf,
-    /// What its results are called, before the end that says what they are.
+    /// The name of its results, without their endings.
     pub stem: OsString,
 }
 
 /// The series below a folder: all of them, or with `wanted` one of each study ([`Scan::select`];
-/// `auto` is the one that suits the network best, and it is reported why). Of several series those of other `modalities` are skipped, unless one is
+/// `auto` selects the one that suits the network best and reports why). Among several series those
+/// of other `modalities` are skipped, unless one is selected or no series has these modalities.
+/// Empty if there is no DICOM.
 /// wanted or there are none of these. None where there is no DICOM.
-///
-/// The results of a series lie where its own folder lies in the tree, and are called like it: those
-/// of `TREE/patient/ct` are `OUT/patient/ct_...`. Where several series share a folder, their numbers
-/// are appended. Where there is only one in all, its results are called like the folder that was
+/// The results of a series have the same relative folder and name as its own folder: those of
+/// `TREE/patient/ct` are `OUT/patient/ct_...`. If several series share a folder, their numbers are
+/// appended. The results of a single series have the name of the given folder.
 /// given.
 ///
 /// # Errors
-/// A folder that cannot be read; a study that does not have the series that is wanted; a series
-/// whose files lie in several folders.
+/// A folder that cannot be read, a study without the selected series, or a series whose files are
+/// in several folders.
 pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -> Outcome<Vec<FoundSeries>> {
-    // The root is everything that there is.
+    // The root folder would be the whole file system.
     if !given.canonicalize().is_ok_and(|real| real.file_name().is_some()) {
         return Ok(Vec::new());
     }
@@ -89,8 +90,8 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
     placed(given, chosen, &scanned)
 }
 
-/// The series of these modalities; all where none is one, or none are named. What is skipped or
-/// unusual is reported.
+/// The series of these modalities; all of them if none has one, or no modalities are given. Skipped
+/// and unusual series are reported.
 fn of_modalities<'a>(given: &Path, scanned: &'a Scan, modalities: &[String]) -> Vec<&'a Series> {
     let suits = |series: &Series| modalities.iter().any(|name| name.eq_ignore_ascii_case(series.modality()));
     let (suiting, others): (Vec<&Series>, Vec<&Series>) = scanned.series.iter().partition(|series| suits(series));
@@ -132,7 +133,7 @@ fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan) -> Outcome<Vec
         let parent = relative.parent().unwrap_or(Path::new("")).to_owned();
         found.push(FoundSeries { folder, series: series.clone(), parent, stem });
     }
-    // Numbers of series are no promise: where two have the same, the UIDs tell them apart.
+    // Series numbers are not unique: if two are equal, their UIDs are appended.
     let twice: Vec<bool> = found
         .iter()
         .map(|one| found.iter().filter(|other| (&other.parent, &other.stem) == (&one.parent, &one.stem)).count() > 1)
@@ -145,7 +146,7 @@ fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan) -> Outcome<Vec
     Ok(found)
 }
 
-/// The one folder of a series' files.
+/// The single folder of a series' files.
 fn folder(series: &Series) -> Outcome<PathBuf> {
     let files = series.files();
     let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();

@@ -1,9 +1,9 @@
-//! The series of a study that a network is for: [`choose`].
+//! Selects the series of a study that suits a network: [`choose`].
 
 use hearth_data::dicom::{Series, Severity};
 use hearth_registry::counted;
 
-/// Words of descriptions of what is no diagnostic volume.
+/// Words in descriptions of series that are not diagnostic volumes.
 const OTHERS: [&str; 14] = [
     "scout",
     "localizer",
@@ -21,24 +21,24 @@ const OTHERS: [&str; 14] = [
     "patient protocol",
 ];
 
-/// Words of images that were made of others.
+/// Words in descriptions of images that were derived from others.
 const MADE: [&str; 9] = ["mpr", "mip", "minip", "vrt", "3d render", "reformat", "curved", "subtraction", "fused"];
 
-/// Fewer slices are no volume.
+/// The smallest number of slices of a volume.
 const LEAST_SLICES: usize = 4;
 
-/// What decides about a series.
+/// The facts that decide about a series.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Facts {
     modality: String,
     description: String,
     number: Option<i64>,
     slices: usize,
-    /// Distance of slices in mm.
+    /// The distance between slices in mm.
     spacing: f64,
-    /// Whether its slices lie across the body.
+    /// Whether its slices are axial.
     axial: bool,
-    /// Findings that must be accepted before it is read.
+    /// The number of faults that must be accepted before it is read.
     faults: usize,
 }
 
@@ -63,7 +63,7 @@ impl Facts {
         format!("{number}{} {:?}, {slices} of {:.3} mm", self.modality, self.description, self.spacing)
     }
 
-    /// Why it is no volume for the network, whatever the others are.
+    /// The reason why it is unsuitable, independent of the other series.
     fn unfit(&self, modalities: &[String]) -> Option<String> {
         let text = self.description.to_lowercase();
         if !modalities.is_empty() && !modalities.iter().any(|known| known.eq_ignore_ascii_case(&self.modality)) {
@@ -76,22 +76,22 @@ impl Facts {
     }
 }
 
-/// What was chosen of a study.
+/// The chosen series of a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// Its place among those given.
+    /// Its index among the given series.
     pub place: usize,
-    /// In words: what was taken and why, and what was not.
+    /// A description: the chosen series with the reason, and the skipped ones.
     pub why: String,
 }
 
-/// Chooses one series: of the modality that the network is for and more than a few slices, no localizer
-/// and no dose report; then, as far as any is left, one without faults, original rather than made of
-/// others, of CT across the body; then the thinnest, of these the one with most slices, and of these the
-/// first.
+/// Chooses one series. It must have the network's modality and more than a few slices, and must not
+/// be a localizer or a dose report. Among these it prefers, as far as possible, a series without
+/// faults, original rather than derived, and axial for CT; then the smallest slice distance, then
+/// the most slices, then the first.
 ///
 /// # Errors
-/// Where none fits, with the reason for each.
+/// No suitable series, with the reason for each.
 pub(crate) fn choose(study: &[Facts], modalities: &[String]) -> Result<Choice, String> {
     let mut left: Vec<usize> = Vec::new();
     let mut skipped = Vec::new();

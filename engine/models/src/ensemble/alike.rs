@@ -1,4 +1,4 @@
-//! Which runs an ensemble takes: those that see the same image and predict the same.
+//! Checks that runs fit into an ensemble: they must take the same image and predict the same classes.
 
 use hearth_nn::networks::Network;
 
@@ -7,8 +7,8 @@ use hearth_recipe::task::Patches;
 use hearth_recipe::{Outcome, RecipeError};
 use hearth_run::Plan;
 
-/// Two runs as an ensemble takes them: the same image goes into both, and the same classes come
-/// out.
+/// Fails unless two runs fit into one ensemble: the same image as input, and the same classes as
+/// output.
 pub fn check_alike((name, first): (&str, &Trained), (other_name, other): (&str, &Trained)) -> Outcome {
     let differ = |what: &str, one: String, two: String| {
         let advice = "an ensemble takes runs that see the same image and predict the same";
@@ -53,13 +53,13 @@ pub fn check_alike((name, first): (&str, &Trained), (other_name, other): (&str, 
     Ok(())
 }
 
-/// What a map of a slide depends on; how many patches go through the network at once does not count.
+/// The options of a slide's map; the number of patches per network call does not matter.
 fn patches(plan: &Plan) -> Option<Patches> {
     let learns = plan.recipe.learns();
     learns.patches().map(|patches| Patches { batch: Patches::default().batch, ..patches.clone() })
 }
 
-/// The first step, and parameter of it, in which two pipelines differ, with both values.
+/// The first step and parameter in which two pipelines differ, with both values.
 fn first_difference(one: &serde_json::Value, two: &serde_json::Value) -> Option<(String, String, String)> {
     let steps = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
     let (one, two) = (steps(one), steps(two));

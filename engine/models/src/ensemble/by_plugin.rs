@@ -1,4 +1,4 @@
-//! The plugin `ensemble` merges: loaded as any plugin is, asked as any handler is.
+//! Merging by the plugin `ensemble`, which is loaded and called like any plugin.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,21 +15,20 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::Plan;
 use hearth_run::handlers::plugins;
 
-/// The plugin's name.
+/// The name of the plugin.
 const NAME: &str = "ensemble";
 
 /// The plugin with its options.
 pub struct ByPlugin {
     plugin: Plugin,
     options: toml::Table,
-    /// Its handler, for predictions.
+    /// The plugin's handler, for predictions.
     merger: Mutex<Merger>,
     spatial_dims: usize,
 }
 
 impl ByPlugin {
-    /// Finds the plugin and gives it the options of a merging: `pred_keys`, `method`, `weights`,
-    /// `num_classes`.
+    /// Loads the plugin with the options of a merging: `pred_keys`, `method`, `weights`, `num_classes`.
     pub fn load(plan: &Plan, network: &AnyNetwork, merging: &Merging, members: usize) -> Outcome<Self> {
         let doing = || format!("runs are merged by the plugin `{NAME}`");
         let plugin = plugins::search(plan, &[]).load(NAME).while_doing(doing)?;
@@ -48,12 +47,12 @@ impl ByPlugin {
         Ok(Self { plugin, options, merger, spatial_dims: network.spatial_dims() })
     }
 
-    /// Another handler of it, for an evaluator.
+    /// Creates another handler of the plugin, for an evaluator.
     pub fn handler(&self) -> Outcome<Box<dyn Handler>> {
         Ok(self.plugin.handler(self.options.clone())?)
     }
 
-    /// What it makes of the members' predictions for an image.
+    /// Merges the members' predictions for an image.
     pub fn merge(&self, image: Tensor<5>, members: Vec<Tensor<5>>) -> Outcome<Tensor<5>> {
         let shape = members.first().map(Tensor::dims);
         let mut merger = self.merger.lock().unwrap_or_else(PoisonError::into_inner);

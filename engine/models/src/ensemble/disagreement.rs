@@ -1,24 +1,24 @@
-//! Maps of how much the members of an ensemble differ.
+//! Maps of the disagreement between the members of an ensemble.
 
 use burn::tensor::Tensor;
 use hearth_train::mean_ensemble;
 
 use hearth_recipe::{Outcome, RecipeError};
 
-/// A map of how much the members of an ensemble differ.
+/// A kind of disagreement map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disagreement {
-    /// Of the mean of their probabilities, in nats: 0 where it is certain.
+    /// The entropy of the members' mean probabilities, in nats: 0 for a certain prediction.
     Entropy,
-    /// Of their probabilities over the members, as the mean over the classes or regions.
+    /// The variance of the probabilities over the members, averaged over the classes or regions.
     Variance,
 }
 
 impl Disagreement {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Disagreement::Entropy, Disagreement::Variance];
 
-    /// The end of its file's name.
+    /// The ending of its file name.
     pub fn word(self) -> &'static str {
         match self {
             Disagreement::Entropy => "entropy",
@@ -26,7 +26,7 @@ impl Disagreement {
         }
     }
 
-    /// The largest value of one region or patch: where half of the members are certain of each.
+    /// The largest value for one region or patch: half of the members are certain of each side.
     pub fn most(self) -> f64 {
         match self {
             Disagreement::Entropy => std::f64::consts::LN_2,
@@ -34,7 +34,7 @@ impl Disagreement {
         }
     }
 
-    /// The map of the members' probabilities, of one channel; `exclusive` where they sum to 1.
+    /// The map for the members' probabilities, with one channel; `exclusive` if they sum to 1.
     pub(crate) fn of(self, exclusive: bool, probable: &[Tensor<5>]) -> Outcome<Tensor<5>> {
         let mean = mean_ensemble(probable, None).map_err(RecipeError::from_error)?;
         // x ln x, 0 for 0.

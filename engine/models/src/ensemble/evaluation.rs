@@ -1,4 +1,4 @@
-//! An ensemble measured on labelled cases, with the events of an evaluator.
+//! Evaluates an ensemble on labelled cases, with the events of an evaluator.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use hearth_run::{Empty, Penalties};
 use hearth_run::{Plan, confusion, session};
 
 impl Ensemble {
-    /// The evaluator of the first run's network and the others, as that of one network is: the
-    /// networks predict `pred_0`, `pred_1`, ..., and at `forward_completed` the plugin makes `pred`
-    /// of them, before the handlers that are added to the evaluator. One of them that puts another
-    /// `pred` there replaces the merging.
+    /// The evaluator of an ensemble, as for a single network: the networks predict `pred_0`,
+    /// `pred_1`, ..., and at `forward_completed` the plugin merges them to `pred`, before the
+    /// handlers that are added to the evaluator. A handler that sets another `pred` there replaces
+    /// the merging.
     ///
     /// # Errors
-    /// Where a part of the recipe cannot be built.
+    /// A part of the recipe that cannot be built.
     pub fn evaluator(
         self,
         plan: &Plan,

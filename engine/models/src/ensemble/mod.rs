@@ -1,4 +1,4 @@
-//! Several runs as one: their predictions merged.
+//! Ensembles: several runs with merged predictions.
 
 mod alike;
 mod by_plugin;
@@ -25,16 +25,16 @@ pub use ways::Merge;
 /// How runs are merged.
 #[derive(Clone, Debug, Default)]
 pub struct Merging {
-    /// Which operation.
+    /// The merging operation.
     pub how: Merge,
-    /// For a mean: one for each run, or for each run and channel, run by run. They need not sum to
-    /// 1.
+    /// The weights of a mean: one for each run, or for each run and channel, run by run. They need
+    /// not sum to 1.
     pub weights: Option<Vec<f64>>,
-    /// Maps of how much they differ.
+    /// The requested disagreement maps.
     pub maps: Vec<Disagreement>,
 }
 
-/// The runs beside the first one, and how they are merged with it.
+/// The other runs, which are merged with the first one.
 pub struct Ensemble {
     others: Vec<AnyNetwork>,
     merging: Merging,
@@ -42,7 +42,7 @@ pub struct Ensemble {
     members: Vec<String>,
     /// The hashes of the other runs' weights.
     weights: Vec<String>,
-    /// What merges them; STAPLE is the library's own.
+    /// The plugin that merges them; STAPLE is part of the library.
     by: Option<ByPlugin>,
 }
 
@@ -52,7 +52,7 @@ impl Ensemble {
         &self.members
     }
 
-    /// The maps that were asked for.
+    /// The requested maps.
     pub fn maps(&self) -> &[Disagreement] {
         &self.merging.maps
     }
@@ -62,12 +62,13 @@ impl Ensemble {
         &self.merging
     }
 
-    /// What its results depend on beside the first run: other weights, another way.
+    /// The key of the ensemble's results, in addition to the first run's: other weights, another
+    /// merging.
     pub(crate) fn key(&self) -> serde_json::Value {
         serde_json::json!({ "weights": self.weights, "merging": format!("{:?}", self.merging) })
     }
 
-    /// What is merged of members that were prepared for it.
+    /// Merges members that were prepared for it.
     fn one_of(&self, input: &Tensor<5>, members: Vec<Tensor<5>>) -> Outcome<Tensor<5>> {
         match &self.by {
             Some(plugin) => plugin.merge(input.clone(), members),
@@ -76,23 +77,22 @@ impl Ensemble {
     }
 }
 
-/// What an ensemble says of an input.
+/// The output of an ensemble for an input.
 pub(crate) struct Merged {
     /// Probabilities of classes or regions, numbers, or an image.
     pub likely: Tensor<5>,
-    /// The maps that were asked for, of one channel.
+    /// The requested maps, each with one channel.
     pub maps: Vec<(&'static str, Tensor<5>)>,
 }
 
 impl Trained {
-    /// Merges runs, each with its name, into the first one. A mean and a vote are the plugin
-    /// `ensemble`'s, the first of that name that is found.
+    /// Merges named runs into the first one. Means and votes use the plugin `ensemble`, the first
+    /// one found with this name.
     ///
     /// # Errors
-    /// Where there is none; where two of them differ in labels, channels, the transforms of an
-    /// image, inferer or post-processing; where the weights do not fit; for a vote or STAPLE of
-    /// anything but label maps and, for a vote, maps of slides; where the plugin is not found or
-    /// refuses its options.
+    /// No runs; two runs that differ in labels, channels, the transforms of an image, inferer or
+    /// post-processing; weights that do not fit; a vote or STAPLE of anything but label maps and,
+    /// for a vote, maps of slides; a missing plugin, or one that rejects its options.
     pub fn merged(runs: Vec<(String, Trained)>, merging: Merging) -> Outcome<Self> {
         let mut runs = runs.into_iter();
         let (name, mut first) = runs.next().ok_or_else(|| RecipeError::new("an ensemble needs at least one run"))?;
@@ -125,9 +125,9 @@ impl Trained {
         Ok(first)
     }
 
-    /// What the networks of an ensemble say of an input. Each window goes through all of them
-    /// before the next one is read, so there are the activations of one network at a time. A mean
-    /// of logits keeps one map; all else keeps a map of each network until they are merged.
+    /// Runs the networks of an ensemble on an input. Each window passes through all of them before
+    /// the next one is read, so only the activations of one network are in memory. A mean of logits
+    /// keeps one map; other operations keep a map per network until they are merged.
     pub(crate) fn merge(&self, ensemble: &Ensemble, steps: &[Post], input: Tensor<5>) -> Outcome<Merged> {
         let at_once = ensemble.merging.how == Merge::Logits && ensemble.maps().is_empty();
         let problem: RefCell<Option<RecipeError>> = RefCell::new(None);
@@ -156,7 +156,7 @@ impl Trained {
         self.merge_outputs(ensemble, steps, &input, each)
     }
 
-    /// What each network returns for an input, in f32.
+    /// The output of each network for an input, in f32.
     pub(crate) fn outputs(&self, ensemble: &Ensemble, input: &Tensor<5>) -> Outcome<Vec<Tensor<5>>> {
         let networks = std::iter::once(&self.network).chain(&ensemble.others);
         let outputs = networks.map(|network| {
@@ -166,7 +166,7 @@ impl Trained {
         outputs.collect()
     }
 
-    /// What the networks say of an input, from their whole outputs.
+    /// Merges the whole outputs of the networks for an input.
     pub(crate) fn merge_outputs(
         &self,
         ensemble: &Ensemble,

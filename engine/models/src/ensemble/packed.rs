@@ -1,4 +1,4 @@
-//! An ensemble as the content of a package: `ensemble.json` and a package of each run.
+//! An ensemble in a package: `ensemble.json` and a package of each run.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Merge, Merging};
 use crate::run::{Opening, Trained};
 
-/// The file that lists the runs and says how they are merged.
+/// The file that lists the runs and their merging.
 pub(crate) const LIST: &str = "ensemble.json";
 
 /// The content of [`LIST`].
@@ -38,10 +38,11 @@ impl PackedEnsemble {
         Ok(list)
     }
 
-    /// Opens the runs of an unpacked ensemble, merged.
+    /// Opens the runs of an unpacked ensemble, and merges them.
     ///
     /// # Errors
-    /// A list that cannot be read, or that names files outside of the folder; as [`Trained::open_package`] and [`Trained::merged`].
+    /// A list that cannot be read, or that names files outside of the folder; otherwise same as
+    /// [`Trained::open_package`] and [`Trained::merged`].
     pub(crate) fn open(folder: &Path, opening: &Opening<'_>) -> Outcome<Trained> {
         let list = Self::read(folder)?;
         let open = |name: &String| {

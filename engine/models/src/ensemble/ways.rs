@@ -1,4 +1,4 @@
-//! The ways to merge: what becomes of the networks' outputs before and after.
+//! The merging operations: preparation of the networks' outputs, and the merged result.
 
 use burn::tensor::{DType, Tensor, TensorData};
 use hearth_nn::losses::one_hot;
@@ -19,16 +19,17 @@ pub enum Merge {
     Logits,
     /// The mean of probabilities.
     Probabilities,
-    /// Each voxel has the class that most networks decide for, the lowest of equal ones; a region,
-    /// where more than half of them do.
+    /// A vote: each voxel gets the class that most networks predict, the lowest one of equal ones;
+    /// a region needs more than half of the networks.
     Vote,
-    /// STAPLE of what they decide, each class or region by itself; the likeliest class wins.
+    /// STAPLE on the networks' decisions, for each class or region separately; the most likely
+    /// class wins.
     Staple,
 }
 
 impl Merge {
-    /// A network's output as it is merged: logits, probabilities, or what the network decides. For
-    /// a vote on classes these are maps of classes, otherwise a channel of 0 and 1 for each.
+    /// Prepares a network's output for merging: logits, probabilities, or decisions. For a vote on
+    /// classes these are maps of classes, otherwise a channel of 0 and 1 for each.
     pub(crate) fn prepare(self, output: Output, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
         if self == Merge::Logits {
             return Ok(logits);
@@ -64,7 +65,7 @@ fn classes(x: Tensor<5>) -> Tensor<5> {
     x.argmax(1).float().cast(DType::F32)
 }
 
-/// 1 where the chain's threshold is reached, or that of patches, whose chain has none.
+/// 1 where the chain's threshold is reached, or the threshold of patches, whose chain has none.
 fn decided(steps: &[Post], probable: Tensor<5>) -> Outcome<Tensor<5>> {
     let mut discrete = steps.iter().filter_map(|step| match step {
         Post::AsDiscrete(step) => Some(step),

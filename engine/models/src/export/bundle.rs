@@ -1,4 +1,4 @@
-//! A run as a bundle that MONAI runs.
+//! Exports a run as a bundle that MONAI can run.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::checkpoint_file;
 use hearth_run::folders::replace;
 
-/// What of a run is exported.
+/// The options of an export.
 #[derive(Clone, Debug)]
 pub struct BundleOptions {
     /// `best`, `latest` or the name of a checkpoint's folder.
     pub checkpoint: String,
-    /// The text of its licence; by default one that grants nothing.
+    /// The text of the licence; the default grants no rights.
     pub license: Option<String>,
 }
 
@@ -40,10 +40,10 @@ pub struct BundleConfigs {
 }
 
 impl BundleConfigs {
-    /// Those of a recipe.
+    /// The configurations for a recipe.
     ///
     /// # Errors
-    /// A recipe that cannot be used; what of it MONAI does not have, at its line.
+    /// A recipe that cannot be used, or a part that MONAI does not have, with its line.
     pub fn of(document: &Document) -> Outcome<Self> {
         let recipe = Recipe::read(document)?;
         let inference = inference(&recipe).map_err(|fault| document.located("", fault))?;
@@ -51,10 +51,10 @@ impl BundleConfigs {
     }
 }
 
-/// Weights of a recipe's network.
+/// The weights of a recipe's network.
 #[derive(Clone, Copy, Debug)]
 pub struct BundleWeights<'a> {
-    /// The checkpoint that they come from, for the bundle's page.
+    /// The name of the checkpoint, for the bundle's README.
     pub checkpoint: &'a str,
     /// A safetensors file with the names of the state dict.
     pub safetensors: &'a [u8],
@@ -63,11 +63,11 @@ pub struct BundleWeights<'a> {
 /// Writes a run as a bundle and returns the files; see [`bundle_of`].
 ///
 /// # Errors
-/// A run that cannot be read, and those of [`bundle_of`].
+/// A run that cannot be read, or an error of [`bundle_of`].
 pub fn bundle(folder: &RunFolder, out: &Path, options: &BundleOptions) -> Outcome<Vec<PathBuf>> {
     let doing = || format!("cannot export {} as a bundle", folder.root().display());
     let document = Document::open(&folder.recipe())?;
-    // Before anything is read that takes time.
+    // Checked before anything that takes time.
     BundleConfigs::of(&document).while_doing(doing)?;
     let (checkpoint, bytes) = checkpoint_file(folder, &options.checkpoint)?;
     let weights = BundleWeights { checkpoint: &checkpoint, safetensors: &bytes };
@@ -80,8 +80,8 @@ pub fn bundle(folder: &RunFolder, out: &Path, options: &BundleOptions) -> Outcom
 /// `hearth predict` does: label maps, images, a table of scores, or maps of slides.
 ///
 /// # Errors
-/// A network, transform, inferer or step of `[post]` that MONAI does not have, at its line in the recipe;
-/// files that cannot be written.
+/// A network, transform, inferer or step of `[post]` that MONAI does not have, with its line in the
+/// recipe; files that cannot be written.
 pub fn bundle_of(
     document: &Document,
     weights: BundleWeights<'_>,
@@ -107,13 +107,13 @@ pub fn bundle_of(
     write("configs/logging.conf", LOGGING.to_owned())?;
     write("docs/README.md", readme(&recipe, weights.checkpoint))?;
     write("LICENSE", license.unwrap_or(LICENSE).to_owned())?;
-    // The last one: without it nothing runs.
+    // Written last, because nothing runs without it.
     write("configs/inference.json", serde_json::to_string_pretty(&configs.inference)? + "\n")?;
     files.reverse();
     Ok(files)
 }
 
-/// The state dict, by MONAI's names.
+/// Writes the state dict with MONAI's names.
 fn write_weights(path: &Path, bytes: &[u8]) -> Outcome {
     let read = |error: safetensors::SafeTensorError| RecipeError::new(format!("the weights: {error}"));
     let file = SafeTensors::deserialize(bytes).map_err(read)?;

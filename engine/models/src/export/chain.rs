@@ -1,4 +1,4 @@
-//! The steps of a recipe as entries of a MONAI configuration.
+//! Converts the steps of a recipe to entries of a MONAI configuration.
 
 use hearth_data::Transform;
 use hearth_registry::component::is_of_a_plugin;
@@ -12,13 +12,13 @@ use hearth_recipe::recipe::Recipe;
 /// The key of the image.
 const IMAGE: &str = "image";
 
-/// Steps that make patches of regions: of whole slides MONAI reads patches itself.
+/// Steps that split regions into patches: MONAI reads patches of whole slides itself.
 const REGIONS: [&str; 4] = ["LoadRegion", "LoadImage", "EnsureChannelFirst", "GridSplit"];
 
-/// The chain that a prediction needs: neither random transforms nor those of labels.
+/// The chain that a prediction needs, without random transforms and those of labels.
 ///
 /// # Errors
-/// A transform of the image, or a parameter, that MONAI does not have, by its key in the recipe.
+/// A transform of the image, or a parameter, that MONAI does not have, with its key in the recipe.
 pub(super) fn preprocessing(recipe: &Recipe, dims: usize) -> Result<Vec<Value>, Fault> {
     let mut entries = Vec::new();
     let slides = recipe.learns().patches().is_some();
@@ -26,7 +26,7 @@ pub(super) fn preprocessing(recipe: &Recipe, dims: usize) -> Result<Vec<Value>, 
         let entry = entry_of(step, dims, slides).map_err(|fault| fault.under(&format!("transforms.{place}")))?;
         entries.extend(entry);
     }
-    // Every image has a channel axis here.
+    // Here every image has a channel axis.
     let puts_first = entries.iter().any(|entry| entry["_target_"] == "EnsureChannelFirstd");
     for entry in entries.iter_mut().filter(|entry| !puts_first && entry["_target_"] == "LoadImaged") {
         entry["ensure_channel_first"] = json!(true);
@@ -34,9 +34,9 @@ pub(super) fn preprocessing(recipe: &Recipe, dims: usize) -> Result<Vec<Value>, 
     Ok(entries)
 }
 
-/// What a transform of a recipe is for MONAI; nothing where a prediction does without it.
+/// The MONAI entry for a transform of a recipe; `None` if a prediction does not need it.
 fn entry_of(step: &Node, dims: usize, slides: bool) -> Result<Option<Value>, Fault> {
-    // A span around a transform.
+    // A `Range` around a transform.
     if let Some(inner) = step.get("transform").filter(|inner| inner.is_table()) {
         return entry_of(inner, dims, slides).map_err(|fault| fault.under("transform"));
     }
@@ -53,7 +53,7 @@ fn entry_of(step: &Node, dims: usize, slides: bool) -> Result<Option<Value>, Fau
     transform(step, Scope { place: place.unwrap_or(0), keys: keys.len().max(1), dims }, IMAGE)
 }
 
-/// A transform of one key.
+/// The MONAI entry for a transform on one key.
 ///
 /// # Errors
 /// A transform or a parameter that MONAI does not have.
@@ -75,14 +75,14 @@ pub(super) fn transform(step: &Node, scope: Scope, key: &str) -> Result<Option<V
     Ok(is_written.then(|| component(&format!("{name}d"), &[("keys", json!(key))], parameters)))
 }
 
-/// A transform's table with every default.
+/// A transform's table with all defaults.
 fn completed(step: &Node) -> Result<Map<String, Value>, Fault> {
     let whole = Registry::<dyn Transform>::new().complete(step)?;
     let table = serde_json::to_value(&whole).map_err(|error| Fault::new(error.to_string()))?;
     Ok(table.as_object().cloned().unwrap_or_default())
 }
 
-/// Whether a transform draws numbers: such ones train alone.
+/// Whether a transform is random; random transforms are for training only.
 fn is_random(step: &Node) -> Result<bool, Fault> {
     if step.text("name").is_some_and(is_of_a_plugin) {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! `configs/inference.json`: what MONAI does with images, from their files to those of predictions.
+//! `configs/inference.json`: the processing in MONAI, from image files to prediction files.
 
 use hearth_registry::Fault;
 use serde_json::{Map, Value, json};
@@ -10,18 +10,18 @@ use super::{chain, inferers};
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::task::Patches;
 
-/// What a bundle makes of images.
+/// The output of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Makes {
     /// Label maps, or a channel for each region.
     Maps,
-    /// Images of images.
+    /// Images from images.
     Images,
-    /// A table of numbers of whole images.
+    /// A table of numbers per image.
     Scores,
-    /// Maps of probabilities of slides.
+    /// Probability maps of slides.
     SlideMaps,
-    /// Images of random numbers.
+    /// Images from random numbers.
     Generated,
 }
 
@@ -37,7 +37,7 @@ impl Makes {
         }
     }
 
-    /// The files of a folder that are read.
+    /// The pattern of the image files in a folder.
     fn pattern(self, dims: usize) -> &'static str {
         match (self, dims) {
             (Makes::SlideMaps, _) => "*.tif",
@@ -50,7 +50,7 @@ impl Makes {
 /// The configuration of a recipe.
 ///
 /// # Errors
-/// What cannot be exported, by its key in the recipe.
+/// A part that cannot be exported, with its key in the recipe.
 pub(super) fn inference(recipe: &Recipe) -> Result<Value, Fault> {
     if recipe.data.lazy == hearth_data::spatial::Lazy::On {
         let what = "cannot be exported: a run of spatial steps is sampled once, which MONAI does in another way; \
@@ -88,12 +88,12 @@ pub(super) fn inference(recipe: &Recipe) -> Result<Value, Fault> {
     Ok(Value::Object(config))
 }
 
-/// A component of these parameters.
+/// A component with these parameters.
 fn made(target: &str, parameters: Value) -> Value {
     component(target, &[], parameters.as_object().cloned().unwrap_or_default())
 }
 
-/// Where images come from, up to the data set.
+/// The source of images, up to the data set.
 fn cases(recipe: &Recipe, makes: Makes, dims: usize) -> Result<Vec<(&'static str, Value)>, Fault> {
     if makes == Makes::Generated {
         let data = "$[torch.randn(@latent_shape) for i in range(@num_samples)]";
@@ -112,7 +112,7 @@ fn cases(recipe: &Recipe, makes: Makes, dims: usize) -> Result<Vec<(&'static str
     ];
     let dataset = match recipe.learns().patches() {
         Some(how) => {
-            // Patches come as bytes.
+            // Patches are read as bytes.
             transforms.insert(0, made("CastToTyped", json!({ "keys": "image", "dtype": "$np.float32" })));
             cases.push(("whole_slide_reader", json!("OpenSlide")));
             cases.push(("mask_level", json!(mask_level(how)?)));
@@ -128,8 +128,8 @@ fn cases(recipe: &Recipe, makes: Makes, dims: usize) -> Result<Vec<(&'static str
     Ok(cases)
 }
 
-/// The level of a slide whose pixels are those of a map, where each level has half the width of the one
-/// before.
+/// The level of a slide whose pixels are those of a map, if each level has half the width of the
+/// one before.
 fn mask_level(how: &Patches) -> Result<u32, Fault> {
     if !how.stride.is_power_of_two() {
         let what = "cannot be exported: MONAI makes a map's pixels of those of a level, whose width is halved from one \
@@ -139,7 +139,7 @@ fn mask_level(how: &Patches) -> Result<u32, Fault> {
     Ok(how.stride.ilog2())
 }
 
-/// The shape of the numbers that an image is made of.
+/// The shape of the latent numbers for an image.
 fn latent_shape(recipe: &Recipe) -> Vec<usize> {
     let asked = recipe.adversarial.as_ref().and_then(|adversarial| adversarial.latent_shape.clone());
     let built_for = || {
@@ -149,7 +149,7 @@ fn latent_shape(recipe: &Recipe) -> Vec<usize> {
     asked.or_else(built_for).unwrap_or_else(|| vec![recipe.network.in_channels()])
 }
 
-/// The end of the post-processing: what writes a prediction, unless a handler does.
+/// The end of the post-processing, which writes a prediction unless a handler does.
 fn written(makes: Makes, dims: usize) -> Vec<Value> {
     let saved = |postfix: &str, mut how: Map<String, Value>| {
         how.extend([("resample".to_owned(), json!(false)), ("separate_folder".to_owned(), json!(false))]);
@@ -163,7 +163,7 @@ fn written(makes: Makes, dims: usize) -> Vec<Value> {
         Makes::Scores => Vec::new(),
         Makes::SlideMaps => vec![made("ToNumpyd", json!({ "keys": "pred" }))],
         Makes::Generated => {
-            // Pictures of 2-D ones, where 0 is black and 1 is white.
+            // 2-D images become pictures, with 0 as black and 1 as white.
             let mut how = match dims {
                 2 => dtype("$np.uint8"),
                 _ => dtype("$np.float32"),
@@ -171,7 +171,7 @@ fn written(makes: Makes, dims: usize) -> Vec<Value> {
             if dims == 2 {
                 how.extend([("output_ext".to_owned(), json!(".png")), ("scale".to_owned(), json!(255))]);
             }
-            // There is no file that they are named by.
+            // There is no input file that names them.
             how.insert("meta_key_postfix".to_owned(), Value::Null);
             vec![made("ToTensord", json!({ "keys": "pred", "track_meta": false })), saved("pred", how)]
         }

@@ -1,4 +1,4 @@
-//! The inferer of a recipe as a component of MONAI's.
+//! Converts the inferer of a recipe to a MONAI component.
 
 use hearth_registry::Fault;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::rule::component;
 use hearth_recipe::recipe::Recipe;
 
-/// The inferer.
+/// The MONAI component of the inferer.
 ///
 /// # Errors
 /// An inferer that MONAI does not have, or test-time augmentation.
@@ -34,7 +34,7 @@ pub(super) fn inferer(recipe: &Recipe) -> Result<Value, Fault> {
     Ok(component(name, &[], table))
 }
 
-/// The window that the network sees, by axis, or `*` where it has the image's size.
+/// The size of the network's window per axis, or `*` for the size of the image.
 pub(super) fn window(recipe: &Recipe, dims: usize) -> Value {
     let size = recipe.inferer.shared().window().map(|(_, size)| size);
     match size {

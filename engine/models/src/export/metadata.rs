@@ -1,4 +1,4 @@
-//! `configs/metadata.json` by MONAI's schema, and the texts of a bundle.
+//! `configs/metadata.json` in MONAI's schema, and the texts of a bundle.
 
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ pub(super) fn metadata(recipe: &Recipe) -> Value {
     })
 }
 
-/// What the bundle does, in a word.
+/// The task of the bundle, in one word.
 fn kind(recipe: &Recipe) -> &'static str {
     match Makes::of(recipe) {
         Makes::Maps => "segmentation",
@@ -131,7 +131,7 @@ pub(super) fn readme(recipe: &Recipe, checkpoint: &str) -> String {
     )
 }
 
-/// What the columns of a table of scores are.
+/// A description of the columns of a table of scores.
 fn columns(recipe: &Recipe) -> String {
     let labels = recipe.labels.join(", ");
     match (recipe.learns().gives_probabilities(), recipe.learns().names_a_winner()) {
@@ -141,7 +141,7 @@ fn columns(recipe: &Recipe) -> String {
     }
 }
 
-/// What takes the place of a licence that nobody gave.
+/// The text that replaces a missing licence.
 pub(super) const LICENSE: &str = "This file takes the place of a licence. The export of a trained network grants no rights to it:\n\
      those who trained it, and who own the images that it was trained on, decide about its use.\n";
 

@@ -1,4 +1,4 @@
-//! Trained networks for other programs: ONNX models and bundles of MONAI.
+//! Exports of trained networks for other programs: ONNX models and MONAI bundles.
 
 mod bundle;
 mod chain;
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use hearth_recipe::recipe::Recipe;
 
-/// The parameter of the recipe's transform of this name.
+/// The parameter of the recipe's transform with this name.
 fn parameter(recipe: &Recipe, transform: &str, key: &str) -> Option<Value> {
     let named =
         |step: &&Node| step.text("name").is_some_and(|name| rule::known_as::<dyn Transform>(name) == Some(transform));

@@ -1,4 +1,4 @@
-//! The parameters of MONAI's classes, as MONAI says them once, for tests of tables.
+//! The recorded parameters of MONAI's classes, for tests of tables.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ pub(super) fn parameters(of: &str, class: &str) -> Vec<String> {
     list.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// The parameters of an entry here, of its schema.
+/// The parameters of an entry in Hearth, from its schema.
 pub(super) fn ours(schema: &schemars::Schema) -> Vec<String> {
     let mut value = schema.as_value();
-    // A reference to a definition beside it.
+    // A reference to a definition in the same schema.
     if let Some(name) = value["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         value = &value["$defs"][name];
     }

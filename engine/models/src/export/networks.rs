@@ -1,4 +1,4 @@
-//! The networks that MONAI builds of the same parameters, with the same names of weights.
+//! The networks that MONAI builds from the same parameters, with the same weight names.
 
 use hearth_registry::Fault;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use hearth_recipe::recipe::Recipe;
 /// Weights come from the bundle's own file.
 const UNTRAINED: &[(&str, Rule)] = &[("pretrained", NoEffect)];
 
-/// A residual network of a fixed size, whose blocks its name says.
+/// A residual network of a fixed size, which its name defines.
 const FIXED_RESNET: &[(&str, Rule)] =
     &[("block", Only("null")), ("layers", Only("null")), ("block_inplanes", Only("null"))];
 
@@ -55,15 +55,15 @@ const KNOWN: &[Row] = &[
     Row::of("SEResNext50", FIXED_SENET),
     Row::of("SEResNext101", FIXED_SENET),
     Row::same("SwinUNETR"),
-    // The range of the input is that of networks without weights of ImageNet.
+    // Networks without ImageNet weights do not transform their input.
     Row::of("TorchVisionFCModel", &[("transform_input", Only("false"))]),
     Row::same("UNet"),
     Row::same("UNETR"),
-    // Dropout does nothing in evaluation.
+    // Dropout has no effect in evaluation.
     Row::of("VNet", &[("base", Only("16")), ("dropout_prob_top", NoEffect)]),
 ];
 
-/// Networks of MONAI's that an evaluator cannot run as they are.
+/// Networks of MONAI that an evaluator cannot run directly.
 const REFUSED: [(&str, &str); 7] = [
     ("AutoencoderKL", "MONAI's returns a tuple, of which an evaluator takes no part"),
     ("BasicUNetPlusPlus", "MONAI's returns a list, of which an evaluator takes no part"),
@@ -74,10 +74,10 @@ const REFUSED: [(&str, &str); 7] = [
     ("ViT", "MONAI's returns a tuple, of which an evaluator takes no part"),
 ];
 
-/// The network of a recipe as a component of MONAI's.
+/// Converts the network of a recipe to a MONAI component.
 ///
 /// # Errors
-/// A network or a parameter that MONAI does not have, by its key in the recipe.
+/// A network or a parameter that MONAI does not have, with its key in the recipe.
 pub(super) fn network(recipe: &Recipe) -> Result<Value, Fault> {
     let name = recipe.network.name();
     let Some(row) = KNOWN.iter().find(|row| row.name == name) else {
@@ -91,14 +91,14 @@ pub(super) fn network(recipe: &Recipe) -> Result<Value, Fault> {
     Ok(component(row.name, &[], written))
 }
 
-/// The network's table with every default.
+/// The network's table with all defaults.
 fn table(recipe: &Recipe) -> Result<Map<String, Value>, Fault> {
     let table = serde_json::to_value(recipe.network.node()).map_err(|error| Fault::at("network", error.to_string()))?;
     Ok(table.as_object().cloned().unwrap_or_default())
 }
 
-/// Axes of the images: those of the network, as its table says or as a shape with channels has them, else
-/// three; three where slices of volumes go through it.
+/// The number of axes of the images: that of the network, by its table or by a shape with channels,
+/// or else three; also three if slices of volumes pass through it.
 pub(super) fn dims(recipe: &Recipe) -> usize {
     if recipe.inferer.name() == "SliceInferer" {
         return 3;
@@ -129,7 +129,7 @@ mod tests {
                 assert!(ours.iter().any(|known| known == key), "{}.{key} is no parameter here", row.name);
             }
             let theirs = monai::parameters("networks", row.name);
-            // What MONAI passes on to another class has no names here.
+            // Parameters that MONAI passes on to another class have no names here.
             if theirs.iter().any(|known| known == "kwargs") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The network of a model as an ONNX model.
+//! Exports the network of a model as an ONNX model.
 
 use std::path::{Path, PathBuf};
 
@@ -21,52 +21,52 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::checkpoint_file;
 use hearth_run::folders::{open_run, replace};
 
-/// Sizes of an axis that are tried, smallest first: a network is traced at the first that it takes,
-/// where its lowest level has more than one voxel.
+/// Sizes of an axis that are tried, smallest first: a network is traced at the first supported size
+/// whose lowest level has more than one voxel.
 const SIZES: [usize; 8] = [16, 32, 48, 64, 80, 96, 128, 192];
 
-/// What was written.
+/// The written files of an export.
 #[derive(Clone, Debug)]
 pub struct OnnxExport {
-    /// The model, and its weights where they are in a second file.
+    /// The model, and its weights if they are in a second file.
     pub files: Vec<PathBuf>,
-    /// How many operators it has.
+    /// The number of operators.
     pub operators: usize,
-    /// The input that was traced, `[batch, channel, x, y, z]`.
+    /// The shape of the traced input, `[batch, channel, x, y, z]`.
     pub traced: [usize; 5],
 }
 
-/// Which network of a model is written.
+/// The choice of a model's network.
 #[derive(Clone, Debug, Default)]
 pub struct OnnxOptions {
-    /// A run's checkpoint (`best`, which is the default, `latest`, or a folder's name), or nnU-Net's (`final`,
-    /// which is the default, `best`, or a file's name).
+    /// A run's checkpoint (`best` by default, `latest`, or a folder's name), or nnU-Net's (`final`
+    /// by default, `best`, or a file's name).
     pub checkpoint: Option<String>,
-    /// The fold of a model of nnU-Net; without it, its only one.
+    /// The fold of an nnU-Net model; by default its only one.
     pub fold: Option<String>,
 }
 
-/// A network in f32 on the CPU, and what its file says of it.
+/// A network in f32 on the CPU, and the metadata of its file.
 pub(crate) struct Exported {
     pub network: AnyNetwork,
     pub about: About,
 }
 
-/// Writes the network of a model as an ONNX model, for any batch and any size that it takes: of a run, a
-/// model of nnU-Net, a MONAI bundle, a package of one of these, or the name of a stored model. The model's
-/// metadata has the labels, the activation, and what the images are before the network: the recipe of a
-/// run, the plans of nnU-Net, the config of a bundle.
+/// Writes the network of a model as an ONNX model, for any batch and all supported sizes. The model
+/// is a run, an nnU-Net model, a MONAI bundle, a package of one of these, or the name of a stored
+/// model. The metadata has the labels, the activation, and the preprocessing of the images: the
+/// recipe of a run, the plans of nnU-Net, or the config of a bundle.
 ///
 /// # Errors
-/// Where the model cannot be opened or has several networks, its network has a layer without an operator,
-/// or a file cannot be written.
+/// A model that cannot be opened or has several networks, a network with a layer without an
+/// operator, or a file that cannot be written.
 pub fn onnx(model: &Path, options: &OnnxOptions, path: &Path) -> Outcome<OnnxExport> {
     let doing = || format!("cannot export {} as an ONNX model", model.display());
     let Exported { network, about } = exported(model, options).while_doing(doing)?;
     write(&network, &about, path).while_doing(doing)
 }
 
-/// The network of whatever a path names.
+/// The network of the model at a path.
 fn exported(model: &Path, options: &OnnxOptions) -> Outcome<Exported> {
     if let Some(path) = stored(model) {
         return exported(&path, options);
@@ -107,7 +107,7 @@ fn of_family(path: &Path, options: &OnnxOptions) -> Outcome<Exported> {
     }
 }
 
-/// Refuses the name of a checkpoint for models that have no choice of them.
+/// Rejects the name of a checkpoint for models without a choice of checkpoints.
 fn no_checkpoint(options: &OnnxOptions) -> Outcome {
     match &options.checkpoint {
         None => Ok(()),
@@ -132,7 +132,7 @@ fn of_package(package: &Package, options: &OnnxOptions) -> Outcome<Exported> {
     of_recipe(format!("{RECIPE} of {path}"), text, &checkpoint, &package.read(WEIGHTS)?)
 }
 
-/// The network of a recipe with these weights. In f32 on the CPU, whatever the run computed in.
+/// The network of a recipe with these weights, in f32 on the CPU, whatever the run computed in.
 fn of_recipe(name: String, text: String, checkpoint: &str, bytes: &[u8]) -> Outcome<Exported> {
     let recipe = Recipe::read(&Document::parse(name, text.as_str())?)?;
     let network = awaiting_weights(|| recipe.network.init(&Device::default(), 0)).map_err(RecipeError::from_error)?;
@@ -149,7 +149,7 @@ fn write(network: &AnyNetwork, about: &About, path: &Path) -> Outcome<OnnxExport
     let data_name = format!("{name}.data");
     let encoded = model.encode_as(&data_name, hearth_onnx::MOST_WITHIN);
     let mut files = Vec::new();
-    // The model last: with it all is there.
+    // The model is written last: when it exists, all files are complete.
     if let Some(data) = &encoded.data {
         let path = path.with_file_name(&data_name);
         if path.symlink_metadata().is_ok() {
@@ -164,13 +164,13 @@ fn write(network: &AnyNetwork, about: &About, path: &Path) -> Outcome<OnnxExport
     Ok(OnnxExport { files, operators: model.operators().values().sum(), traced: graph.input })
 }
 
-/// The graph at the first size that has one.
+/// The graph at the first size that can be traced.
 fn traced(net: &AnyNetwork) -> Outcome<Graph> {
     let (dims, [channels, _]) = (net.spatial_dims(), net.channels());
     let shape = |size: usize| [1, channels, size, size, if dims == 3 { size } else { 1 }];
     let fits: Vec<usize> = SIZES.into_iter().filter(|size| net.check_input(shape(*size)).is_ok()).collect();
     let mut refused = None;
-    // At the smallest one the lowest level may have a single voxel, whose norm is 0.
+    // At the smallest size the lowest level may have a single voxel, whose norm is 0.
     for size in fits.iter().copied().skip(1).take(3).chain(fits.first().copied()) {
         match trace(net, shape(size)) {
             Ok(graph) => return Ok(graph),

@@ -1,4 +1,4 @@
-//! What happens to a prediction: `[post] prediction` as entries of a MONAI configuration.
+//! Post-processing of a prediction: `[post] prediction` as entries of a MONAI configuration.
 
 use hearth_data::Transform;
 use hearth_data::transforms::ResolveRegions;
@@ -13,14 +13,14 @@ use hearth_recipe::recipe::{Output, Recipe};
 /// The key of a prediction.
 const PRED: &str = "pred";
 
-/// The chain of a prediction, until it is written.
+/// The chain of a prediction, up to writing it.
 ///
-/// A map or an image is brought back to the grid of its file behind the activations. Classes are decided
-/// there: transforms then work on a label map, or on one channel for each class from a step with
-/// `to_onehot` on, as `hearth predict` does it.
+/// A map or an image is resampled to the grid of its file after the activations. Classes are
+/// decided on that grid: transforms then work on a label map or, from a step with `to_onehot` on,
+/// on one channel for each class, as in `hearth predict`.
 ///
 /// # Errors
-/// A step, or a parameter, that MONAI does not have, by its key in the recipe.
+/// A step or a parameter that MONAI does not have, with its key in the recipe.
 pub(super) fn postprocessing(recipe: &Recipe, dims: usize) -> Result<Vec<Value>, Fault> {
     let steps = steps(recipe)?;
     let first = steps.iter().take_while(|step| matches!(step, Step::Activations(_))).count();
@@ -57,7 +57,7 @@ pub(super) fn postprocessing(recipe: &Recipe, dims: usize) -> Result<Vec<Value>,
     Ok(chain)
 }
 
-/// A fault of the step at this place is one of the recipe.
+/// Adds the place of a step in the recipe to its fault.
 fn at<T>(place: usize, made: Result<T, Fault>) -> Result<T, Fault> {
     made.map_err(|fault| fault.under(&format!("post.prediction.{place}")))
 }
@@ -66,7 +66,8 @@ fn at<T>(place: usize, made: Result<T, Fault>) -> Result<T, Fault> {
 enum Step {
     Activations(Node),
     Discrete(Node),
-    /// Regions become a label map: the channel and the label that each writes over those before it.
+    /// Converts regions to a label map: the channel of each region and the label that it writes
+    /// over earlier ones.
     Resolve(Vec<(usize, i64)>),
     Transform(Node),
 }
@@ -91,7 +92,7 @@ fn one(recipe: &Recipe, table: &Node) -> Result<Step, Fault> {
     let classes: Vec<Vec<i64>> =
         serde_json::from_value(classes).map_err(|error| Fault::at("classes", error.to_string()))?;
     let as_labels = table.get("as_labels").is_some_and(|given| *given == Node::from(true));
-    // Regions that are written as labels are resolved as labels in the end.
+    // Regions that are written as labels are resolved to labels at the end.
     if recipe.learns().region_labels().as_ref() != Some(&classes) && !as_labels {
         let what = "regions can only be exported as a label map: give task.classes, or as_labels = true";
         return Err(Fault::at("name", what));
@@ -110,7 +111,8 @@ impl Step {
     }
 }
 
-/// The label map of probabilities on the image's own grid; `first` is the place of the first step.
+/// The steps for a label map from probabilities on the image's own grid; `first` is the index of
+/// the first step.
 fn labels(steps: &[Step], first: usize, dims: usize) -> Result<Vec<Value>, Fault> {
     let (mut chain, mut classes, mut onehot) = (vec![entry("AsDiscreted", json!({ "argmax": true }))], None, false);
     for (place, step) in steps.iter().enumerate() {
@@ -127,18 +129,18 @@ fn labels(steps: &[Step], first: usize, dims: usize) -> Result<Vec<Value>, Fault
                 let what = "ResolveRegions cannot be exported here: it works on regions, and classes are exclusive";
                 return at(first + place, Err(Fault::at("name", what)));
             }
-            // It was found before.
+            // Handled before.
             Step::Activations(_) => {}
         }
     }
     if onehot {
-        // A voxel that was removed from its class has zeros alone, and becomes background.
+        // A voxel that was removed from its class has only zeros, and becomes background.
         chain.push(entry("AsDiscreted", json!({ "argmax": true })));
     }
     Ok(chain)
 }
 
-/// Regions as a label map: each is written over those before it.
+/// Converts regions to a label map: each is written over those before it.
 fn resolved(order: &[(usize, i64)]) -> String {
     let map = order.iter().fold("0.0".to_owned(), |map, (region, label)| {
         format!("torch.where(x[{region}:{}] > 0, {label}.0, {map})", region + 1)
@@ -161,7 +163,7 @@ fn activation(table: &Node) -> Result<Value, Fault> {
     Ok(Value::Object(written))
 }
 
-/// The parameters that a step of `[post]` gives. What it leaves out has MONAI's default, which is none.
+/// The explicit parameters of a step of `[post]`. Omitted ones have MONAI's default, which is `None`.
 fn given(table: &Node) -> Result<Map<String, Value>, Fault> {
     let whole = Registry::<Post>::new().complete(table)?;
     let value = serde_json::to_value(&whole).map_err(|error| Fault::new(error.to_string()))?;
@@ -175,7 +177,7 @@ fn entry(target: &str, parameters: Value) -> Value {
     component(target, &[("keys", json!(PRED))], parameters.as_object().cloned().unwrap_or_default())
 }
 
-/// Back to the grid of the image's file.
+/// Resamples to the grid of the image's file.
 fn inverted() -> Value {
     entry(
         "Invertd",

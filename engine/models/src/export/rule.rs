@@ -1,49 +1,50 @@
-//! How parameters of a component are written for MONAI.
+//! How the parameters of a component are written for MONAI.
 
 use hearth_data::Select;
 use hearth_registry::{Fault, Registry};
 use serde_json::{Map, Value, json};
 
-/// How a parameter is written. Without a rule it is written under its own name: MONAI has a parameter of
-/// this name and meaning. Defaults are always written, because MONAI's may differ.
+/// How a parameter is written. Without a rule it keeps its name: MONAI has a parameter with this
+/// name and meaning. Defaults are always written, because MONAI's may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Of one value for each key, that of the image.
+    /// From one value per key, that of the image.
     EachKey,
-    /// The same, for interpolation on a grid: MONAI's word for `linear` and `trilinear` is `bilinear`.
+    /// Same as `EachKey`, for interpolation on a grid: MONAI's word for `linear` and `trilinear` is
+    /// `bilinear`.
     Grid,
-    /// The same, for interpolation of PyTorch, whose word depends on the number of axes.
+    /// Same as `EachKey`, for PyTorch's interpolation, whose word depends on the number of axes.
     Axes,
-    /// The same, written where it is true: PyTorch refuses false for `area` and `nearest`.
+    /// Same as `EachKey`, written only if true: PyTorch rejects false for `area` and `nearest`.
     WhenTrue,
-    /// A comparison such as `> 0.5`, as a function; `> 0` is MONAI's default.
+    /// A comparison such as `> 0.5`, written as a function; `> 0` is MONAI's default.
     Comparison,
-    /// The number of constant padding, which MONAI takes for no other mode.
+    /// The number of constant padding, which MONAI accepts for no other mode.
     Fill,
-    /// A number, without a fraction where it is whole.
+    /// A number, written without a fraction if it is an integer.
     Whole,
-    /// Always written: as null where the recipe has none, since MONAI has no default.
+    /// Always written, as null if the recipe has no value, because MONAI has no default.
     OrNull,
-    /// The key of the image; no other value is part of a bundle.
+    /// The key of the image; a bundle has no other key.
     Image,
-    /// Without effect on the values of an image that both can read.
+    /// Without effect on images that both can read.
     NoEffect,
-    /// MONAI has no such parameter: refused unless it has this value, as JSON; `null` is one that is not
-    /// given.
+    /// MONAI has no such parameter: rejected unless it has this value, as JSON; `null` means that
+    /// it is not given.
     Only(&'static str),
 }
 
-/// A component that MONAI has, and the parameters that are not written as they are.
+/// A component that MONAI has, with the parameters that are written differently.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     /// The name here and in MONAI.
     pub name: &'static str,
-    /// What is written in another way.
+    /// The rules of parameters that are written differently.
     pub rules: &'static [(&'static str, Rule)],
 }
 
 impl Row {
-    /// A component whose parameters are the same.
+    /// A component with the same parameters in MONAI.
     pub const fn same(name: &'static str) -> Self {
         Row { name, rules: &[] }
     }
@@ -59,28 +60,28 @@ impl Row {
     }
 }
 
-/// What a component works on.
+/// The keys and axes of a component.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
-    /// The place of the image among the keys, and how many keys there are.
+    /// The index of the image among the keys.
     pub place: usize,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: usize,
-    /// Axes of the network's images.
+    /// The number of axes of the network's images.
     pub dims: usize,
 }
 
 impl Scope {
-    /// One key alone.
+    /// A single key.
     pub fn one(dims: usize) -> Self {
         Scope { place: 0, keys: 1, dims }
     }
 }
 
-/// The parameters of a component for MONAI, of its table with every default.
+/// Converts the parameters of a component for MONAI, from its table with all defaults.
 ///
 /// # Errors
-/// A parameter that MONAI does not have, by its key.
+/// A parameter that MONAI does not have, with its key.
 pub(super) fn parameters(row: &Row, table: &Map<String, Value>, scope: Scope) -> Result<Map<String, Value>, Fault> {
     let mut written = Map::new();
     for (key, value) in table {
@@ -143,7 +144,7 @@ fn parameter(
     })
 }
 
-/// Of a list with a value for each key, that of the image.
+/// From a list with a value for each key, that of the image.
 fn of_key(value: &Value, scope: Scope) -> Value {
     match value {
         Value::Array(items) if items.len() == scope.keys => {
@@ -153,13 +154,13 @@ fn of_key(value: &Value, scope: Scope) -> Value {
     }
 }
 
-/// A comparison in Python; a number alone means above it.
+/// Converts a comparison to Python; a number alone means `>`.
 fn comparison(value: &Value) -> Result<String, Fault> {
     let select: Select = serde_json::from_value(value.clone()).map_err(|error| Fault::new(error.to_string()))?;
     Ok(select.into())
 }
 
-/// A component of MONAI's: its class, and its parameters behind those that are given first.
+/// A MONAI component: its class, the parameters in `first`, then the others.
 pub(super) fn component(target: &str, first: &[(&str, Value)], rest: Map<String, Value>) -> Value {
     let mut all = Map::from_iter([("_target_".to_owned(), json!(target))]);
     all.extend(first.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
@@ -167,7 +168,7 @@ pub(super) fn component(target: &str, first: &[(&str, Value)], rest: Map<String,
     Value::Object(all)
 }
 
-/// The name in the registry of what a recipe calls `written`: any spelling that recipes may have.
+/// The registered name for `written`, in any spelling that recipes may use.
 pub(super) fn known_as<T: hearth_registry::Kind + ?Sized>(written: &str) -> Option<&'static str> {
     Registry::<T>::new().find(written).map(|entry| entry.name)
 }

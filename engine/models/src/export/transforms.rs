@@ -1,18 +1,18 @@
-//! The transforms that MONAI has in the same way, and which of their parameters are written differently.
+//! The transforms that MONAI has as well, and the parameters that are written differently.
 
 use super::rule::Rule::{Axes, Comparison, EachKey, Fill, Grid, Image, NoEffect, Only, OrNull, WhenTrue, Whole};
 use super::rule::{Row, Rule};
 
-/// Parameters of every transform that are written apart.
+/// Parameters of every transform that are handled separately.
 pub(super) const COMMON: [&str; 5] = ["name", "keys", "only", "batch", "allow_missing_keys"];
 
-/// Padding: how it is filled.
+/// The parameters of padding.
 const PADS: &[(&str, Rule)] = &[("mode", EachKey), ("value", Fill)];
 
-/// Sampling on a grid.
+/// The parameters of sampling on a grid.
 const SAMPLES: &[(&str, Rule)] = &[("mode", Grid), ("padding_mode", EachKey), ("align_corners", EachKey)];
 
-/// Transforms of MONAI's dictionary form: its class is the name and `d`.
+/// Transforms of MONAI's dictionary form, whose class name has a `d` appended.
 const KNOWN: &[Row] = &[
     Row::same("AdjustContrast"),
     Row::of(
@@ -30,7 +30,7 @@ const KNOWN: &[Row] = &[
             ("select_fn", Comparison),
             ("mode", EachKey),
             ("value", Fill),
-            // Where it matters, in an image without foreground, one of the two stops with an error.
+            // It matters only for an image without foreground, where one of the two programs fails.
             ("allow_empty", NoEffect),
         ],
     ),
@@ -52,21 +52,21 @@ const KNOWN: &[Row] = &[
     Row::of(
         "LoadImage",
         &[
-            // Both choose a reader by the file; those of another name read what MONAI cannot.
+            // Both choose a reader by the file; named readers read files that MONAI cannot read.
             ("reader", Only("null")),
             ("npz_key", Only("null")),
             ("level", Only("0")),
             ("reverse_indexing", Only("true")),
-            // Which series of a folder of DICOM is read, and in spite of which faults: MONAI is given files
-            // that it can read.
+            // The selection of a DICOM series and accepted faults: MONAI is given files that it can
+            // read.
             ("series", NoEffect),
             ("accept", NoEffect),
-            // These make labels of segmentations and structure sets.
+            // These make labels from segmentations and structure sets.
             ("segments", Only("null")),
             ("aliases", Only("null")),
             ("segments_as_channels", Only("null")),
             ("reference_key", Only("null")),
-            // Accepted here without effect: the chain says where channels are put first.
+            // Accepted here without effect: other steps of the chain move channels first.
             ("ensure_channel_first", NoEffect),
             ("image_only", NoEffect),
         ],
@@ -97,7 +97,7 @@ const KNOWN: &[Row] = &[
             ("mode", Grid),
             ("padding_mode", EachKey),
             ("align_corners", EachKey),
-            // MONAI computes positions in this type, f64 by default, as it is done here.
+            // MONAI computes positions in this type, f64 by default, as Hearth does.
             ("dtype", NoEffect),
             ("scale_extent", EachKey),
         ],
@@ -111,10 +111,10 @@ const KNOWN: &[Row] = &[
     Row::of("Zoom", &[("mode", Axes), ("padding_mode", EachKey), ("align_corners", WhenTrue), ("value", Fill)]),
 ];
 
-/// Transforms that are left out of a bundle: they change no value of the image.
+/// Transforms that are omitted from a bundle because they change no value of the image.
 const LEFT_OUT: &[Row] = &[
     Row::of("CastToType", &[("dtype", Only("\"float32\""))]),
-    // It refuses a case, and changes none.
+    // It rejects cases, and changes none.
     Row::of(
         "CheckCase",
         &[
@@ -125,10 +125,10 @@ const LEFT_OUT: &[Row] = &[
             ("channels", NoEffect),
         ],
     ),
-    // Copies are other values than the image.
+    // Copies are values other than the image.
     Row::of("CopyItems", &[("times", NoEffect), ("names", NoEffect)]),
     Row::same("DeleteItems"),
-    // Images are f32 on the evaluator's device in MONAI, too.
+    // In MONAI, images are also f32 on the evaluator's device.
     Row::of(
         "EnsureType",
         &[("data_type", NoEffect), ("dtype", NoEffect), ("device", NoEffect), ("track_meta", Only("true"))],
@@ -140,7 +140,7 @@ const LEFT_OUT: &[Row] = &[
     Row::of("ToTensor", &[("dtype", Only("null")), ("track_meta", Only("true")), ("wrap_sequence", NoEffect)]),
 ];
 
-/// Transforms of MONAI's that take other values than the image, and others that cannot be written.
+/// Transforms of MONAI that use values other than the image, and others that cannot be written.
 const REFUSED: &[(&str, &str)] = &[
     ("ConcatImages", OTHERS),
     ("ConcatItems", OTHERS),
@@ -156,13 +156,13 @@ const REFUSED: &[(&str, &str)] = &[
 const OTHERS: &str = "it takes other values, and a bundle's cases have the image alone";
 const SEVERAL: &str = "it makes several images of one, and a prediction has one";
 
-/// Why a transform is not exported.
+/// The reason why a transform is not exported.
 pub(super) fn refusal(name: &str) -> &'static str {
     let known = REFUSED.iter().find(|(refused, _)| *refused == name);
     known.map_or("MONAI has none that computes the same", |(_, why)| why)
 }
 
-/// A transform that can be exported: its row, and whether it is written.
+/// A transform that can be exported: its row, and whether it is written or omitted.
 pub(super) fn find(name: &str) -> Option<(&'static Row, bool)> {
     let known = KNOWN.iter().find(|row| row.name == name).map(|row| (row, true));
     known.or_else(|| LEFT_OUT.iter().find(|row| row.name == name).map(|row| (row, false)))
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::export::monai;
 
-    /// Every parameter that is written is one of MONAI's, and every rule is about a parameter of ours.
+    /// Every written parameter exists in MONAI, and every rule is about a parameter of Hearth.
     #[test]
     fn parameters_are_those_of_monai() {
         let registry = Registry::<dyn Transform>::new();
@@ -187,7 +187,7 @@ mod tests {
             for (key, _) in row.rules {
                 assert!(ours.iter().any(|known| known == key), "{}.{key} is no parameter here", row.name);
             }
-            // One that is left out may be ours alone.
+            // An omitted transform may exist only in Hearth.
             let theirs = if written { monai::parameters("transforms", &format!("{}d", row.name)) } else { Vec::new() };
             let kept = |key: &&String| {
                 let left = matches!(row.rule(key), Some(NoEffect | Only(_) | Fill));

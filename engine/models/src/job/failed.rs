@@ -1,4 +1,4 @@
-//! `failed.csv`: the cases of a job that failed, and why.
+//! `failed.csv`: the failed cases of a job, with reasons.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use hearth_run::outputs::{Outputs, remove_result, written_by};
 /// The name of the list.
 pub(crate) const FAILED: &str = "failed.csv";
 
-/// Lists all cases that failed, and why; without any, the list of an earlier call is removed. A file that
-/// something else wrote stays.
+/// Lists all failed cases with reasons; without any, removes the list of an earlier call. A file of
+/// another program stays.
 pub(crate) fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: &[(usize, String, String)]) -> Outcome {
     let path = out.join(FAILED);
     let theirs = path.symlink_metadata().is_ok() && !written_by(&path, command);

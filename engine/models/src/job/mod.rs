@@ -29,22 +29,22 @@ use crate::job::tasks::{Task, tasks};
 use crate::model::{Asked, Card, Model, Prediction};
 use crate::writers::{OutputOptions, Pictures, Writing, authorship, check};
 
-/// The table of models that predict numbers.
+/// The table of numbers, for models that predict numbers.
 const SCORES: &str = "scores.csv";
 
-/// Cases that a model predicts, and where the results go.
+/// The prediction of cases by a model, and the output of the results.
 ///
-/// Reading, computing and writing overlap over cases. A case that fails does not stop the others: it is
-/// listed in `failed.csv`, and the job ends with an error. Results that an earlier call made of the same
-/// case by the same model are skipped.
+/// Reading, computing and writing of different cases overlap. A failed case does not stop the
+/// others: it is listed in `failed.csv`, and the job ends with an error. Results that an earlier
+/// call made for the same case with the same model are skipped.
 pub struct Job<'a> {
-    /// What predicts.
+    /// The model that predicts.
     pub model: &'a dyn Model,
     /// The folder of all results.
     pub out: &'a Path,
-    /// The command, for the records of results.
+    /// The name of the command, for the records of results.
     pub command: &'static str,
-    /// Which files are written.
+    /// The requested files.
     pub outputs: OutputOptions,
     /// Whether results of earlier calls are replaced.
     pub overwrite: bool,
@@ -52,21 +52,21 @@ pub struct Job<'a> {
     pub json: bool,
     /// The ranks that share the cases.
     pub ranks: Option<&'a Ranks>,
-    /// Where lines of results go.
+    /// The output for lines of results.
     pub results: &'a dyn Results,
-    /// One DICOM series of each study.
+    /// Selects one DICOM series of each study.
     pub series: Option<&'a str>,
-    /// Only these cases, which the model was not trained on.
+    /// Restricts the job to these cases, on which the model was not trained.
     pub only: Option<&'a BTreeSet<String>>,
 }
 
-/// What is known before the first case is read. It is shared with the thread that writes, unlike the model.
+/// The plan before the first case is read. Unlike the model it is shared with the thread that writes.
 struct Planned {
     outputs: Outputs,
     tasks: Vec<Task>,
     card: Card,
     options: OutputOptions,
-    /// The table of a model that predicts numbers.
+    /// The table of numbers, if the model predicts numbers.
     scores: Option<PathBuf>,
     /// Files that are written once, with their content.
     companions: Vec<(PathBuf, String)>,
@@ -74,21 +74,21 @@ struct Planned {
     held_out: bool,
 }
 
-/// What the network says of a case, on its way to the thread that writes.
+/// A prediction for the thread that writes.
 struct Found {
     prediction: Prediction,
     picture: Option<Outcome<Vec<u8>>>,
 }
 
 impl Job<'_> {
-    /// Predicts the cases that these paths name.
+    /// Predicts the cases at these paths.
     ///
     /// # Errors
-    /// Options that the model cannot obey, files that would be replaced, and the names of cases that
-    /// failed.
+    /// Options that the model does not support, files that would be replaced, or the names of
+    /// failed cases.
     pub fn run(&self, given: &[PathBuf]) -> Outcome {
         let ranks = self.ranks;
-        // No rank writes before all have seen what is there.
+        // No rank writes before all ranks have checked the existing files.
         let planned = prepared(ranks, self.plan(given))?;
         let pictures = if self.outputs.picture { Some(Pictures::new(self.model, given)?) } else { None };
         if is_first(ranks) {
@@ -102,7 +102,7 @@ impl Job<'_> {
                 self.results.line(&path.display().to_string());
             }
         }
-        // The error of a single case is the job's own, unless an earlier call listed it.
+        // The error of a single case becomes the job's error, unless an earlier call listed it.
         let of_fold = self.only.is_some();
         if is_first(ranks) && !of_fold && (count > 1 || self.out.join(FAILED).exists()) {
             list_failed(self.out, self.command, &planned.outputs, &done.failed)?;
@@ -205,7 +205,7 @@ impl Job<'_> {
     }
 }
 
-/// Writes what is asked for of a case; numbers are returned.
+/// Writes the requested files of a case; numbers are returned.
 fn write_results(
     planned: &Planned,
     task: &Task,
@@ -242,7 +242,7 @@ fn write_results(
     Ok(scores)
 }
 
-/// What the record of each result of a case says.
+/// The record of each result of a case.
 fn facts(planned: &Planned, task: &Task) -> Outcome<Value> {
     let files: Vec<&PathBuf> = task.case.files().collect();
     let sums = files.iter().map(|file| if file.is_file() { Ok(Some(sum(file)?)) } else { Ok(None) });
@@ -264,8 +264,8 @@ fn facts(planned: &Planned, task: &Task) -> Outcome<Value> {
     Ok(facts)
 }
 
-/// The scores of all cases: a row for each, a column for each label, and the likeliest class where one
-/// wins.
+/// The scores of all cases: a row for each case, a column for each label, and the most likely class
+/// if one wins.
 fn table<'a>(card: &Card, rows: impl Iterator<Item = &'a (String, Floats)>) -> String {
     let names = || card.labels.iter().map(|label| label.name.clone());
     let mut columns = vec!["image".to_owned()];

@@ -1,5 +1,5 @@
-//! Work on many cases whose stages overlap: while one is computed, the next are read and the last one
-//! is written. [`overlapped`].
+//! Overlapping stages over many cases: while one case is computed, the next ones are read and the
+//! last one is written. See [`overlapped`].
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use hearth_machine::Allowance;
 use serde::Serialize;
 
-/// Seconds that a case, or all of them, spent in each stage.
+/// The seconds of one case or all cases in each stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StageSeconds {
-    /// Reading its files and preparing them for the network.
+    /// Reading the files and preparing them for the network.
     pub read: f64,
     /// The network, and its prediction on the grid of the image.
     pub predict: f64,
@@ -22,56 +22,56 @@ pub struct StageSeconds {
     pub write: f64,
 }
 
-/// What came of all cases.
+/// The results of all cases.
 #[derive(Debug)]
 pub struct Overlapped<R> {
-    /// In the order of the cases.
+    /// The results, in the order of the cases.
     pub results: Vec<R>,
-    /// Sums over the cases; where stages overlap they are more than `wall`.
+    /// Sums over the cases; with overlapping stages they exceed `wall`.
     pub stages: StageSeconds,
-    /// From begin to end.
+    /// The time from start to end in seconds.
     pub wall: f64,
 }
 
-/// How much may go on at once.
+/// Limits for work at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Threads that read.
+    /// The number of reading threads.
     pub readers: usize,
-    /// The most cases between the begin of their reading and the end of their writing.
+    /// The largest number of cases between the start of reading and the end of writing.
     pub cases: usize,
-    /// The most bytes of these cases.
+    /// The largest total size of these cases in bytes.
     pub bytes: u64,
 }
 
 impl Overlap {
-    /// For this machine as it is now: a reader for each four processors, at most four, and half of the
-    /// memory that is free.
+    /// The limits for this machine in its current state: one reader for four CPU cores, at most
+    /// four, and half of the free memory.
     pub fn of_machine() -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let readers = (processors / 4).clamp(1, 4);
         Self { readers, cases: readers + 3, bytes: Allowance::now().free / 2 }
     }
 
-    /// For one of several processes that share the machine's memory.
+    /// The limits for one of several processes that share the machine's memory.
     #[must_use]
     pub fn shared_by(self, processes: usize) -> Self {
         Self { bytes: self.bytes / processes.max(1) as u64, ..self }
     }
 
-    /// One case after the other.
+    /// Processes one case after the other.
     pub fn none() -> Self {
         Self { readers: 1, cases: 1, bytes: 0 }
     }
 
-    /// How many cases of this size may be held.
+    /// The number of cases of this size that may be held.
     fn of_size(&self, bytes: u64) -> usize {
         let fit = usize::try_from(self.bytes / bytes.max(1)).unwrap_or(usize::MAX);
         fit.clamp(1, self.cases.max(1))
     }
 }
 
-/// Which cases are begun, and how many may be.
+/// The state of started cases and the limit for new ones.
 struct Gate {
     state: Mutex<State>,
     changed: Condvar,
@@ -87,7 +87,7 @@ struct State {
 }
 
 impl Gate {
-    /// Nothing is known of sizes: the first case is read alone.
+    /// Starts without known sizes: the first case is read alone.
     fn new(overlap: Overlap) -> Self {
         let state = State { next: 0, held: 0, limit: 1, largest: 0, stopped: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), overlap }
@@ -97,8 +97,8 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next case, once there is room for it. Cases are given out in order, so the first that is not
-    /// done always has its place.
+    /// Waits for room and returns the next case. Cases are started in order, so the first
+    /// unfinished one always has its place.
     fn enter(&self, count: usize) -> Option<usize> {
         let mut state = self.lock();
         loop {
@@ -114,7 +114,7 @@ impl Gate {
         }
     }
 
-    /// A case is in memory: the largest so far decides how many may be.
+    /// Records a case in memory: the largest so far determines the number of cases.
     fn seen(&self, bytes: u64) {
         let mut state = self.lock();
         state.largest = state.largest.max(bytes);
@@ -128,7 +128,7 @@ impl Gate {
     }
 }
 
-/// Lets waiting readers end, however the work ends.
+/// Stops waiting readers when dropped, however the work ends.
 struct Stop<'a>(&'a Gate);
 
 impl Drop for Stop<'_> {
@@ -138,12 +138,12 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Reads, predicts and writes each case. `read` runs on threads of its own, `predict` on the calling one
-/// and `write` on another one, both in the order of the cases. `write` also gets the errors of the
-/// stages before, with the seconds that they took. `bytes` says how much memory a case that was read
-/// takes until it is written; an estimate will do.
+/// Reads, predicts and writes each case. `read` runs on its own threads, `predict` on the calling
+/// thread and `write` on another one, both in the order of the cases. `write` also gets the errors
+/// of the earlier stages, with their time in seconds. `bytes` estimates the memory of a case
+/// between reading and writing.
 ///
-/// `begin` is called on each thread before it works. A single case is done on the calling thread alone.
+/// `begin` is called on each thread before its work. A single case runs on the calling thread only.
 pub fn overlapped<T, P, C, R, E>(
     items: &[T],
     overlap: Overlap,
@@ -183,7 +183,8 @@ where
             scope.spawn(move || {
                 begin();
                 while let Some(index) = gate.enter(items.len()) {
-                    // A panic is one of the calling thread, which would wait for this case.
+                    // A panic is passed to the calling thread, which would otherwise wait for this
+                    // case.
                     let (got, seconds) = timed(|| catch_unwind(AssertUnwindSafe(|| read(&items[index]))));
                     match &got {
                         Ok(Ok(got)) => gate.seen(bytes(got)),
@@ -201,7 +202,7 @@ where
         let writer = {
             let (gate, begin, write) = (&gate, &begin, &mut write);
             scope.spawn(move || {
-                // Where it ends early, no case leaves any more, and nobody may wait for that.
+                // After an early end no case is finished any more, so readers must not wait for room.
                 let _stop = Stop(gate);
                 begin();
                 let (mut results, mut seconds) = (Vec::with_capacity(items.len()), 0.0);
@@ -248,8 +249,8 @@ fn add(all: &mut StageSeconds, one: StageSeconds) {
     all.write += one.write;
 }
 
-/// The next message. The calling thread is one of those that kernels run on: while it waits, it helps
-/// with what the readers started.
+/// Receives the next message. The calling thread is one of those that run kernels: while it waits,
+/// it helps with the work that the readers started.
 fn next<M>(from: &Receiver<M>) -> Option<M> {
     loop {
         if let Ok(message) = from.try_recv() {
@@ -278,7 +279,7 @@ mod tests {
         thread::sleep(Duration::from_millis(milliseconds));
     }
 
-    /// Waits until a count is reached: forever, if nothing overlaps.
+    /// Waits until a count is reached, which never happens if nothing overlaps.
     fn wait_for(count: &AtomicUsize, least: usize) {
         let start = Instant::now();
         while count.load(Ordering::SeqCst) < least {
@@ -303,12 +304,12 @@ mod tests {
             |_| 1,
             |index, got| {
                 predicting.fetch_add(1, Ordering::SeqCst);
-                // Ends once the next one is read.
+                // Finishes once the next one is read.
                 wait_for(&begun, (index + 2).min(items.len()));
                 Ok(got * 2)
             },
             |index, made, spent| {
-                // Ends once the next one is predicted.
+                // Finishes once the next one is predicted.
                 wait_for(&predicting, (index + 2).min(items.len()));
                 (index, made, spent)
             },
@@ -359,7 +360,7 @@ mod tests {
             |item| *item,
             |index, got| {
                 pause(2);
-                // All that were begun before the first large one was seen are done.
+                // All cases that were started before the first large one was seen are done.
                 if index > 26 {
                     large.fetch_max(held.load(Ordering::SeqCst), Ordering::SeqCst);
                 }
@@ -372,7 +373,7 @@ mod tests {
         assert!((1..=2).contains(&large), "{large} of large ones");
     }
 
-    /// The writer fails while all cases that may be held wait for it.
+    /// The writer fails while all allowed cases wait for it.
     #[test]
     fn a_writer_that_fails_late_keeps_nobody_waiting() {
         let items: Vec<usize> = (0..20).collect();

@@ -1,4 +1,4 @@
-//! Cases that several ranks share: each has its own, and they meet before and after.
+//! Cases that several ranks share: each rank has its own cases, and they synchronize before and after.
 
 use hearth_recipe::{Outcome, RecipeError, notice};
 use hearth_run::{gathered, together};
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::results::Results;
 
-/// How many failed cases an error names.
+/// The number of failed cases that an error names.
 const NAMED: usize = 8;
 
-/// Whether this rank is the first one, or the only one.
+/// Whether this rank is the first or only one.
 pub(crate) fn is_first(ranks: Option<&Ranks>) -> bool {
     ranks.is_none_or(|ranks| ranks.rank() == 0)
 }
 
-/// The places of this rank's cases among all of them.
+/// The indices of this rank's cases among all of them.
 pub fn own(ranks: Option<&Ranks>, cases: usize) -> impl Iterator<Item = usize> + use<> {
     match ranks {
         Some(ranks) => Share::new(cases, ranks.world()).of(ranks.rank()),
@@ -24,10 +24,10 @@ pub fn own(ranks: Option<&Ranks>, cases: usize) -> impl Iterator<Item = usize> +
     }
 }
 
-/// What is done before shared work, on all ranks: where one fails, all do.
+/// Synchronizes all ranks before shared work: if one failed, all fail.
 ///
 /// # Errors
-/// That of this rank, or of another one.
+/// The error of this rank or of another one.
 pub fn prepared<T>(ranks: Option<&Ranks>, done: Outcome<T>) -> Outcome<T> {
     match ranks {
         None => done,
@@ -35,12 +35,12 @@ pub fn prepared<T>(ranks: Option<&Ranks>, done: Outcome<T>) -> Outcome<T> {
     }
 }
 
-/// What came of the cases of one rank, or of all.
+/// The results of the cases of one rank, or of all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Done<T> {
-    /// By their place among all cases: what a table has of them.
+    /// The table entry of each case, with its index among all cases.
     pub rows: Vec<(usize, T)>,
-    /// By their place: name and reason of those that failed.
+    /// The index, name and reason of each failed case.
     pub failed: Vec<(usize, String, String)>,
 }
 
@@ -51,18 +51,18 @@ impl<T> Default for Done<T> {
 }
 
 impl<T: Serialize + for<'de> Deserialize<'de>> Done<T> {
-    /// A case failed, which does not stop the others.
+    /// Records a failed case, which does not stop the others.
     pub fn fail(&mut self, place: usize, name: String, error: &RecipeError) {
         let why = error.line();
         notice!("{name}: {why}");
         self.failed.push((place, name, why));
     }
 
-    /// The same of all ranks, in the order of cases, on each of them. The first one prints the lines of
-    /// the others.
+    /// Collects the results of all ranks on each of them, in the order of cases. The first rank
+    /// prints the lines of the others.
     ///
     /// # Errors
-    /// A rank that does not answer.
+    /// A rank that does not respond.
     pub fn of_all(self, ranks: Option<&Ranks>, results: &dyn Results) -> Outcome<Self> {
         let Some(ranks) = ranks else { return Ok(self) };
         let parts = gathered(ranks, "the other ranks' cases", &(results.unprinted(), self))?;
@@ -80,7 +80,7 @@ impl<T: Serialize + for<'de> Deserialize<'de>> Done<T> {
         Ok(all)
     }
 
-    /// Fails where a case failed, naming the first few.
+    /// Fails if a case failed, naming the first few.
     ///
     /// # Errors
     /// The names of failed cases.

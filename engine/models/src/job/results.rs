@@ -1,4 +1,4 @@
-//! Where the lines of results go, and what is said of each case.
+//! The output of result lines, and the report of each case.
 
 use std::path::Path;
 
@@ -9,25 +9,26 @@ use crate::cases::Case;
 use crate::job::overlap::StageSeconds;
 use crate::model::{Card, ClassLabel};
 
-/// Takes lines of results: a program prints them.
+/// A receiver of result lines, which a program prints.
 pub trait Results: Sync {
-    /// A line of results.
+    /// Outputs a line of results.
     fn line(&self, text: &str);
 
-    /// Called on each thread before it works: of several ranks in one process only the first one prints.
+    /// Called on each thread before it works: with several ranks in one process only the first one
+    /// prints.
     fn begin_thread(&self, speaks: bool);
 
     /// Whether lines of this thread are printed.
     fn speaks(&self) -> bool;
 
-    /// Lines of this thread that were not printed, since the last call.
+    /// The lines of this thread that were not printed since the last call.
     fn unprinted(&self) -> Vec<String>;
 
-    /// Keeps lines that another thread of this rank did not print.
+    /// Keeps unprinted lines of another thread of this rank.
     fn keep(&self, lines: Vec<String>);
 }
 
-/// What is said of a case: the names of its files, or all of it as one line of JSON.
+/// The report of a case: the names of its files, or everything as one line of JSON.
 pub(crate) struct CaseReport<'a> {
     results: &'a dyn Results,
     json: bool,
@@ -40,17 +41,17 @@ impl<'a> CaseReport<'a> {
         Self { results, json, outputs: Map::new(), facts: Map::new() }
     }
 
-    /// Whether facts are wanted.
+    /// Whether the report is JSON with facts.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// A file was written.
+    /// Reports a written file.
     pub(crate) fn file(&mut self, kind: &str, path: &Path) {
         if self.json {
             let path = json!(path.display().to_string());
             match self.outputs.get_mut(kind) {
-                // Several files of a kind are a list.
+                // Several files of a kind become a list.
                 Some(Value::Array(known)) => known.push(path),
                 Some(known) => *known = json!([known.clone(), path]),
                 None => drop(self.outputs.insert(kind.to_owned(), path)),
@@ -60,7 +61,7 @@ impl<'a> CaseReport<'a> {
         }
     }
 
-    /// A file of `--uncertainty` was.
+    /// Reports a written file of `--uncertainty`.
     pub(crate) fn uncertainty(&mut self, path: &Path, vvc: f64) {
         if self.json {
             self.file("uncertainty", path);
@@ -70,13 +71,13 @@ impl<'a> CaseReport<'a> {
         }
     }
 
-    /// Millilitres of each label.
+    /// Reports the millilitres of each label.
     pub(crate) fn volumes(&mut self, volumes: &[(&ClassLabel, usize, f64)]) {
         let each = volumes.iter().map(|(label, _, volume)| (label.name.clone(), json!(volume / 1000.0)));
         self.facts.insert("volumes_ml".to_owned(), Value::Object(each.collect()));
     }
 
-    /// A number for each label.
+    /// Reports a number for each label.
     pub(crate) fn scores(&mut self, card: &Card, scores: &[f32]) {
         if self.json {
             let named = card.labels.iter().zip(scores).map(|(label, score)| (label.name.clone(), json!(score)));
@@ -84,7 +85,7 @@ impl<'a> CaseReport<'a> {
         }
     }
 
-    /// The case is done, or failed.
+    /// Reports that the case is finished or has failed.
     pub(crate) fn end(self, case: &Case, spent: StageSeconds, failure: Option<&RecipeError>) {
         if !self.json {
             return;
@@ -98,7 +99,7 @@ impl<'a> CaseReport<'a> {
     }
 }
 
-/// A line for a case that an earlier call did.
+/// Reports a case that an earlier call finished.
 pub(crate) fn skipped(results: &dyn Results, case: &Case, outputs: &[&Path]) {
     let outputs: Vec<String> = outputs.iter().map(|path| path.display().to_string()).collect();
     let line = json!({

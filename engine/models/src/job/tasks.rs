@@ -16,20 +16,20 @@ use crate::writers::{OutputOptions, Writer, wanted};
 /// A case, and the files of its results.
 pub(crate) struct Task {
     pub(crate) case: Case,
-    /// In the order of the table of writers.
+    /// The files, in the order of the table of writers.
     pub(crate) files: Vec<(&'static Writer, Vec<PathBuf>)>,
-    /// The series that DICOM files refer to.
+    /// The series to which DICOM files refer.
     pub(crate) series: Option<Series>,
-    /// The labels of an earlier stage, of a model that continues from them.
+    /// The labels of an earlier stage, for a model that continues from them.
     pub(crate) previous: Option<PathBuf>,
-    /// What the results come from.
+    /// The key of the sources of the results.
     pub(crate) key: Value,
-    /// Why nothing is predicted.
+    /// The reason why the case is not predicted.
     pub(crate) refused: Option<RecipeError>,
 }
 
 impl Task {
-    /// The file of this option.
+    /// Whether the file of this option is requested.
     pub(crate) fn asks(&self, flag: &str) -> bool {
         self.files.iter().any(|(writer, _)| writer.flag == flag)
     }
@@ -38,7 +38,7 @@ impl Task {
 /// Plans the results of each case.
 ///
 /// # Errors
-/// A result that would replace a file; cases of which none can be predicted.
+/// A result that would replace a file, or cases of which none can be predicted.
 pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> Outcome<Vec<Task>> {
     let model = job.model.key()?;
     let mut tasks = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
             tasks.extend(task(job, case, &model, outputs)?);
         }
     }
-    // Nothing would be done at all.
+    // No case could be predicted.
     if tasks.iter().all(|task| task.refused.is_some())
         && let Some(task) = tasks.iter_mut().find(|task| task.refused.is_some())
         && let Some(error) = task.refused.take()
@@ -60,7 +60,7 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
     Ok(tasks)
 }
 
-/// Claims the files of a case; none where an earlier call made all of them of the same.
+/// Claims the files of a case; `None` if an earlier call has made all of them from the same sources.
 fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outcome<Option<Task>> {
     if let Some(why) = case.refused() {
         let refused = Some(RecipeError::new(why));
@@ -81,7 +81,7 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
         Ok(file) => (file, None),
         Err(error) => (None, Some(error)),
     };
-    // A file that cannot be read is reported when its turn comes.
+    // A file that cannot be read is reported when the case is read.
     let sources: Vec<PathBuf> = case.all_files().into_iter().chain(previous.clone()).collect();
     let key = key(&sources, model, card, &job.outputs).unwrap_or_default();
     let is_done = |(writer, paths): &(&Writer, Vec<PathBuf>)| match writer.optional {
@@ -90,7 +90,7 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
     };
     let result = files.last().filter(|(writer, _)| writer.flag.is_empty()).and_then(|(_, paths)| paths.first());
     let same = result.is_some_and(|path| is_made_of(path, &key)) && files.iter().all(is_done);
-    // The result first: it is what an error names.
+    // The result comes first, because an error names it.
     let all: Vec<&Path> = files.iter().rev().flat_map(|(_, paths)| paths).map(PathBuf::as_path).collect();
     if same && !job.overwrite {
         notice!("{}: done by an earlier call", case.name());
@@ -111,8 +111,8 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
     Ok(Some(Task { case, files, series, previous, key, refused: lacking.or(refused) }))
 }
 
-/// What a result comes from: its files, the model, and options that change what a file holds. Options that
-/// only ask for more files are no part of it.
+/// The key of a result: its files, the model, and options that change the content of a file.
+/// Options that only request more files are not included.
 fn key(files: &[PathBuf], model: &Value, card: &Card, options: &OutputOptions) -> Outcome<Value> {
     let mut key = files_key(files)?;
     key["model"] = model.clone();
@@ -125,15 +125,15 @@ fn key(files: &[PathBuf], model: &Value, card: &Card, options: &OutputOptions) -
     if !options.codes.is_empty() {
         key["codes"] = format!("{:?}", options.codes).into();
     }
-    // A package says how its labels look and what they are in DICOM.
+    // The labels of a package may have colours and DICOM codes.
     if card.labels.iter().any(|label| label.color.is_some() || label.coding.is_some()) {
         key["labels"] = format!("{:?}", card.labels).into();
     }
     Ok(key)
 }
 
-/// The series that DICOM files of a case's regions refer to. One to which nothing can refer is found
-/// now, and not when its regions are.
+/// The series to which the DICOM files of a case's regions refer. An unsuitable series is found
+/// here, before prediction.
 fn refers_to(case: &Case) -> Outcome<Series> {
     let series = case.dicom().while_doing(|| "--dicom-seg, --rtstruct and --dicom-sr need DICOM images".to_owned())?;
     write::check(&series).while_doing(|| case.name())?;

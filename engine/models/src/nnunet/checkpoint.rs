@@ -1,4 +1,4 @@
-//! The checkpoint of a fold: weights, and what else it says about prediction.
+//! The checkpoint of a fold: its weights, and its facts for prediction.
 
 use std::path::Path;
 
@@ -13,21 +13,21 @@ use serde_json::Value;
 use crate::nnunet::network;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// A checkpoint, opened; its weights are read last.
+/// An opened checkpoint; its weights are read last.
 pub(crate) struct Checkpoint {
     weights: StateDict,
     /// The configuration that was trained.
     pub configuration: Option<String>,
-    /// Axes that may be mirrored; none of a model that was trained without.
+    /// The axes that may be mirrored; empty for a model that was trained without mirroring.
     pub mirroring: Vec<usize>,
 }
 
 impl Checkpoint {
-    /// Opens a file of nnU-Net's.
+    /// Opens a checkpoint file of nnU-Net.
     pub fn open(path: &Path) -> Outcome<Self> {
         let key = Some("network_weights".to_owned());
         let mut weights = StateDict::open(path, &OpenOptions { key })?;
-        // Units hold their layers twice, and the decoder holds the encoder.
+        // Blocks store their layers twice, and the decoder contains the encoder.
         weights.retain(|key| !key.contains(".all_modules.") && !key.starts_with("decoder.encoder."));
         let axes = weights.value(&["inference_allowed_mirroring_axes"]).unwrap_or(Value::Null);
         let mirroring = match axes {

@@ -1,4 +1,4 @@
-//! Several models of one data set that predict together, as `nnUNetv2_ensemble` merges them.
+//! Several models of one data set that predict together, merged as in `nnUNetv2_ensemble`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::nnunet::spread::Spread;
 use hearth_recipe::nnunet::CaseImage;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// Models whose probabilities are averaged: configurations of one data set, or one model alone.
+/// Models whose probabilities are averaged: configurations of one data set, or a single model.
 pub struct NnunetEnsemble {
     members: Vec<NnunetPredictor>,
 }
@@ -18,7 +18,7 @@ impl NnunetEnsemble {
     /// Opens the folders of models.
     ///
     /// # Errors
-    /// None, models that cannot be opened, and models of different labels or channels.
+    /// No models, models that cannot be opened, or models with different labels or channels.
     pub fn open(folders: &[PathBuf], options: &NnunetOptions) -> Outcome<Self> {
         let options = NnunetOptions { kept: options.kept / folders.len().max(1), ..options.clone() };
         let members = folders.iter().map(|folder| NnunetPredictor::open(folder, &options));
@@ -48,13 +48,13 @@ impl NnunetEnsemble {
         &self.members
     }
 
-    /// The first model, which reads cases and says what their results are called.
+    /// The first model, which reads cases and decides the names of their results.
     pub fn first(&self) -> &NnunetPredictor {
         &self.members[0]
     }
 
-    /// The labels of a case, and probabilities if they are `wanted`. `previous` is the folder of the
-    /// labels of an earlier stage, for models that continue from them.
+    /// Predicts the labels of a case, and probabilities if `wanted`. `previous` is the folder of
+    /// the labels of an earlier stage, for models that continue from them.
     ///
     /// # Errors
     /// Images that cannot be read or do not fit the models.
@@ -63,7 +63,7 @@ impl NnunetEnsemble {
         first.predict_with(case, previous, wanted)
     }
 
-    /// An image as each model takes it. `previous` is the file of the labels of an earlier stage.
+    /// Preprocesses an image for each model. `previous` is the label file of an earlier stage.
     ///
     /// # Errors
     /// An image that does not fit the models.
@@ -78,11 +78,12 @@ impl NnunetEnsemble {
         Ok(all)
     }
 
-    /// The labels of an image that was prepared for each model, and probabilities if they are `wanted`. For
-    /// `uncertainty` each fold and each mirrored image is predicted by itself, too.
+    /// Predicts the labels of an image that was prepared for each model, and probabilities if
+    /// `wanted`. For `uncertainty`, each fold and each mirrored image is predicted separately as
+    /// well.
     ///
     /// # Errors
-    /// What a device did not compute.
+    /// Values that the device failed to compute.
     pub fn compute(&self, prepared: Vec<Preparation>, wanted: bool, uncertainty: bool) -> Outcome<Predicted> {
         let several = self.members.len() > 1;
         let mut spread = Spread::default();
@@ -100,7 +101,7 @@ impl NnunetEnsemble {
         Ok(found)
     }
 
-    /// How many outputs decide: of each model, each fold and each mirrored image.
+    /// The number of averaged outputs: for each model, each fold and each mirrored image.
     pub fn outputs(&self) -> usize {
         self.members.iter().map(NnunetPredictor::spread_members).sum()
     }
@@ -109,7 +110,7 @@ impl NnunetEnsemble {
         self.merged(self.members.iter().map(|member| member.predict_with(case, previous, true)), wanted)
     }
 
-    /// What the models predict together; of one model its own prediction.
+    /// Merges the predictions of the models; of a single model its own prediction.
     fn merged(&self, found: impl Iterator<Item = Outcome<Predicted>>, wanted: bool) -> Outcome<Predicted> {
         let mut last = None;
         let mut all: Vec<Volume> = Vec::with_capacity(self.members.len());

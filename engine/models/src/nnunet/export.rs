@@ -1,4 +1,5 @@
-//! Runs of a recipe of [`training_recipe`](hearth_recipe::nnunet::training_recipe) as a model folder of nnU-Net.
+//! Exports runs of a recipe of [`training_recipe`](hearth_recipe::nnunet::training_recipe) as a
+//! model folder of nnU-Net.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,14 +18,14 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::checkpoint_file;
 use hearth_run::folders::{open_run, replace};
 
-/// What of a run is exported, and how its files are called.
+/// The options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// `best`, `latest` or the name of a checkpoint's folder.
     pub checkpoint: String,
-    /// The ending of image files that the model is for.
+    /// The extension of the image files for the model.
     pub file_ending: String,
-    /// Names of the image's channels; by default names with the same normalisation.
+    /// The names of the image channels; by default names with the same normalisation.
     pub channel_names: Vec<String>,
 }
 
@@ -37,14 +38,14 @@ impl Default for ExportOptions {
 /// The configuration of the second stage of a cascade.
 const CASCADE: &str = "3d_cascade_fullres";
 
-/// Layers that nnU-Net's networks have here: others cannot be said in its plans.
+/// Layers that nnU-Net's plans can express.
 const LAYERS: [(&str, &str); 2] = [("norm", "instance"), ("act", "leakyrelu")];
 
 /// Writes `plans.json`, `dataset.json` and a `fold_K/checkpoint_final.pth` for each run: the folder
 /// of a run, or one with `fold0`, `fold1`, ... of a cross-validation. Returns the files.
 ///
 /// # Errors
-/// Runs of other recipes, of different plans, and files that cannot be read or written.
+/// Runs of other recipes or of different plans, or files that cannot be read or written.
 pub fn export(run: &Path, out: &Path, options: &ExportOptions) -> Outcome<Vec<PathBuf>> {
     let runs = runs_of(run)?;
     let mut first: Option<Described> = None;
@@ -91,7 +92,7 @@ fn runs_of(run: &Path) -> Outcome<Vec<(usize, RunFolder)>> {
     let folds = folds.filter(|(_, path)| path.join("recipe.toml").is_file());
     let folds = folds.map(|(fold, path)| Ok((fold, open_run(&path)?))).collect::<Outcome<Vec<_>>>()?;
     if folds.is_empty() {
-        // The error that names what is missing.
+        // Returns the error that names what is missing.
         return Ok(vec![(0, open_run(run)?)]);
     }
     Ok(folds)
@@ -171,7 +172,7 @@ impl Described {
             }
             None => (plain_labels(&recipe.labels)?, recipe.labels.len() as i64),
         };
-        // nnU-Net knows it as the label after the others; to a prediction it makes no difference.
+        // nnU-Net stores it as the label after the others; it does not affect predictions.
         let ignored = recipe.learns().ignore_label().map(i64::from).filter(|label| *label == next);
         labels.extend(ignored.map(|label| ("ignore".to_owned(), Value::from(label))));
         if let Some(stage) = stage {
@@ -226,7 +227,8 @@ fn reader(ending: &str) -> &'static str {
     }
 }
 
-/// nnU-Net makes a channel of every label of the foreground, in ascending order.
+/// Checks the labels of the stage: nnU-Net makes a channel of every foreground label, in ascending
+/// order.
 fn check_stage(stage: &NnunetPreviousStage, labels: &Map<String, Value>) -> Outcome {
     let of = |(name, value): (&String, &Value)| -> Vec<u64> {
         let all = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);
@@ -242,7 +244,7 @@ fn check_stage(stage: &NnunetPreviousStage, labels: &Map<String, Value>) -> Outc
     )))
 }
 
-/// The index of each name is its label, the first one's the background.
+/// The labels by name: the index of each name is its label, with the background first.
 fn plain_labels(names: &[String]) -> Outcome<Map<String, Value>> {
     let labels: Map<String, Value> = (names.iter().enumerate())
         .map(|(label, name)| (if label == 0 { "background" } else { name.as_str() }.to_owned(), label.into()))
@@ -264,7 +266,7 @@ fn labels_of_regions(names: &[String], regions: &[Vec<i64>]) -> Outcome<Map<Stri
     Ok(labels)
 }
 
-/// The label that each output writes, where a later one overwrites: the one that no later output has.
+/// The label that each output writes if later outputs overwrite: the one that no later output has.
 fn class_order(regions: &[Vec<i64>]) -> Outcome<Vec<i64>> {
     let own = |(place, labels): (usize, &Vec<i64>)| {
         let later: Vec<i64> = regions[place + 1..].iter().flatten().copied().collect();
@@ -279,7 +281,7 @@ fn class_order(regions: &[Vec<i64>]) -> Outcome<Vec<i64>> {
     regions.iter().enumerate().map(own).collect()
 }
 
-/// The only step of this kind.
+/// The only step of this type.
 fn step<T: Transform + DeserializeOwned>(recipe: &Recipe) -> Outcome<T> {
     let name = hearth_registry::type_name::<T>();
     let of_name = |node: &&Node| node.text("name") == Some(name);
@@ -337,7 +339,8 @@ fn architecture(network: &Value) -> Outcome<Value> {
     }))
 }
 
-/// Those of each channel: nnU-Net looks them up for every normalisation, and uses them for CT.
+/// The intensities of each channel: nnU-Net looks them up for every normalisation, and uses them
+/// for CT.
 fn intensities(prepared: &NnunetPreprocess) -> Value {
     let of = |(channel, how): (usize, &Normalization)| {
         let (low, mean, high) = (how.percentile_00_5, how.mean.unwrap_or(0.0), how.percentile_99_5);
@@ -349,7 +352,7 @@ fn intensities(prepared: &NnunetPreprocess) -> Value {
     Value::Object(prepared.normalization.iter().enumerate().map(of).collect())
 }
 
-/// The given names, or those that nnU-Net normalises in this way.
+/// The given names, or names for which nnU-Net uses this normalisation.
 fn channel_names(schemes: &[&str], given: &[String]) -> Outcome<Value> {
     if !given.is_empty() && given.len() != schemes.len() {
         let what = format!("{} names for {} channels", given.len(), schemes.len());

@@ -15,19 +15,19 @@ use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap
 use crate::nnunet::{NnunetEnsemble, NnunetPredictor, Predicted, Preparation};
 use crate::package::Unpacked;
 
-/// Models of nnU-Net as a model.
+/// nnU-Net models as one model.
 pub struct NnunetModel {
     ensemble: Arc<NnunetEnsemble>,
     card: Card,
     /// The folder of the labels of an earlier stage.
     previous: Option<PathBuf>,
-    /// A package's folder, which networks are read from.
+    /// The unpacked folder of a package, from which networks are read.
     _unpacked: Option<Unpacked>,
 }
 
 impl NnunetModel {
-    /// Opened models. `previous` is the folder of the labels of an earlier stage, of models that continue
-    /// from them.
+    /// Wraps opened models. `previous` is the folder of the labels of an earlier stage, for models
+    /// that continue from them.
     pub fn new(ensemble: NnunetEnsemble, previous: Option<PathBuf>, unpacked: Option<Unpacked>) -> Self {
         let mut card = card(&ensemble);
         if let Some(unpacked) = &unpacked {
@@ -37,7 +37,7 @@ impl NnunetModel {
     }
 }
 
-/// What a card says of such a model.
+/// The family of such a model in its card.
 pub(crate) const FAMILY: &str = "model of nnU-Net";
 
 fn card(ensemble: &NnunetEnsemble) -> Card {
@@ -50,7 +50,7 @@ fn card(ensemble: &NnunetEnsemble) -> Card {
         let own = labels.first().copied().unwrap_or_default();
         ClassLabel::new(if regions { place as u32 + 1 } else { u32::from(own) }, name)
     };
-    // A region is written with one of its labels, and its own is the last.
+    // A region is written with one of its labels, and its own one is the last.
     let file_label = |(name, labels): &(String, Vec<u16>)| {
         let label = *if regions { labels.last()? } else { labels.first()? };
         Some((name.clone(), u32::from(label)))
@@ -200,7 +200,7 @@ fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Case>>>
     }
 }
 
-/// Cases of other names and formats: files, data sets, series of DICOM. Each has all channels.
+/// Cases with other names and formats: files, data sets, DICOM series. Each has all channels.
 fn found(card: &Card, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
     // A single channel needs no name.
     let images = if card.channels.len() > 1 { &card.channels[..] } else { &[] };
@@ -209,7 +209,7 @@ fn found(card: &Card, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> 
     let (wanted, ending) = (card.channels.len(), &card.ending);
     for case in &cases {
         let files = case.files().count();
-        // One file may hold all channels: reading says so.
+        // One file may hold all channels; reading checks this.
         if files != wanted && !(files == 1 && matches!(case, Case::File(_)) && wanted > 1 && is_nifti(case)) {
             let name = case.name();
             return Err(RecipeError::new(format!(
@@ -241,8 +241,8 @@ impl Prepare for NnunetPreparer {
     }
 }
 
-/// The image of a case: by nnU-Net's reader where its files are of the model's format, else by the reader
-/// of their own.
+/// Reads the image of a case: with nnU-Net's reader if its files have the model's format, otherwise
+/// with the reader for their own format.
 pub(crate) fn read_case(case: &Case, reader: Reader, ending: &str) -> Outcome<CaseImage> {
     let channels = channels_of(case);
     let own = |path: &PathBuf| path.is_file() && path.to_string_lossy().ends_with(ending);
@@ -261,11 +261,11 @@ pub(crate) fn read_case(case: &Case, reader: Reader, ending: &str) -> Outcome<Ca
     whole.ok_or_else(|| RecipeError::new(format!("{} has no file", case.name())))
 }
 
-/// What models of nnU-Net predict.
+/// The prediction of nnU-Net models.
 struct NnunetMap {
     found: Predicted,
     labels: LabelManager,
-    /// Standard deviation and volume variation coefficient.
+    /// The standard deviation and the volume variation coefficient.
     uncertainty: Option<(Image, f64)>,
 }
 

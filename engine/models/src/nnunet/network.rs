@@ -6,8 +6,8 @@ use hearth_nn::networks::{AnyNetwork, PlainConvUNetConfig, ResidualEncoderUNetCo
 use hearth_nnunet::{Architecture, NetworkClass, Nonlin, NormOp};
 use serde_json::json;
 
-/// The network of an architecture, with weights that are to be replaced. `batch_norm` replaces its
-/// norm, as nnU-Net's trainer of that name does.
+/// Builds the network of an architecture, with weights to be replaced. `batch_norm` replaces its
+/// norm, as nnU-Net's trainer with that name does.
 pub(crate) fn build(
     architecture: &Architecture,
     [inputs, outputs]: [usize; 2],

@@ -1,4 +1,4 @@
-//! The network of a fold, to be written for other programs.
+//! The network of a fold, for an export.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::open::checkpoint_name;
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::outputs::sum;
 
-/// The network of one fold of a model folder. Its axes are those of the plans: `[z, y, x]` of the image,
-/// in the order of `transpose_forward`.
+/// The network of one fold of a model folder. Its axes are those of the plans: `[z, y, x]` of the
+/// image, in the order of `transpose_forward`.
 pub(crate) fn exported(path: &Path, options: &OnnxOptions) -> Outcome<Exported> {
     let folder = ModelFolder::open(path)?;
     let wanted = options.fold.clone().map_or(Folds::Found, |fold| Folds::These(vec![fold]));

@@ -1,4 +1,4 @@
-//! Prediction by a trained model of nnU-Net v2.
+//! Prediction with a trained model of nnU-Net v2.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -28,34 +28,35 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::labels_of_stage;
 use hearth_run::outputs::sum;
 
-/// Networks of at most this many channels take plain sums: fewer products hardly make them faster.
+/// The largest number of channels for which networks use plain sums: fast products hardly help there.
 const PLAIN: usize = 32;
 
-/// Bytes of weights that are kept from image to image, if nothing else is said: those of two networks of
-/// nnU-Net's usual size.
+/// The default limit in bytes of weights that are kept between images: those of two nnU-Net
+/// networks of the usual size.
 const KEPT: usize = 256 << 20;
 
-/// How a model predicts.
+/// The options of a prediction.
 #[derive(Clone, Debug)]
 pub struct NnunetOptions {
-    /// Which folds; the mean of their outputs decides.
+    /// The folds; the mean of their outputs decides.
     pub folds: Folds,
-    /// The file of each fold's checkpoint.
+    /// The file name of each fold's checkpoint.
     pub checkpoint: String,
-    /// Distance of two tiles as a share of the patch, above 0 and at most 1.
+    /// The distance between two tiles as a share of the patch, above 0 and at most 1.
     pub step_size: f64,
     /// Whether images are also predicted mirrored, by the axes that the checkpoint allows.
     pub mirroring: bool,
-    /// What removes components, if anything.
+    /// The postprocessing file, which lists the components to remove.
     pub postprocessing: Option<PathBuf>,
-    /// The type in which the network computes; f32 for nnU-Net's labels.
+    /// The type in which the network computes; nnU-Net's labels need f32.
     pub precision: Precision,
-    /// Where the network computes: `cpu`, `cuda:0`, `auto`.
+    /// The device: `cpu`, `cuda:0`, `auto`.
     pub device: String,
-    /// Bytes of weights that are kept on a processor from image to image. Networks that have more are
-    /// read for each image again, one after the other, which takes some tenths of a second each.
+    /// The limit in bytes of weights that are kept on a CPU between images. Networks above the
+    /// limit are read again for each image, one after the other, which takes some tenths of a
+    /// second each.
     pub kept: usize,
-    /// How the tiles of an image are shown.
+    /// How the progress over the tiles of an image is shown.
     pub progress: Progress,
 }
 
@@ -77,13 +78,13 @@ impl Default for NnunetOptions {
 
 /// A trained model, each of its networks loaded once.
 pub struct NnunetPredictor {
-    /// Plans and data set.
+    /// The plans and the data set.
     pub folder: ModelFolder,
-    /// What it was trained for.
+    /// The trained configuration.
     pub configuration: Configuration,
-    /// The checkpoints that predict.
+    /// The checkpoints of the folds.
     pub checkpoints: Vec<PathBuf>,
-    /// `None` where they are read for each image.
+    /// The networks; `None` if they are read for each image.
     networks: Option<Vec<AnyNetwork>>,
     mirroring: Vec<usize>,
     reader: Reader,
@@ -92,11 +93,11 @@ pub struct NnunetPredictor {
     device: Device,
 }
 
-/// An image, ready for the network.
+/// A preprocessed image.
 pub struct Preparation {
     /// The network's input.
     pub data: Volume,
-    /// Where it comes from.
+    /// The geometry of the source image.
     pub origin: Origin,
     /// The grid of its labels.
     pub grid: Grid,
@@ -106,11 +107,11 @@ pub struct Preparation {
 pub struct Predicted {
     /// Labels in the file's axes, `[1, z, y, x]`.
     pub labels: Volume<u16>,
-    /// Of each head, where they are asked for.
+    /// The probabilities of each head, if requested.
     pub probabilities: Option<Volume>,
-    /// What nnU-Net keeps of the image beside them.
+    /// The properties that nnU-Net stores next to the probabilities.
     properties: Option<Value>,
-    /// How much the outputs that decide differ: standard deviation and volume variation coefficient.
+    /// The uncertainty of the averaged outputs: standard deviation and volume variation coefficient.
     pub(crate) uncertainty: Option<(Volume, f64)>,
     grid: Grid,
     wide: bool,
@@ -125,7 +126,7 @@ impl Predicted {
     /// Writes the labels on the image's grid.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write(&self, path: &Path) -> Outcome {
         self.grid.write(path, &self.labels, self.wide)
     }
@@ -133,17 +134,17 @@ impl Predicted {
     /// Writes the probabilities, if there are any, as nnU-Net's `.npz`.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write_probabilities(&self, path: &Path) -> Outcome {
         let Some(found) = &self.probabilities else { return Ok(()) };
         Ok(probabilities::write(path, found)?)
     }
 
-    /// Writes what nnU-Net's ensembles read beside the probabilities, its `.pkl`: a pickle of plain values,
-    /// which runs nothing.
+    /// Writes the `.pkl` file that nnU-Net's ensembles read next to the probabilities: a pickle of
+    /// plain values, which runs no code.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write_properties(&self, path: &Path) -> Outcome {
         let Some(found) = &self.properties else { return Ok(()) };
         Ok(checkpoint::write_values(path, found)?)
@@ -154,7 +155,7 @@ impl NnunetPredictor {
     /// Opens a model's folder and loads its networks.
     ///
     /// # Errors
-    /// Files that are missing, damaged or of another network, and options that cannot be followed.
+    /// Files that are missing, damaged or of another network, or unsupported options.
     pub fn open(path: &Path, options: &NnunetOptions) -> Outcome<Self> {
         if !(options.step_size > 0.0 && options.step_size <= 1.0) {
             let what =
@@ -224,12 +225,12 @@ impl NnunetPredictor {
         })
     }
 
-    /// What removes components of its labels.
+    /// The postprocessing of its labels.
     pub(crate) fn steps(&self) -> &[postprocess::KeepLargest] {
         &self.steps
     }
 
-    /// What its results come from, besides the image: plans, weights and options.
+    /// The key of its results, apart from the image: plans, weights and options.
     ///
     /// # Errors
     /// Files that cannot be read.
@@ -270,7 +271,7 @@ impl NnunetPredictor {
         Ok(listed(folder, &self.folder.dataset.file_ending, channels.filter(|_| !one_file))?)
     }
 
-    /// Whether every case is one file, which may hold all channels.
+    /// Whether every case is a single file, which may hold all channels.
     fn single_files(&self, folder: &Path) -> Outcome<bool> {
         let found = listed(folder, &self.folder.dataset.file_ending, None)?.cases;
         let several = |case: &Case| {
@@ -280,7 +281,7 @@ impl NnunetPredictor {
         Ok(found.iter().all(several))
     }
 
-    /// The labels of a case. `previous` is the folder of the earlier stage's labels.
+    /// Predicts the labels of a case. `previous` is the folder of the earlier stage's labels.
     ///
     /// # Errors
     /// Images that cannot be read or do not fit the model.
@@ -288,17 +289,17 @@ impl NnunetPredictor {
         self.predict_with(case, previous, false)
     }
 
-    /// The same, with probabilities if they are `wanted`.
+    /// Predicts the labels of a case, and probabilities if `wanted`.
     ///
     /// # Errors
-    /// As [`predict`](Self::predict).
+    /// Same as [`predict`](Self::predict).
     pub fn predict_with(&self, case: &Case, previous: Option<&Path>, wanted: bool) -> Outcome<Predicted> {
         let preparation = self.prepare(case, previous)?;
         let logits = self.logits(&preparation.data)?;
         self.export(&logits, preparation.origin, preparation.grid, wanted)
     }
 
-    /// The labels of an image that is read already, in the same axes.
+    /// Predicts the labels of an image that was already read, in the same axes.
     pub(crate) fn labels_of(&self, volume: Volume, spacing: Axes3<f64>, grid: Grid) -> Outcome<Volume<u16>> {
         let Prepared { data, spacing, shape_before_cropping, bounds } =
             prepare(&self.folder.plans, &self.configuration, volume, spacing, None)?;
@@ -306,17 +307,17 @@ impl NnunetPredictor {
         Ok(self.export(&logits, Origin { spacing, shape_before_cropping, bounds }, grid, false)?.labels)
     }
 
-    /// The file of a case's labels in the folder of the earlier stage: as nnU-Net calls it, or as
-    /// `hearth predict` does with a run.
+    /// The label file of a case in the folder of the earlier stage: with nnU-Net's name, or with
+    /// the name from `hearth predict` with a run.
     ///
     /// # Errors
-    /// Where there is none.
+    /// A missing file.
     pub fn previous_labels(&self, folder: &Path, case: &Case) -> Outcome<PathBuf> {
         let usual = folder.join(format!("{}{}", case.name, self.folder.dataset.file_ending));
         if usual.is_file() { Ok(usual) } else { labels_of_stage(folder, &case.name) }
     }
 
-    /// What reads its images.
+    /// The reader of its images.
     pub fn reader(&self) -> Reader {
         self.reader
     }
@@ -324,7 +325,7 @@ impl NnunetPredictor {
     /// Reads and preprocesses a case. `previous` is the folder of the earlier stage's labels.
     ///
     /// # Errors
-    /// As [`predict`](Self::predict).
+    /// Same as [`predict`](Self::predict).
     pub fn prepare(&self, case: &Case, previous: Option<&Path>) -> Outcome<Preparation> {
         let previous = match (&self.configuration.previous_stage, previous) {
             (Some(_), Some(folder)) => Some(self.previous_labels(folder, case)?),
@@ -333,10 +334,10 @@ impl NnunetPredictor {
         self.prepare_image(read(self.reader, case)?, previous.as_deref())
     }
 
-    /// Preprocesses an image. `previous` is the file of the labels of an earlier stage.
+    /// Preprocesses an image. `previous` is the label file of an earlier stage.
     ///
     /// # Errors
-    /// As [`predict`](Self::predict).
+    /// Same as [`predict`](Self::predict).
     pub fn prepare_image(&self, image: CaseImage, previous: Option<&Path>) -> Outcome<Preparation> {
         let CaseImage { volume, spacing, grid } = image;
         let foreground = &self.folder.dataset.labels.foreground;
@@ -356,8 +357,8 @@ impl NnunetPredictor {
         Ok(Preparation { data, origin: Origin { spacing, shape_before_cropping, bounds }, grid })
     }
 
-    /// What nnU-Net keeps of a prepared image beside its probabilities: spacing, box, and the geometry that
-    /// its labels are written with.
+    /// The properties of a prepared image that nnU-Net stores next to its probabilities: spacing,
+    /// box, and the geometry for writing its labels.
     pub fn properties(&self, preparation: &Preparation) -> Value {
         properties(&preparation.grid, &preparation.origin, self.folder.plans.transpose_forward)
     }
@@ -366,7 +367,7 @@ impl NnunetPredictor {
     /// nnU-Net rounds it.
     ///
     /// # Errors
-    /// Outputs that are not finite, and patches that the network cannot take.
+    /// Outputs that are not finite, or patches that the network does not support.
     pub fn logits(&self, data: &Volume) -> Outcome<Volume<f16>> {
         let dims = self.configuration.dims();
         let windows = Windows::new(data.shape, self.configuration.patch(), dims, self.options.step_size);
@@ -391,14 +392,14 @@ impl NnunetPredictor {
         mean.ok_or_else(|| RecipeError::new("no fold is chosen"))
     }
 
-    /// The axes that an image is mirrored by, none of them first.
+    /// The sets of axes along which an image is mirrored, the empty set first.
     fn flips(&self) -> Vec<Vec<usize>> {
         let mut flips = mirrorings(&self.mirroring);
         flips.insert(0, Vec::new());
         flips
     }
 
-    /// The network of a fold; from its file where the networks are not kept.
+    /// The network of a fold; read from its file if the networks are not kept.
     fn network(&self, fold: usize) -> Outcome<Cow<'_, AnyNetwork>> {
         if let Some(networks) = &self.networks {
             return Ok(Cow::Borrowed(&networks[fold]));
@@ -408,7 +409,7 @@ impl NnunetPredictor {
         Ok(Cow::Owned(self.options.precision.apply(network)))
     }
 
-    /// The output of a network over a padded image, the mean over these flips.
+    /// The mean output of a network over these flips for a padded image.
     fn output(
         &self,
         network: &AnyNetwork,
@@ -427,10 +428,10 @@ impl NnunetPredictor {
         sum.finish()
     }
 
-    /// How much the outputs of each fold for each flip of an image differ: each is a member of `spread`.
+    /// Adds the output of each fold for each flip of an image as a member to `spread`.
     ///
     /// # Errors
-    /// As [`logits`](Self::logits).
+    /// Same as [`logits`](Self::logits).
     pub(crate) fn spread(&self, Preparation { data, origin, .. }: &Preparation, spread: &mut Spread) -> Outcome {
         let dims = self.configuration.dims();
         let windows = Windows::new(data.shape, self.configuration.patch(), dims, self.options.step_size);
@@ -450,7 +451,7 @@ impl NnunetPredictor {
         Ok(())
     }
 
-    /// How many members [`spread`](Self::spread) adds.
+    /// The number of members that [`spread`](Self::spread) adds.
     pub(crate) fn spread_members(&self) -> usize {
         self.checkpoints.len() * self.flips().len()
     }
@@ -464,11 +465,11 @@ impl NnunetPredictor {
         flips: &[Vec<usize>],
     ) -> Result<Vec<f32>, TensorReadError> {
         let channels = tile.len() / (z * y * x).max(1);
-        // A slice lies in the first two axes of a 2-D network.
+        // A slice uses the first two axes of a 2-D network.
         let shape = if self.configuration.dims() == 2 { [1, channels, y, x, 1] } else { [1, channels, z, y, x] };
         let tile = Tensor::<5>::from_data(TensorData::new(tile, shape), &self.device);
         let apply = |tile: Tensor<5>| network.forward(tile).cast(DType::F32);
-        // Small networks are fast in any way, and round as PyTorch's do.
+        // Small networks are fast either way, and plain sums round as PyTorch does.
         let small = self.configuration.architecture.features.iter().all(|features| *features <= PLAIN);
         let run = |tile: Tensor<5>| if small { plain_sums(|| apply(tile)) } else { apply(tile) };
         let of_flip = |axes: &Vec<usize>| {
@@ -485,7 +486,7 @@ impl NnunetPredictor {
         sum.try_into_vec_as()
     }
 
-    /// Labels, and probabilities if they are wanted, of outputs.
+    /// Converts outputs to labels, and to probabilities if `wanted`.
     ///
     /// # Errors
     /// Volumes beyond the limits of postprocessing.
@@ -503,7 +504,7 @@ impl NnunetPredictor {
     }
 }
 
-/// The network of a checkpoint, to predict with.
+/// Loads the network of a checkpoint, for predictions.
 pub(crate) fn load(
     checkpoint: &Checkpoint,
     configuration: &Configuration,
@@ -517,7 +518,7 @@ pub(crate) fn load(
     Ok(checkpoint.network(&configuration.architecture, channels, path, device)?.valid())
 }
 
-/// The configuration by the folder's name: `TRAINER__PLANS__CONFIGURATION`.
+/// The configuration in the folder's name: `TRAINER__PLANS__CONFIGURATION`.
 pub(crate) fn configuration_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy();
     let parts: Vec<&str> = name.split("__").collect();

@@ -1,4 +1,5 @@
-//! What nnU-Net keeps of an image beside its probabilities (`NAME.pkl`): its ensembles write labels by it.
+//! The properties that nnU-Net stores next to an image's probabilities (`NAME.pkl`), which its
+//! ensembles use to write labels.
 
 use hearth_data::Affine;
 use hearth_data::nifti::{Header, LabelAffine};
@@ -9,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use hearth_recipe::nnunet::Grid;
 
-/// Axes as they lie in the file.
+/// The axes in the order of the file.
 const IN_ORDER: [(usize, bool); 3] = [(0, false), (1, false), (2, false)];
 
-/// The properties of an image whose axes were put in the order `forward`.
+/// The properties of an image whose axes were reordered by `forward`.
 pub(crate) fn properties(grid: &Grid, origin: &Origin, forward: Axes3) -> Value {
     let mut spacing = [0.0; 3];
     forward.iter().zip(origin.spacing).for_each(|(axis, size)| spacing[*axis] = size);
@@ -38,8 +39,8 @@ pub(crate) fn properties(grid: &Grid, origin: &Origin, forward: Axes3) -> Value 
     Value::Object(found)
 }
 
-/// SimpleITK's spacing, origin and direction (x y z, LPS), and the letters of the file's axes, by which
-/// labels of an image that was turned are turned back.
+/// SimpleITK's spacing, origin and direction (x y z, LPS), and the letters of the file's axes,
+/// which are used to undo a reordering of labels.
 fn of_simple_itk(header: &Header, turned: Option<[(usize, bool); 3]>) -> Value {
     let dims = if header.dim.len() < 3 { 2 } else { 3 };
     let (affine, columns) = turned_affine(header, turned.unwrap_or(IN_ORDER));
@@ -53,8 +54,8 @@ fn of_simple_itk(header: &Header, turned: Option<[(usize, bool); 3]>) -> Value {
     json!({ "spacing": spacing, "origin": origin, "direction": direction, "original_orientation": letters })
 }
 
-/// The affine of an image whose axes (z y x) are these of its file, some of them reversed, and the file's
-/// axis, counted from x, that each of its axes x, y and z is.
+/// The affine of an image whose axes (z y x) are these axes of its file, some of them reversed; and
+/// for each of its axes x, y and z the file's axis, counted from x.
 fn turned_affine(header: &Header, turned: [(usize, bool); 3]) -> (Affine, Axes3) {
     let (file, mut affine) = (header.affine(), header.affine());
     let columns = std::array::from_fn(|axis| 2 - turned[2 - axis].0);
@@ -75,7 +76,7 @@ fn turned_affine(header: &Header, turned: [(usize, bool); 3]) -> (Affine, Axes3)
 mod tests {
     use super::*;
 
-    /// An image of 4 x 3 x 2 voxels: x runs to the front, y to the left, z up.
+    /// An image of 4 x 3 x 2 voxels: x points to the front, y to the left, z up.
     fn header() -> Header {
         let mut header = Header::default();
         header.dim = vec![4, 3, 2];
@@ -90,7 +91,7 @@ mod tests {
         let kept = of_simple_itk(&header(), None);
         assert_eq!(kept["spacing"], json!([1.0, 2.0, 3.0]));
         assert_eq!(kept["origin"], json!([-10.0, -20.0, 30.0]));
-        // The first axis runs to the front, -1 in LPS; the second to the left, 1.
+        // The first axis points to the front, -1 in LPS; the second to the left, 1.
         let direction: Vec<f64> = serde_json::from_value(kept["direction"].clone()).expect("numbers");
         assert_eq!(direction, [0.0, 1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
         assert_eq!(kept["original_orientation"], json!("ALS"));

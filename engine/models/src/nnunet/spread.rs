@@ -1,4 +1,4 @@
-//! How much predictions of one image differ: `--uncertainty` of models of nnU-Net.
+//! The difference between predictions of one image: `--uncertainty` of nnU-Net models.
 
 use hearth_nnunet::{Axes3, Volume};
 use hearth_recipe::{Outcome, RecipeError};
@@ -6,8 +6,9 @@ use hearth_recipe::{Outcome, RecipeError};
 /// The running mean and variance of the foreground's probability over predictions of one image, by Welford's
 /// method.
 ///
-/// The results are those of MONAI's `TestTimeAugmentation`: the standard deviation of each voxel, and the volume
-/// variation coefficient, the standard deviation of all values over their mean; both of a sample (n - 1).
+/// The results match MONAI's `TestTimeAugmentation`: the standard deviation of each voxel, and the
+/// volume variation coefficient, which is the standard deviation of all values divided by their
+/// mean; both are those of a sample (n - 1).
 #[derive(Default)]
 pub(crate) struct Spread {
     count: u32,
@@ -48,7 +49,8 @@ impl Spread {
         }
     }
 
-    /// Standard deviation `[1, z, y, x]` and volume variation coefficient; 0 for an empty foreground.
+    /// The standard deviation `[1, z, y, x]` and the volume variation coefficient; 0 for an empty
+    /// foreground.
     ///
     /// # Errors
     /// Fewer than two predictions.

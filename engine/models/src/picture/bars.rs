@@ -1,4 +1,4 @@
-//! Values with names, as horizontal bars.
+//! Named values as horizontal bars.
 
 use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, TEXT};
 use hearth_pictures::{Canvas, text};
@@ -10,29 +10,29 @@ const MARGIN: usize = 20;
 
 /// One bar.
 pub struct Bar {
-    /// At its left.
+    /// The name, on the left.
     pub name: String,
-    /// Its length; no bar if non-finite or negative.
+    /// The value that is the bar's length; no bar if non-finite or negative.
     pub value: f64,
-    /// At its right.
+    /// The text, on the right.
     pub text: String,
 }
 
-/// Bars below each other.
+/// A list of bars.
 pub struct Bars<'a> {
-    /// From the top.
+    /// The bars, from top to bottom.
     pub bars: &'a [Bar],
-    /// The value that is as long as there is room; the largest one where nothing is said.
+    /// The value of a bar of full length; by default the largest one.
     pub full: Option<f64>,
 }
 
 impl Bars<'_> {
-    /// Rows of pixels that they take.
+    /// The height in pixels.
     pub fn height(&self) -> usize {
         ROW * self.bars.len()
     }
 
-    /// Draws them into so many columns.
+    /// Draws the bars into `width` columns.
     pub fn draw(&self, canvas: &mut Canvas, left: usize, top: usize, width: usize) {
         let widest = |words: fn(&Bar) -> &str| {
             self.bars.iter().map(|bar| text::width(text::BODY, words(bar))).max().unwrap_or(0)

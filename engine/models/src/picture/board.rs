@@ -1,4 +1,4 @@
-//! Rows of panels under a title, all at one scale, with captions and room below.
+//! Rows of panels under a title with the same scale, captions and an area below.
 
 use hearth_pictures::colours::{BACKGROUND, FAINT, HALO, TEXT};
 use hearth_pictures::{Canvas, axis, text};
@@ -7,25 +7,25 @@ use super::panel::{Panel, Place};
 
 /// Pixels between and around the panels.
 pub const MARGIN: usize = 16;
-/// How large the largest side of a panel is, and the least that there is for a caption.
+/// The size of the largest side of a panel, and the smallest width of a caption.
 const PANEL: usize = 420;
 const CAPTION: usize = 150;
-/// The least that there is for title and legend.
+/// The smallest width of title and legend.
 const WIDTH: usize = 560;
 
-/// Panels that are drawn, and where there is room below them.
+/// A picture with drawn panels, and the free area below them.
 pub struct Board {
     /// The picture.
     pub canvas: Canvas,
-    /// The first row of the room below.
+    /// The first row of the area below.
     pub top: usize,
-    /// Columns of that room, from `MARGIN`.
+    /// The width of that area, starting at `MARGIN`.
     pub width: usize,
 }
 
 impl Board {
-    /// Draws rows of panels; `tail` says how much room there is to be below, for so many columns.
-    /// A millimetre is as long in each of them.
+    /// Draws rows of panels; `tail` returns the height of the area below for a given width. All
+    /// panels have the same scale in pixels per millimetre.
     pub fn new(title: &str, rows: &[Vec<Panel>], tail: impl FnOnce(usize) -> usize) -> Self {
         let longest = rows.iter().flatten().flat_map(Panel::extent).fold(f64::MIN_POSITIVE, f64::max);
         let pixels = |mm: f64| ((mm / longest * PANEL as f64).round() as usize).clamp(1, PANEL);
@@ -77,7 +77,7 @@ impl Board {
     }
 }
 
-/// A round length at the lower left of a panel: at most a quarter of its width.
+/// Draws a scale bar of a round length at the lower left of a panel: at most a quarter of its width.
 pub fn scale_bar(canvas: &mut Canvas, place: Place, per_mm: f64) {
     let most = place.width as f64 / 4.0 / per_mm;
     let Some(mm) = round_length(most) else { return };
@@ -89,7 +89,7 @@ pub fn scale_bar(canvas: &mut Canvas, place: Place, per_mm: f64) {
     canvas.rimmed_text(left, bottom.saturating_sub(text::line_height(text::SMALL) + 2), text::SMALL, TEXT, &words);
 }
 
-/// The largest of 1, 2 and 5 times a power of ten that is not above `most`.
+/// The largest of 1, 2 and 5 times a power of ten that is at most `most`.
 fn round_length(most: f64) -> Option<f64> {
     let power = 10_f64.powf(most.log10().floor());
     let found = [5.0, 2.0, 1.0].into_iter().map(|digit| digit * power).find(|length| *length <= most * (1.0 + 1e-9));

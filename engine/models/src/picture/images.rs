@@ -1,4 +1,4 @@
-//! Images that were made of images: input, output and difference side by side.
+//! Pictures of image-to-image predictions: input, output and difference next to each other.
 
 use hearth_data::Image;
 use hearth_pictures::Canvas;
@@ -9,10 +9,10 @@ use super::subject::{Subject, shown};
 use super::view::View;
 use super::volume::{Volume, range};
 
-/// Input, output and their absolute difference, in one window and through the middle of each plane.
-/// Where the true image is known, it stands beside the output, and the difference is that from it.
-/// Images of other sizes have no difference. The subject's image is the input in the output's
-/// units.
+/// Draws the input, the output and their absolute difference, with the same window and through the
+/// middle of each plane. If the true image is known, it is drawn next to the output, and the
+/// difference is taken from it. Images of different sizes have no difference. The subject's image
+/// is the input in the output's units.
 pub fn reconstruction(subject: &Subject<'_>, output: &Image, truth: Option<&Image>) -> Canvas {
     let truth = truth.filter(|truth| truth.shape() == output.shape());
     let images = [("input", Some(subject.image)), ("output", Some(output)), ("label", truth)];
@@ -45,7 +45,7 @@ pub fn reconstruction(subject: &Subject<'_>, output: &Image, truth: Option<&Imag
         let words = format!("|output - {against}|, mean {mean:.3}, at most {most:.3}");
         columns.push(slices(output, difference, (0.0, high - low), &words));
     }
-    // A row for each plane.
+    // One row per plane.
     let mut rows: Vec<Vec<Panel>> = Vec::new();
     for column in columns {
         for (index, panel) in column.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the outlines mean.
+//! The legend of the outlines.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,13 @@ enum Entry {
     Words(String),
 }
 
-/// Names of the classes that panels show, in their colours, and what solid and dashed lines are.
+/// The legend: names of the classes in the panels, in their colours, and the meaning of solid and
+/// dashed lines.
 pub struct Legend(Vec<Entry>);
 
 impl Legend {
     /// The legend of these panels. `names` are those of class 1, 2, ...; a class without a name is
-    /// its number.
+    /// shown as its number.
     pub fn new<'a>(panels: impl IntoIterator<Item = &'a Panel>, names: &[String]) -> Self {
         let (mut classes, mut lines) = (BTreeSet::new(), [false; 2]);
         for panel in panels {
@@ -47,18 +48,18 @@ impl Legend {
         Self(entries)
     }
 
-    /// With further words at its end.
+    /// Appends further words.
     pub fn with(mut self, words: Option<String>) -> Self {
         self.0.extend(words.map(Entry::Words));
         self
     }
 
-    /// How high it is in so many columns.
+    /// The height at this width.
     pub fn height(&self, width: usize) -> usize {
         self.places(width).last().map_or(0, |(_, top)| top + text::line_height(text::BODY))
     }
 
-    /// Draws it into so many columns.
+    /// Draws the legend at this width.
     pub fn draw(&self, canvas: &mut Canvas, left: usize, top: usize, width: usize) {
         let size = text::BODY;
         let middle = text::line_height(size) / 2;
@@ -83,7 +84,7 @@ impl Legend {
         }
     }
 
-    /// Where each entry goes: in lines, from left to right.
+    /// The position of each entry: in lines, from left to right.
     fn places(&self, width: usize) -> Vec<(usize, usize)> {
         let (mut x, mut y) = (0, 0);
         let place = |entry: &Entry| {
@@ -102,7 +103,7 @@ impl Legend {
         self.0.iter().map(place).collect()
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Maps of what is where: classes and regions, outlined on the image.
+//! Pictures of label maps: classes and regions, outlined on the image.
 
 use hearth_data::Image;
 use hearth_pictures::Canvas;
@@ -8,9 +8,10 @@ use super::legend::Legend;
 use super::panel::Line;
 use super::subject::Subject;
 
-/// Exclusive classes on their image: the three planes through the slices that show most of them,
-/// and below them through those in which truth and prediction differ most. `names` are those of class 0, 1, ...; maps are `[1, X, Y, Z]` on the image's grid, truth solid,
-/// prediction dashed.
+/// Draws exclusive classes on their image: the three planes through the slices with the largest
+/// area of classes, and below them through those with the most differences between truth and
+/// prediction. `names` are those of class 0, 1, ...; maps are `[1, X, Y, Z]` on the image's grid.
+/// The truth is solid, the prediction dashed.
 pub fn labels(subject: &Subject<'_>, names: &[String], prediction: &Image, truth: Option<&Image>) -> Canvas {
     let classes = |map: &Image| map.to_vec().into_iter().map(|class| class.round() as u8).collect::<Vec<u8>>();
     let (truth, prediction) = (truth.map(classes), classes(prediction));
@@ -19,8 +20,8 @@ pub fn labels(subject: &Subject<'_>, names: &[String], prediction: &Image, truth
     outlined(&subject.settled(), layers, names.get(1..).unwrap_or(&[]))
 }
 
-/// As [`labels`], of regions that may overlap: a channel of 0 and 1 for each of `names`, and a
-/// colour for each, so that one within another shows.
+/// Draws regions that may overlap, otherwise like [`labels`]: a channel of 0 and 1 for each of
+/// `names`, with its own colour, so that a region within another is visible.
 pub fn regions(subject: &Subject<'_>, names: &[String], prediction: &Image, truth: Option<&Image>) -> Canvas {
     let masks = |map: &Image| {
         let size = map.shape().iter().product::<usize>().max(1);
@@ -37,7 +38,7 @@ pub fn regions(subject: &Subject<'_>, names: &[String], prediction: &Image, trut
     outlined(&subject.settled(), layers, names)
 }
 
-/// Panels in rows; below them what is outlined, and what is black and white.
+/// Draws panels in rows; below them the legend of outlines and of the window.
 fn outlined(subject: &Subject<'_>, layers: Vec<(Line, &[u8])>, names: &[String]) -> Canvas {
     let rows = subject.planes_and_worst(layers);
     let legend = Legend::new(rows.iter().flatten(), names).with(subject.window_words());

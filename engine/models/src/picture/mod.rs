@@ -1,11 +1,11 @@
-//! Pictures for people, as PNGs: what a prediction is, what a chain makes of a case, curves, bars.
+//! Pictures as PNGs: predictions, the output of chains, curves, bars.
 //!
-//! * [`labels`], [`regions`], [`classification`], [`regression`], [`reconstruction`]: a picture for
-//!   each kind of prediction.
+//! * [`labels`], [`regions`], [`classification`], [`regression`], [`reconstruction`]: one picture
+//! for each kind of prediction.
 //! * [`sheet`]: many slices in a grid. [`bars`], [`Plot`]: values.
 //!
-//! Volumes are drawn in the world's axes, as radiologists look at them, however they are stored
-//! ([`View`]). Canvas, font and colours are those of `hearth-pictures`.
+//! Volumes are drawn in the world's axes, in the usual orientation of radiology, however they are
+//! stored ([`View`]). Canvas, font and colours are those of `hearth-pictures`.
 
 mod bars;
 mod board;

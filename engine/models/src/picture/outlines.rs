@@ -7,19 +7,19 @@ use hearth_pictures::colours::{HALO, of_class};
 
 use super::panel::{Layer, Line, Panel, Place};
 
-/// Pixels along an outline that are drawn, and that are left free, of a dashed line.
+/// The lengths in pixels of the dashes and gaps of a dashed line.
 const DASH: u32 = 8;
 const GAP: u32 = 9;
 
-/// Pixels along an outline until the next of several coinciding ones has its turn.
+/// The length in pixels after which coinciding outlines alternate.
 const TURN: u32 = DASH + GAP;
 
-/// How far along its outline a pixel lies, and the classes whose outline it is on. In order: dots
-/// overlap, and the same picture is to come out each time.
+/// The position of a pixel along its outline, and the classes of the outlines through it. It is
+/// sorted, because dots overlap and the picture must be reproducible.
 type Edge = BTreeMap<(usize, usize), (u32, Vec<u8>)>;
 
-/// Draws the outlines of a panel: solid ones thin, dashed ones thick above them, so that both show
-/// where they coincide. Where layers of one kind coincide (nested regions), they take turns.
+/// Draws the outlines of a panel: solid ones thin, dashed ones thick above them, so that both are
+/// visible where they coincide. Coinciding layers of one kind (nested regions) alternate.
 pub fn draw(canvas: &mut Canvas, place: Place, panel: &Panel) {
     let edges = [Line::Solid, Line::Dashed].map(|line| {
         let mut edge = Edge::new();
@@ -37,7 +37,7 @@ pub fn draw(canvas: &mut Canvas, place: Place, panel: &Panel) {
     };
     for (line, edge) in &edges {
         let dashed = *line == Line::Dashed;
-        // A dark rim keeps the lines readable on bright tissue, and the dashes apart from what is
+        // A dark rim keeps the lines readable on bright tissue, and separates dashes from the lines
         // below them.
         for ((x, y), (along, _)) in edge {
             match (dashed, along % TURN < DASH) {
@@ -57,8 +57,8 @@ pub fn draw(canvas: &mut Canvas, place: Place, panel: &Panel) {
     }
 }
 
-/// The pixels inside a class at its edge, walked along: how far along its outline each of them
-/// lies, its place, its class.
+/// The pixels inside a class at its edge, in the order of the outline: for each the position along
+/// the outline, its place and its class.
 fn outline(place: Place, panel: &Panel, layer: &Layer) -> Vec<(u32, usize, usize, u8)> {
     let Place { width, height, .. } = place;
     let class = |x: usize, y: usize| layer.classes[y * panel.height / height * panel.width + x * panel.width / width];
@@ -143,13 +143,14 @@ mod tests {
 
     #[test]
     fn coinciding_outlines_all_show() {
-        // Truth and prediction of one class: between thick dashes with dark ends lies a thin line.
+        // Truth and prediction of one class: a thin line is visible between thick dashes with dark
+        // ends.
         let both = [Line::Solid, Line::Dashed].map(|line| Layer { line, classes: square(1, 8, 24) });
         let both = drawn(both.into());
         let thick = |x: usize| (30..36).filter(|y| both.get(x, *y) == of_class(1)).count();
         let found: Vec<usize> = (40..90).map(thick).collect();
         assert!([2, 4, 0].iter().all(|wide| found.contains(wide)), "{found:?}");
-        // Nested regions of one size, and a smaller one within.
+        // Nested regions of the same size, and a smaller one within.
         let regions = [square(1, 8, 24), square(2, 8, 24), square(3, 12, 20)];
         let regions = drawn(regions.into_iter().map(|classes| Layer { line: Line::Dashed, classes }).collect());
         for class in 1..=3 {

@@ -1,55 +1,56 @@
-//! One slice as it is drawn: pixels, outlines, letters.
+//! A panel: one slice with outlines and letters.
 
 use hearth_pictures::colours::TEXT;
 use hearth_pictures::{Canvas, Rgb, text};
 
 use super::outlines;
 
-/// How an outline is drawn.
+/// The style of an outline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// What is true: thin, without gaps.
+    /// The truth: thin, without gaps.
     Solid,
-    /// What is predicted: thick, with gaps, so that both show where they coincide.
+    /// The prediction: thick, with gaps, so that both are visible where they coincide.
     Dashed,
 }
 
-/// Classes that are drawn around, each in its colour.
+/// Outlined classes, each in its colour.
 pub struct Layer {
-    /// How.
+    /// The style of the outlines.
     pub line: Line,
-    /// The class of each pixel, row by row; 0 is none.
+    /// The class of each pixel, row by row; 0 for none.
     pub classes: Vec<u8>,
 }
 
 /// A slice, rows from the top.
 pub struct Panel {
-    /// Columns.
+    /// The number of columns.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
     /// Width and height of a pixel in mm.
     pub pixel: [f64; 2],
-    /// Colours, row by row.
+    /// The colours, row by row.
     pub pixels: Vec<Rgb>,
-    /// What is drawn around. Several layers may cover one pixel.
+    /// The outlined layers. Several layers may cover one pixel.
     pub layers: Vec<Layer>,
-    /// Where left, right, top and bottom are on the patient: `R`, `L`, `A`, `P`, `S`, `I`.
+    /// The letters of the patient's directions at the left, right, top and bottom: `R`, `L`, `A`,
+    /// `P`, `S`, `I`.
     pub letters: Option<[char; 4]>,
-    /// What is written below.
+    /// The text below.
     pub caption: String,
 }
 
-/// A place on the canvas.
+/// A rectangle on the canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its left column.
+    /// The left column.
     pub left: usize,
-    /// Its top row.
+    /// The top row.
     pub top: usize,
-    /// Columns.
+    /// The number of columns.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
 }
 
@@ -62,18 +63,18 @@ impl Panel {
         [self.width as f64 * self.pixel[0], self.height as f64 * self.pixel[1]]
     }
 
-    /// How high it is when drawn this wide.
+    /// The height when drawn with this width.
     pub fn height_at(&self, width: usize) -> usize {
         let [across, down] = self.extent();
         ((width as f64 * down / across).round() as usize).clamp(1, 3 * width)
     }
 
-    /// The classes that occur in it.
+    /// The classes that occur in the panel.
     pub fn classes(&self) -> impl Iterator<Item = u8> + '_ {
         self.layers.iter().flat_map(|layer| layer.classes.iter().copied()).filter(|class| *class > 0)
     }
 
-    /// Draws it.
+    /// Draws the panel.
     pub fn draw(&self, canvas: &mut Canvas, place: Place) {
         if self.pixels.is_empty() {
             return;
@@ -83,7 +84,7 @@ impl Panel {
         self.draw_letters(canvas, place);
     }
 
-    /// Bilinear between the centres of pixels.
+    /// Draws the pixels, with bilinear interpolation between their centres.
     fn draw_pixels(&self, canvas: &mut Canvas, place: Place) {
         let colour = |row: usize, column: usize| self.pixels[row * self.width + column].map(f64::from);
         let across = |at: usize, size: usize, pixels: usize| {
@@ -104,7 +105,7 @@ impl Panel {
         }
     }
 
-    /// A letter in the middle of each side.
+    /// Draws a letter in the middle of each side.
     fn draw_letters(&self, canvas: &mut Canvas, place: Place) {
         let Some(letters) = self.letters else { return };
         let [left, right, top, bottom] = letters.map(String::from);

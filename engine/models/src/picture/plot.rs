@@ -1,10 +1,11 @@
-//! A curve over an axis, as a picture.
+//! A picture of a curve with axes.
 
 use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, GRID, TEXT};
 use hearth_pictures::{Canvas, Rgb, axis, text};
 
 const POINT: Rgb = [128, 138, 168];
-/// The orange of the classes' colours, which any eyes tell from the curve's blue.
+/// The orange of the classes' colours, which is distinguishable from the curve's blue for
+/// colour-blind readers.
 const MARK: Rgb = [230, 159, 0];
 
 const WIDTH: usize = 960;
@@ -25,29 +26,29 @@ pub enum Axis {
 
 /// A curve `y` over `x`, with single points behind it and one marked point.
 pub struct Plot<'a> {
-    /// Above the curve.
+    /// The title above the curve.
     pub title: &'a str,
-    /// Below the axis of `x`.
+    /// The label below the axis of `x`.
     pub x_label: &'a str,
-    /// Above the axis of `y`.
+    /// The label above the axis of `y`.
     pub y_label: &'a str,
-    /// What the curve is, and what the points are; empty for no legend.
+    /// The legend entries of the curve and of the points; empty for no legend.
     pub legend: [&'a str; 2],
     /// The scale of `x`.
     pub x_axis: Axis,
-    /// The curve.
+    /// The points of the curve.
     pub curve: &'a [(f64, f64)],
-    /// The ends of the axis of `y`, where the curve does not give them.
+    /// The range of the axis of `y`, if not that of the curve.
     pub y_range: Option<(f64, f64)>,
-    /// Values above this one are cut off, so that what lies below is seen.
+    /// The value above which the curve is cut off, so that lower values are visible.
     pub y_most: Option<f64>,
-    /// Points behind it.
+    /// Single points behind the curve.
     pub points: &'a [(f64, f64)],
     /// The marked point and its caption.
     pub mark: Option<((f64, f64), String)>,
 }
 
-/// From values to pixels along one axis.
+/// The mapping from values to pixels along one axis.
 struct Scale {
     axis: Axis,
     low: f64,
@@ -96,7 +97,7 @@ fn number(value: f64, axis: Axis) -> String {
 }
 
 impl Plot<'_> {
-    /// Draws it.
+    /// Draws the picture.
     pub fn draw(&self) -> Canvas {
         let mut canvas = Canvas::new(WIDTH, HEIGHT, BACKGROUND);
         canvas.text(LEFT, 12, text::TITLE, TEXT, self.title);
@@ -135,7 +136,7 @@ impl Plot<'_> {
             let Some([a, b]) = below(most, [pair[0], pair[1]]) else { continue };
             let ends = [a, b].map(|(x, y)| (across.place(x), down.place(y)));
             canvas.line(ends[0], ends[1], CURVE);
-            // Two pixels wide where it rises, too.
+            // Two pixels wide, also where it rises.
             canvas.line((ends[0].0 + 1.0, ends[0].1), (ends[1].0 + 1.0, ends[1].1), CURVE);
         }
         if let Some(((x, y), words)) = &self.mark {
@@ -148,7 +149,7 @@ impl Plot<'_> {
         canvas
     }
 
-    /// What is above the curve: the name of its values, the legend.
+    /// Draws the texts above the curve: the label of its values, and the legend.
     fn heads(&self, canvas: &mut Canvas) {
         let (mut left, top, middle) = (LEFT, 46, 46 + text::line_height(text::BODY) / 2);
         canvas.text(left, top, text::BODY, TEXT, self.y_label);
@@ -166,7 +167,7 @@ impl Plot<'_> {
     }
 }
 
-/// The part of a line that lies below a value, if any does.
+/// The part of a line that lies below a value, if any.
 fn below(most: f64, [a, b]: [(f64, f64); 2]) -> Option<[(f64, f64); 2]> {
     let crossing = |low: (f64, f64), high: (f64, f64)| {
         let part = (most - low.1) / (high.1 - low.1);
@@ -193,7 +194,7 @@ mod tests {
     fn what_is_above_the_useful_part_is_cut_off() {
         let curve = [(1e-3, 1.0), (1e-2, 0.5), (1e-1, 9.0), (1.0, 100.0)];
         let canvas = Plot { y_most: Some(1.5), ..plot(&curve, &[]) }.draw();
-        // The value 0.5 is at the bottom; of 1 to 0.5 the curve falls through half of the height.
+        // The value 0.5 is at the bottom; from 1 to 0.5 the curve falls through half of the height.
         let at = |x: usize| (TOP..HEIGHT).filter(|y| canvas.get(x, *y) == CURVE).count();
         let right = (LEFT + WIDTH - RIGHT) / 2 + 60;
         assert!((right..WIDTH - RIGHT).all(|x| at(x) == 0) && at(LEFT + 2) > 0);

@@ -1,4 +1,4 @@
-//! Numbers of whole images, below the image's middle slices.
+//! Pictures of numbers of whole images, below the image's middle slices.
 
 use hearth_pictures::Canvas;
 use hearth_pictures::colours::{TEXT, of_class};
@@ -8,7 +8,7 @@ use super::bars::{Bar, Bars};
 use super::board::{Board, MARGIN};
 use super::subject::Subject;
 
-/// Probabilities of classes as bars. `truth` says of each class whether the image has it.
+/// Draws probabilities of classes as bars. `truth` states for each class whether the image has it.
 pub fn classification(subject: &Subject<'_>, names: &[String], scores: &[f32], truth: Option<&[bool]>) -> Canvas {
     let bar = |(index, score): (usize, &f32)| {
         let name = names.get(index).cloned().unwrap_or_else(|| format!("class {index}"));
@@ -23,7 +23,7 @@ pub fn classification(subject: &Subject<'_>, names: &[String], scores: &[f32], t
     board.canvas
 }
 
-/// Numbers in words: each of `names` with its value, and what is true where it is known.
+/// Draws numbers as text: each of `names` with its value, and the true value if known.
 pub fn regression(subject: &Subject<'_>, names: &[String], values: &[f32], truth: Option<&[f64]>) -> Canvas {
     let line = |(index, value): (usize, &f32)| {
         let name = names.get(index).cloned().unwrap_or_else(|| format!("number {index}"));
@@ -53,7 +53,7 @@ pub fn regression(subject: &Subject<'_>, names: &[String], values: &[f32], truth
     board.canvas
 }
 
-/// Four digits that count.
+/// Formats a number with four significant digits.
 fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

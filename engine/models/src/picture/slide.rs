@@ -1,4 +1,4 @@
-//! A slide with its probability map over it.
+//! A picture of a slide with its probability map.
 
 use hearth_pictures::colours::{BACKGROUND, FAINT, HALO, TEXT};
 use hearth_pictures::{Canvas, Rgb, text};
@@ -8,30 +8,30 @@ use super::board::scale_bar;
 use super::panel::Place;
 
 const MARGIN: usize = 16;
-/// Height of the bar of colours.
+/// The height of the colour bar.
 const BAR: usize = 14;
 
 /// A reduced slide and its map.
 pub struct SlidePicture<'a> {
-    /// Above the slide.
+    /// The title above the slide.
     pub title: &'a str,
-    /// Rows of RGB pixels.
+    /// The RGB pixels, row by row.
     pub rgb: &'a [u8],
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: usize,
-    /// Rows and columns of the map.
+    /// The number of rows and columns of the map.
     pub shape: [usize; 2],
-    /// Probabilities, row by row.
+    /// The probabilities, row by row.
     pub map: &'a [f64],
-    /// Row and column of peaks of the map.
+    /// The peaks of the map: probability, row and column.
     pub peaks: &'a [(f32, [usize; 2])],
-    /// The rings of what was annotated, if anything was: x and y in pixels.
+    /// The rings of annotations, if there are any: x and y in pixels.
     pub truth: Option<&'a [Vec<[f64; 2]>]>,
-    /// Pixels in a millimetre, where the slide says so.
+    /// Pixels per millimetre, if the slide has this information.
     pub per_mm: Option<f64>,
 }
 
-/// The ink of annotations, which the map's scale does not have.
+/// The colour of annotations, which does not occur in the map's scale.
 const TRUTH: Rgb = [0, 158, 115];
 
 /// The colour of a probability, from blue through yellow to red.
@@ -66,7 +66,7 @@ impl SlidePicture<'_> {
                 + (x * columns / self.width).min(columns.saturating_sub(1));
             let probability = self.map.get(at).copied().unwrap_or(0.0);
             let mut shown = [pixel[0], pixel[1], pixel[2]];
-            // Where nothing was evaluated the slide shows alone.
+            // Only the slide is visible where nothing was evaluated.
             if probability > 0.0 {
                 let (over, strength) = (colour(probability), 0.25 + 0.45 * probability.clamp(0.0, 1.0));
                 shown = std::array::from_fn(|c| {
@@ -108,7 +108,7 @@ impl SlidePicture<'_> {
     }
 }
 
-/// A closed ring, with a rim, where it lies within the slide.
+/// Draws a closed ring with a rim, where it lies within the slide.
 fn outline(canvas: &mut Canvas, ring: &[[f64; 2]], origin: [usize; 2], size: [usize; 2]) {
     let within = |[x, y]: [f64; 2]| {
         [x.clamp(0.0, size[0] as f64 - 1.0) + origin[0] as f64, y.clamp(0.0, size[1] as f64 - 1.0) + origin[1] as f64]
@@ -123,7 +123,7 @@ fn outline(canvas: &mut Canvas, ring: &[[f64; 2]], origin: [usize; 2], size: [us
     }
 }
 
-/// The outline of a square around a place.
+/// Draws the outline of a square around a place.
 fn ring(canvas: &mut Canvas, x: usize, y: usize, half: usize, ink: Rgb) {
     let (left, top) = (x.saturating_sub(half), y.saturating_sub(half));
     let side = 2 * half + 1;
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(canvas.get(MARGIN + 1, head + 1), [200; 3]);
         let [r, g, b] = canvas.get(MARGIN + 32, head + 7);
         assert!(r > 150 && g < 90 && b < 120, "{r} {g} {b}");
-        // The edges of the ring, and neither its inside nor beyond it.
+        // The edges of the ring, and neither its inside nor its outside.
         let at = |x: usize, y: usize| canvas.get(MARGIN + x, head + y);
         assert_eq!([at(7, 10), at(4, 13), at(10, 13), at(7, 16)], [TRUTH; 4]);
         assert_eq!([at(7, 13), at(20, 13)], [[200; 3]; 2]);

@@ -1,4 +1,4 @@
-//! The image that a picture is about.
+//! The image of a picture.
 
 use hearth_data::Image;
 use hearth_pictures::axis;
@@ -9,25 +9,26 @@ use super::volume::{Volume, range};
 
 /// An image, and how it is drawn.
 pub struct Subject<'a> {
-    /// Above the picture.
+    /// The title above the picture.
     pub title: &'a str,
-    /// The image on its own grid. Its first channel is drawn; the three of a flat one are colours.
+    /// The image on its own grid. Its first channel is drawn, or three channels of a 2-D image as
+    /// colours.
     pub image: &'a Image,
-    /// What is drawn black and white; none where its values say it.
+    /// The values that are drawn black and white; `None` to derive them from the image.
     pub window: Option<(f32, f32)>,
 }
 
 impl Subject<'_> {
-    /// A panel of each plane, through the slices that show most of these layers: the middle ones
-    /// where there are none.
+    /// A panel of each plane, through the slices with the largest area of these layers, or the
+    /// middle ones without layers.
     pub fn planes(&self, layers: Vec<(Line, &[u8])>) -> Vec<Panel> {
         self.drawn(layers, |volume| {
             volume.grid.planes().into_iter().map(|p| volume.slice(p, volume.telling(p))).collect()
         })
     }
 
-    /// The same, and below them the slices in which truth and prediction differ most, where both
-    /// are there and differ.
+    /// The panels of [`planes`](Self::planes), and below them the slices with the most differences
+    /// between truth and prediction, if both exist and differ.
     pub fn planes_and_worst(&self, layers: Vec<(Line, &[u8])>) -> Vec<Vec<Panel>> {
         self.drawn(layers, |volume| {
             // One slice is both.
@@ -43,7 +44,7 @@ impl Subject<'_> {
             for plane in volume.grid.planes() {
                 let (telling, worst) = (volume.telling(plane), volume.worst(plane));
                 above.push(slice(plane, telling, worst));
-                // One that is above already is not drawn twice.
+                // A slice that is already above is not drawn again.
                 let other = worst.filter(|(index, _)| *index != telling && !flat);
                 below.extend(other.map(|(index, _)| slice(plane, index, worst)));
             }
@@ -51,13 +52,13 @@ impl Subject<'_> {
         })
     }
 
-    /// The same with its window decided, so that it can be named beside the picture.
+    /// The subject with a fixed window, so that the window can be named next to the picture.
     pub fn settled(&self) -> Self {
         let window = self.window.unwrap_or_else(|| range(&shown(self.image, &self.image.to_vec())));
         Self { window: Some(window), ..*self }
     }
 
-    /// What is drawn black and white, in words; none of colours.
+    /// A description of the window; `None` for colours.
     pub fn window_words(&self) -> Option<String> {
         let coloured = self.image.meta.spatial_dims == 2 && self.image.channels() == 3;
         let (low, high) = self.window.filter(|_| !coloured)?;
@@ -73,7 +74,7 @@ impl Subject<'_> {
     }
 }
 
-/// The channels of an image that are drawn: the first, or all three of a flat one.
+/// The drawn channels of an image: the first, or all three of a 2-D one.
 pub fn shown<'a>(image: &Image, values: &'a [f32]) -> Vec<&'a [f32]> {
     let size = image.shape().iter().product::<usize>().max(1);
     let coloured = image.meta.spatial_dims == 2 && image.channels() == 3;

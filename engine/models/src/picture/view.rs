@@ -1,29 +1,29 @@
-//! From voxels as they are stored to the axes that a picture is drawn in.
+//! The mapping from stored voxels to the axes of a picture.
 
 use hearth_data::Image;
 use hearth_data::orientation::{RAS_LABELS, Reorder, directions};
 
-/// Which axes a picture is drawn in.
+/// The axes in which a picture is drawn.
 ///
-/// A volume is drawn in the world's axes, the anatomical ones that are closest to its own: which
-/// they are, and which way they run, the affine says. So any order of storage gives the same
-/// picture, and an oblique volume is drawn along its own grid with the closest letters.
+/// A volume is drawn in the world's axes: the anatomical axes closest to its own, with directions
+/// given by the affine. So the order of storage does not affect the picture, and an oblique volume
+/// is drawn along its own grid with the closest letters.
 ///
-/// What is flipped at random is to look flipped. A view is therefore taken once, of the image as
-/// the deterministic part of a chain gives it, and shows every draw: voxels go where they would go
-/// without the draw, so a mirrored patient looks mirrored. The letters of a draw come from its own
-/// affine, which flips carry along: they stay true of the patient, and change sides with him.
+/// Random flips must be visible. A view is therefore made once, from the image after the
+/// deterministic part of a chain, and is used for every draw: voxels are placed as without the
+/// draw, so a mirrored patient looks mirrored. The letters of a draw come from its own affine,
+/// which includes flips: they stay correct for the patient, and change sides with the patient.
 ///
-/// A flat picture, or a volume whose affine has no clear axes, is drawn as it is stored, without
+/// A 2-D picture, or a volume whose affine has no clear axes, is drawn as it is stored, without
 /// letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The image's axes as right, anterior, superior; none where they are drawn as stored.
+    /// The image's axes as right, anterior, superior; `None` if drawn as stored.
     axes: Option<Reorder>,
 }
 
 impl View {
-    /// The view of an image by its own affine.
+    /// The view of an image from its own affine.
     pub fn of(image: &Image) -> Self {
         if image.meta.spatial_dims != 3 {
             return Self { axes: None };
@@ -33,7 +33,7 @@ impl View {
         Self { axes: Reorder::between(&directions(&image.affine, 3), &towards) }
     }
 
-    /// How an image lies in this view.
+    /// The grid of an image in this view.
     pub fn grid(&self, image: &Image) -> Grid {
         let (stored, spacing) = (image.shape(), image.spacing());
         let steps = [stored[1] * stored[2], stored[2], 1].map(|step| step as isize);
@@ -65,26 +65,26 @@ impl View {
 /// A volume in the axes of a [`View`]: right, anterior, superior.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// Voxels along each axis.
+    /// The number of voxels along each axis.
     pub shape: [usize; 3],
-    /// mm from voxel to voxel.
+    /// The distance of voxels in mm.
     pub spacing: [f64; 3],
-    /// Where the first voxel is stored.
+    /// The storage index of the first voxel.
     start: isize,
-    /// From one voxel to the next along each axis, in storage.
+    /// The step in storage from one voxel to the next, for each axis.
     step: [isize; 3],
-    /// The letters of beginning and end of each axis; none where it is drawn as stored.
+    /// The letters at the start and the end of each axis; `None` if drawn as stored.
     ends: Option<[[char; 2]; 3]>,
 }
 
 impl Grid {
-    /// Where a voxel is stored.
+    /// The storage index of a voxel.
     pub fn place(&self, voxel: [usize; 3]) -> usize {
         let steps = voxel.iter().zip(self.step).map(|(index, step)| *index as isize * step);
         (self.start + steps.sum::<isize>()) as usize
     }
 
-    /// The planes that show something: those with more than a row and a column.
+    /// The planes with more than one row and one column.
     pub fn planes(&self) -> Vec<Plane> {
         if self.ends.is_none() {
             return vec![Plane::Stored];
@@ -105,7 +105,7 @@ impl Grid {
     }
 }
 
-/// A way to cut.
+/// A cutting plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
     /// The patient's right at the left, anterior at the top.
@@ -119,7 +119,7 @@ pub enum Plane {
 }
 
 impl Plane {
-    /// The axis of columns and that of rows, and whether they run against the axis.
+    /// The axis of columns and that of rows, and whether each is reversed.
     pub fn axes(self) -> [(usize, bool); 2] {
         match self {
             Self::Axial => [(0, true), (1, true)],
@@ -129,7 +129,7 @@ impl Plane {
         }
     }
 
-    /// The axis that it cuts across.
+    /// The axis perpendicular to the plane.
     pub fn across(self) -> usize {
         match self {
             Self::Axial | Self::Stored => 2,
@@ -138,7 +138,7 @@ impl Plane {
         }
     }
 
-    /// What a slice is called; one of one has no number.
+    /// The caption of a slice; a single slice has no number.
     pub fn caption(self, index: usize, count: usize) -> String {
         let name = match self {
             Self::Axial => "axial",

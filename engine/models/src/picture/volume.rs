@@ -1,29 +1,29 @@
-//! A volume to take slices of.
+//! A volume from which slices are drawn.
 
 use super::panel::{Layer, Line, Panel};
 use super::view::{Grid, Plane};
 
-/// A volume in the axes of a view, with what is drawn around on it. Values are as they are stored.
+/// A volume in the axes of a view, with its outlined layers. Values keep their storage order.
 pub struct Volume<'a> {
-    /// How they lie.
+    /// The grid of the values.
     pub grid: Grid,
     /// One channel, or red, green and blue.
     pub channels: Vec<&'a [f32]>,
-    /// Classes that are drawn around, and how; one that lacks a voxel has nothing there.
+    /// Outlined classes with their styles; a layer with missing voxels has no class there.
     pub layers: Vec<(Line, &'a [u8])>,
-    /// What is drawn black and white.
+    /// The values that are drawn black and white.
     pub window: (f32, f32),
 }
 
 impl Volume<'_> {
-    /// How many voxels of each slice belong to a class.
+    /// The number of voxels of each slice that belong to a class.
     pub fn areas(&self, plane: Plane) -> Vec<usize> {
         let is_class = |classes: &[u8], place: usize| classes.get(place).is_some_and(|class| *class > 0);
         self.count(plane, |place| self.layers.iter().any(|(_, classes)| is_class(classes, place)))
     }
 
-    /// The slice in which most voxels differ between what is true and what is predicted, and how
-    /// many; none where there is no truth, or no difference.
+    /// The slice with the most voxels in which truth and prediction differ, and their number;
+    /// `None` without truth or difference.
     pub fn worst(&self, plane: Plane) -> Option<(usize, usize)> {
         let of = |wanted: Line| self.layers.iter().filter(move |(line, _)| *line == wanted).map(|(_, classes)| classes);
         let pairs: Vec<_> = of(Line::Solid).zip(of(Line::Dashed)).collect();
@@ -32,7 +32,7 @@ impl Volume<'_> {
         differing.into_iter().enumerate().rev().max_by_key(|(_, voxels)| *voxels).filter(|(_, voxels)| *voxels > 0)
     }
 
-    /// How many voxels of each slice are counted, by where they are stored.
+    /// The number of counted voxels of each slice; `counts` gets storage indices.
     fn count(&self, plane: Plane, counts: impl Fn(usize) -> bool) -> Vec<usize> {
         let [(across, _), (down, _)] = plane.axes();
         let shape = self.grid.shape;
@@ -47,14 +47,14 @@ impl Volume<'_> {
         (0..shape[plane.across()]).map(in_slice).collect()
     }
 
-    /// The slice that shows most of the classes, near the middle among equal ones.
+    /// The slice with the largest area of classes, nearest to the middle among equal ones.
     pub fn telling(&self, plane: Plane) -> usize {
         let middle = self.grid.shape[plane.across()] / 2;
         let areas = if self.layers.is_empty() { Vec::new() } else { self.areas(plane) };
         (0..areas.len()).max_by_key(|z| (areas[*z], usize::MAX - z.abs_diff(middle))).unwrap_or(middle)
     }
 
-    /// A slice, counted from the beginning of the axis that it cuts across.
+    /// A slice by its index along the axis perpendicular to the plane.
     pub fn slice(&self, plane: Plane, index: usize) -> Panel {
         let [(across, from_right), (down, from_bottom)] = plane.axes();
         let (shape, count) = (self.grid.shape, self.grid.shape[plane.across()]);
@@ -91,7 +91,7 @@ impl Volume<'_> {
     }
 }
 
-/// What is drawn black and white: all but the lowest and highest half per cent.
+/// The default window: all values except the lowest and highest half per cent.
 pub fn range(channels: &[&[f32]]) -> (f32, f32) {
     let mut values: Vec<f32> = channels.iter().flat_map(|c| c.iter().copied()).filter(|v| v.is_finite()).collect();
     if values.is_empty() {

@@ -1,4 +1,4 @@
-//! Images from nothing but random numbers.
+//! Generates images from random numbers.
 
 use hearth_data::Image;
 use hearth_data::affine::IDENTITY;
@@ -9,11 +9,11 @@ use crate::run::trained::Trained;
 use hearth_recipe::{Outcome, RecipeError};
 
 impl Trained {
-    /// Image number `index` of a seed, after the chain of `[post] prediction`: the same however
-    /// many are made. Its voxels are 1 mm large.
+    /// Generates image number `index` of a seed, after the chain of `[post] prediction`. It does
+    /// not depend on the number of images. Its voxels have a size of 1 mm.
     ///
     /// # Errors
-    /// Where the run's task generates no images.
+    /// A run whose task does not generate images.
     pub fn generate(&self, seed: u64, index: u64) -> Outcome<Image> {
         if !self.plan.recipe.learns().generates() {
             return Err(RecipeError::new("this run makes predictions of images; it generates none from nothing"));

@@ -1,4 +1,4 @@
-//! Runs of this program: their networks, and what they predict.
+//! Runs of Hearth: their networks and predictions.
 
 pub mod generate;
 mod model;

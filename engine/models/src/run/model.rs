@@ -17,7 +17,7 @@ use crate::package::codes_of;
 use crate::run::segment::{Reading, Ready, Segmented, Wanted};
 use crate::run::trained::Trained;
 
-/// A network of this program.
+/// The network of a run as a model.
 pub struct RunModel {
     trained: Trained,
     card: Card,
@@ -25,7 +25,7 @@ pub struct RunModel {
 }
 
 impl RunModel {
-    /// A run's network as a model.
+    /// Wraps the network of a run.
     pub fn new(trained: Trained) -> Self {
         let card = card(&trained);
         let reading = Arc::new(RunPreparer(Reading::of(&trained.plan)));
@@ -37,7 +37,7 @@ impl RunModel {
         &self.trained
     }
 
-    /// Windows of later predictions are not shown.
+    /// Hides the progress of windows in later predictions.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.trained.plan.progress = hearth_data::Progress::None;
@@ -82,7 +82,8 @@ fn card(trained: &Trained) -> Card {
     }
 }
 
-/// Labels by their values, regions and numbers by their channels; with colours and codes of a package.
+/// The labels by their values, regions and numbers by their channels; with colours and codes of a
+/// package.
 fn class_labels(recipe: &Recipe, kind: Kind, packed: &[Label]) -> Vec<ClassLabel> {
     // The first label is the background.
     let skipped = usize::from(kind == Kind::Labels);
@@ -97,8 +98,7 @@ fn class_labels(recipe: &Recipe, kind: Kind, packed: &[Label]) -> Vec<ClassLabel
     recipe.labels.iter().enumerate().skip(skipped).map(label).collect()
 }
 
-/// Names with their values in the label map that is written; of regions without labels the numbers of
-/// their channels.
+/// Names with their values in the written label map; for regions without labels, their channel numbers.
 fn file_labels(recipe: &Recipe, kind: Kind) -> Vec<(String, u32)> {
     let numbered = |first: usize| {
         recipe.labels.iter().enumerate().skip(first).map(|(place, name)| (name.clone(), place as u32)).collect()
@@ -114,7 +114,7 @@ fn file_labels(recipe: &Recipe, kind: Kind) -> Vec<(String, u32)> {
     }
 }
 
-/// A label belongs to several regions that contain each other; its name is that of the smallest.
+/// A label may belong to several nested regions; it gets the name of the smallest.
 fn of_regions(names: &[String], regions: &[Vec<i64>]) -> Vec<(String, u32)> {
     let mut values: Vec<i64> = regions.iter().flatten().copied().filter(|value| *value > 0).collect();
     values.sort_unstable();
@@ -192,7 +192,7 @@ impl Model for RunModel {
     }
 }
 
-/// Reads cases as a recipe says.
+/// Reads cases according to a recipe.
 struct RunPreparer(Reading);
 
 impl Prepare for RunPreparer {
@@ -203,10 +203,10 @@ impl Prepare for RunPreparer {
     }
 }
 
-/// What a run predicts.
+/// The prediction of a run.
 struct RunMap {
     found: Segmented,
-    /// As it is written: regions as one label map where the recipe has labels for them.
+    /// The image for the file: regions as one label map if the recipe has labels for them.
     written: Image,
     made_by: String,
 }

@@ -1,4 +1,4 @@
-//! Trained networks from other places than a run: packages, recipes with weights beside them.
+//! Opens trained networks outside of a run: packages, and recipes with weights.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ impl Trained {
     /// Opens the folder of a run, or a package of one.
     ///
     /// # Errors
-    /// Those of [`Trained::open_with`] and [`Trained::open_package`].
+    /// Same as [`Trained::open_with`] and [`Trained::open_package`].
     pub fn open_path(path: &Path, opening: Opening<'_>) -> Outcome<Self> {
         match Package::is_one(path) {
             true => Self::open_package(&Package::open(path)?, opening),
@@ -23,12 +23,12 @@ impl Trained {
         }
     }
 
-    /// The network of a package of a run. It predicts what the run does, bit for bit. Nothing is
-    /// written to a disk.
+    /// Opens the network of a package of a run. Its predictions equal those of the run bit for bit.
+    /// Nothing is written to disk.
     ///
     /// # Errors
-    /// A package of another kind, a damaged one; a checkpoint of another name than that of the package;
-    /// and as [`Trained::open_with`].
+    /// A package of another kind or a damaged one, another checkpoint than that of the package, or
+    /// an error of [`Trained::open_with`].
     pub fn open_package(package: &Package, opening: Opening<'_>) -> Outcome<Self> {
         let path = package.path().display().to_string();
         if package.manifest().kind != Kind::Run {
@@ -37,7 +37,7 @@ impl Trained {
             return Err(RecipeError::new(format!("{path} {what}")));
         }
         let name = package.facts().checkpoint.clone().unwrap_or_else(|| WEIGHTS.to_owned());
-        // `best` is what is asked for by default: the package has one.
+        // `best` is the default: the package's checkpoint is used.
         if opening.checkpoint != "best" && opening.checkpoint != name {
             let asked = opening.checkpoint;
             return Err(RecipeError::new(format!(
@@ -55,12 +55,12 @@ impl Trained {
         Ok(Self { labels: package.labels().to_vec(), ..opened })
     }
 
-    /// The network of a recipe with weights from a file in safetensors, of state-dict names. All of the
-    /// network's weights must be there, in its shapes.
+    /// Opens the network of a recipe with weights from a safetensors file with state-dict names. It
+    /// must have all weights of the network, in the same shapes.
     ///
     /// # Errors
-    /// A recipe that cannot be used; a file of PyTorch, which `hearth convert` makes safetensors of;
-    /// weights that do not fit, by name.
+    /// A recipe that cannot be used; a PyTorch file, which `hearth convert` converts to
+    /// safetensors; weights that do not fit, by name.
     pub fn open_recipe(document: Document, weights: &Path, opening: Opening<'_>) -> Outcome<Self> {
         let file = weights_file(weights)?;
         Self::with_weights(document, opening, || {

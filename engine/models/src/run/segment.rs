@@ -1,4 +1,4 @@
-//! A network's prediction on an image's own grid, with the chain of `[post]` applied.
+//! The prediction of a network on an image's own grid, with the chain of `[post]` applied.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -25,26 +25,26 @@ use hearth_run::Windows;
 pub struct Segmented {
     /// The class of every voxel, a channel of 0 and 1 for each region, or the predicted image.
     pub image: Image,
-    /// Which of these it is.
+    /// The kind of the image.
     pub output: Output,
-    /// A probability for each label or region, in its channel.
+    /// The probability of each label or region, one per channel.
     pub probabilities: Option<Image>,
     /// The standard deviation of the foreground's probability over the augmented images at every
     /// voxel, and the volume variation coefficient.
     pub uncertainty: Option<(Image, f64)>,
-    /// Maps of how much the members of an ensemble differ, by name.
+    /// Maps of the disagreement between the members of an ensemble, by name.
     pub disagreement: Vec<(&'static str, Image)>,
 }
 
-/// An image as the network sees it.
+/// A preprocessed image.
 pub struct Ready {
     image: Image,
     case: String,
 }
 
 impl Ready {
-    /// About as many bytes as it takes until its prediction is written: image, file and prediction on
-    /// both grids.
+    /// The approximate memory in bytes until the prediction is written: image, file and prediction
+    /// on both grids.
     pub fn bytes(&self) -> u64 {
         let [channels, shape @ ..] = self.image.data.dims();
         let seen = shape.iter().product::<usize>() * channels;
@@ -53,26 +53,26 @@ impl Ready {
     }
 }
 
-/// Reads images as the network sees them. Unlike a plan it can be shared by threads.
+/// Reads and preprocesses images. Unlike a plan it can be shared by threads.
 #[derive(Clone, Debug)]
 pub struct Reading {
     chain: Arc<Pipeline>,
-    /// The key of the labels of an earlier stage, where the recipe continues from one.
+    /// The key of the labels of an earlier stage, if the recipe continues from one.
     previous: Option<String>,
 }
 
 impl Reading {
-    /// What reads the images that a plan predicts.
+    /// The reader for the images that a plan predicts.
     pub fn of(plan: &Plan) -> Self {
         let previous = plan.recipe.previous_stage().map(|stage| stage.key);
         Self { chain: plan.prediction.clone(), previous }
     }
 
-    /// Reads a case whose `image` has files, and runs the recipe's chain on it. It is not on the device
-    /// yet, unless a step of the chain works there.
+    /// Reads a case whose `image` has files, and runs the recipe's chain on it. The image is not on
+    /// the device yet, unless a step of the chain works there.
     ///
     /// # Errors
-    /// Where the image cannot be read, or a step fails.
+    /// An image that cannot be read, or a step that fails.
     pub fn ready(&self, sample: Sample) -> Outcome<Ready> {
         let case = sample.case.clone();
         if self.previous.as_ref().is_some_and(|key| !sample.values.contains_key(key)) {
@@ -83,10 +83,10 @@ impl Reading {
         Ok(Ready { image: sample.take_image("image")?, case })
     }
 
-    /// The same with the file of the case's labels of an earlier stage, if there is one.
+    /// Reads a case with the label file of an earlier stage, if there is one.
     ///
     /// # Errors
-    /// As [`ready`](Self::ready).
+    /// Same as [`ready`](Self::ready).
     pub fn ready_from(&self, sample: Sample, previous: Option<&Path>) -> Outcome<Ready> {
         match self.previous.as_ref().zip(previous) {
             Some((key, path)) => self.ready(sample.with(key, Value::Path(path.to_owned()))),
@@ -95,21 +95,20 @@ impl Reading {
     }
 }
 
-/// What is wanted of a prediction besides the image.
+/// Requested outputs of a prediction in addition to the image.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// [`Segmented::probabilities`]. They take a volume of the image's size for each channel.
+    /// [`Segmented::probabilities`], which take a volume of the image's size for each channel.
     pub probabilities: bool,
-    /// [`Segmented::uncertainty`]; none without test-time augmentation.
+    /// [`Segmented::uncertainty`], which needs test-time augmentation.
     pub uncertainty: bool,
 }
 
 impl Segmented {
-    /// The image as it is written: regions as one label map where the recipe says which labels they
-    /// have.
+    /// The image for the file: regions as one label map if the recipe has labels for them.
     ///
     /// # Errors
-    /// Where the regions are not those of the recipe.
+    /// Regions that differ from those of the recipe.
     pub fn written(&self, plan: &Plan) -> Outcome<Image> {
         let Some(classes) = plan.recipe.learns().region_labels() else { return Ok(self.image.clone()) };
         let resolve = ResolveRegions::new(Post::KEY, classes).as_labels(true);
@@ -118,8 +117,8 @@ impl Segmented {
 }
 
 impl Trained {
-    /// Probabilities for an input, or what else the chain's activations make of it; of an ensemble,
-    /// merged.
+    /// The probabilities for an input, or another result of the chain's activations; merged for an
+    /// ensemble.
     pub(crate) fn likely(&self, steps: &[Post], input: Tensor<5>) -> Outcome<Merged> {
         if let Some(ensemble) = &self.ensemble {
             return self.merge(ensemble, steps, input);
@@ -129,14 +128,14 @@ impl Trained {
         Ok(Merged { likely: self.probabilities(steps, logits)?, maps: Vec::new() })
     }
 
-    /// Calls `work` with the network as a function, in f32; an input or window of an unsuitable
+    /// Calls `work` with the network as a function, in f32; an input or window of an unsupported
     /// size is an error.
     fn with_network<T>(
         &self,
         passes: Option<u64>,
         work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
     ) -> Outcome<T> {
-        // The closure cannot fail, so the error of a window that does not fit is kept.
+        // The closure cannot fail, so the error of an unsupported window is kept here.
         let misfit = RefCell::new(None);
         let windows = Windows::new(self.plan.progress, passes);
         let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
@@ -156,16 +155,16 @@ impl Trained {
         }
     }
 
-    /// What the chain's activations make of logits.
+    /// Applies the chain's activations to logits.
     pub(crate) fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
         probabilities(self.plan.recipe.output(), steps, logits)
     }
 
-    /// Standard deviation and volume variation coefficient of the foreground's probability, on the
-    /// grid of `image`'s file.
+    /// The standard deviation and volume variation coefficient of the foreground's probability, on
+    /// the grid of `image`'s file.
     fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<(Image, f64)>> {
         let Some(augmentation) = &self.augmentation else { return Ok(None) };
-        // Activations were checked with the recipe; on an error here the logits stay as they are.
+        // Activations were checked with the recipe; on an error here the logits stay unchanged.
         let anything = |logits: Tensor<5>| match (self.probabilities(steps, logits.clone()), self.plan.recipe.output())
         {
             (Ok(x), Output::Labels) => -x.narrow(1, 0, 1) + 1.0,
@@ -178,24 +177,24 @@ impl Trained {
         Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
     }
 
-    /// The numbers of a case whose `image` has files: a probability of each class, or the values of
-    /// a regression.
+    /// Predicts the numbers of a case whose `image` has files: a probability of each class, or the
+    /// values of a regression.
     ///
     /// # Errors
-    /// Where the image cannot be read or does not suit the network.
+    /// An image that cannot be read or does not fit the network.
     pub fn scores(&self, sample: Sample) -> Outcome<Vec<f32>> {
         self.scores_of(Reading::of(&self.plan).ready(sample)?)
     }
 
-    /// The same of an image that was read.
+    /// Predicts the numbers of an image that was already read.
     ///
     /// # Errors
-    /// Where it does not suit the network.
+    /// An image that does not fit the network.
     pub fn scores_of(&self, Ready { image, case }: Ready) -> Outcome<Vec<f32>> {
         let (steps, image) = (self.plan.post_prediction()?, image.to_device(&self.plan.device));
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let data: Tensor<4> = self.likely(&steps, input)?.likely.squeeze_dim(0);
-        // The activations are applied already.
+        // The activations are already applied.
         let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
         let scores = Post::finish(rest, Image { data, ..image }, &case);
         let scores = scores.map_err(|error| RecipeError::new(error.to_string()))?;
@@ -208,19 +207,19 @@ impl Trained {
         computed(scores).map(|scores| scores.to_vec())
     }
 
-    /// Segments a case whose `image` has files, or predicts the image that is learned.
+    /// Segments a case whose `image` has files, or predicts an image.
     ///
     /// Probabilities are resampled to the image's own grid one channel at a time, and classes are
-    /// decided there. That is smoother than resampling a label map, and does not hold all classes
+    /// decided there. This is smoother than resampling a label map, and does not hold all classes
     /// at full size.
     pub fn segment(&self, sample: Sample, wanted: Wanted) -> Outcome<Segmented> {
         self.segment_of(Reading::of(&self.plan).ready(sample)?, wanted)
     }
 
-    /// The same of an image that was read.
+    /// Segments an image that was already read, or predicts an image from it.
     ///
     /// # Errors
-    /// Where it does not suit the network, or post-processing fails.
+    /// An image that does not fit the network, or a failure of post-processing.
     pub fn segment_of(&self, Ready { image, case }: Ready, wanted: Wanted) -> Outcome<Segmented> {
         let steps = self.plan.post_prediction()?;
         let image = image.to_device(&self.plan.device);
@@ -233,7 +232,7 @@ impl Trained {
         let [_, size @ ..] = likely.dims();
         let on_own_grid = |channel: usize| -> Outcome<Image> {
             let one = likely.clone().narrow(0, channel, 1);
-            // A network whose output has another size has its own grid over the same space.
+            // The output of another size has its own grid over the same space.
             if output == Output::Image && size != image.shape() {
                 return Ok(Image { data: one, affine: stretched(&image, size), meta: image.meta.clone() });
             }
@@ -257,7 +256,7 @@ impl Trained {
             Output::Regions | Output::Image => {
                 let maps = stacked((0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?)?;
                 probabilities = wanted.probabilities.then(|| maps.clone());
-                // The activations are applied already.
+                // The activations are already applied.
                 let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
                 Post::finish(rest, maps, &case).map_err(|error| RecipeError::new(error.to_string()))?
             }
@@ -280,12 +279,12 @@ impl Trained {
     }
 }
 
-/// The image in host memory: what its device could not compute shows when it is read.
+/// Copies the image to host memory, which reports values that its device failed to compute.
 fn computed(image: Image) -> Outcome<Image> {
     image.to_host().map_err(|error| RecipeError::of_device(&error))
 }
 
-/// Probabilities of classes or regions, by the activations of the chain; exclusive classes get a
+/// Converts logits to probabilities with the activations of the chain; exclusive classes get a
 /// softmax if it has none.
 pub(crate) fn probabilities(output: Output, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
     let mut activated = None;
@@ -301,7 +300,7 @@ pub(crate) fn probabilities(output: Output, steps: &[Post], logits: Tensor<5>) -
     })
 }
 
-/// Images of one channel on one grid as one image.
+/// Combines images of one channel on the same grid to one image.
 fn stacked(maps: Vec<Image>) -> Outcome<Image> {
     let mut maps = maps.into_iter();
     let mut first = maps.next().ok_or_else(|| RecipeError::new("the network has no output"))?;
@@ -309,7 +308,7 @@ fn stacked(maps: Vec<Image>) -> Outcome<Image> {
     Ok(first)
 }
 
-/// The affine of a grid with this number of voxels over the space of an image.
+/// The affine for a grid with this number of voxels over the space of an image.
 fn stretched(image: &Image, size: [usize; 3]) -> Affine {
     let mut scale = IDENTITY;
     for (axis, (old, new)) in image.shape().into_iter().zip(size).enumerate() {
@@ -342,8 +341,8 @@ fn likeliest(channels: usize, channel: impl Fn(usize) -> Outcome<Image>) -> Outc
     Ok(Image { data: label, ..held })
 }
 
-/// The transforms of the chain, on the label map: from a step with `to_onehot` on they work on one
-/// channel per class, as they do for the metric.
+/// Applies the transforms of the chain to the label map: from a step with `to_onehot` on, they work
+/// on one channel per class, as for the metric.
 fn clean(steps: &[Post], mut label: Image) -> Outcome<Image> {
     let (mut onehot, mut classes) = (false, None);
     for step in steps {

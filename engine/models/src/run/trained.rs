@@ -25,9 +25,9 @@ use hearth_run::named;
 pub struct Trained {
     /// The run's recipe, on the requested device.
     pub plan: Plan,
-    /// The network, in evaluation mode, read in the recipe's precision.
+    /// The network, in evaluation mode and in the recipe's precision.
     pub network: AnyNetwork,
-    /// Which checkpoint it came from.
+    /// The name of the checkpoint.
     pub checkpoint: String,
     /// The BLAKE3 hash of its weights: a checkpoint of the same name may come from another training.
     pub weights: String,
@@ -42,32 +42,32 @@ pub struct Trained {
     pub labels: Vec<Label>,
 }
 
-/// How a run is opened to use its network.
+/// The options for opening a run for predictions.
 #[derive(Clone, Debug)]
 pub struct Opening<'a> {
     /// `best`, `latest` or the name of a checkpoint's folder.
     pub checkpoint: &'a str,
-    /// Where it computes.
+    /// The device.
     pub device: &'a str,
-    /// In place of the recipe's tuning.
+    /// The tuning, instead of the recipe's.
     pub tune: Option<&'a str>,
-    /// In place of the recipe's test-time augmentation.
+    /// The test-time augmentation, instead of the recipe's.
     pub tta: Option<Tta>,
-    /// Faults of DICOM series that are accepted beside the recipe's: `MissingSlices`.
+    /// Faults of DICOM series that are accepted in addition to the recipe's: `MissingSlices`.
     pub accept: Vec<String>,
-    /// The labels of each region in these data, in place of those that were trained with: a
-    /// convention of brain tumours.
+    /// The labels of each region in the data, instead of those of the training: a label convention
+    /// for brain tumours.
     pub classes: Option<&'a str>,
-    /// The folder of the labels of the earlier stage of a cascade, in place of the training's.
+    /// The folder of the labels of the earlier stage of a cascade, instead of the training's.
     pub previous_stage: Option<&'a Path>,
-    /// How long work is shown.
+    /// How progress is shown.
     pub progress: Progress,
-    /// Of several ranks on this machine, which: see [`Plan::of_rank`].
+    /// The index among several ranks on this machine: see [`Plan::of_rank`].
     pub local_rank: usize,
 }
 
 impl<'a> Opening<'a> {
-    /// As the recipe says, and nothing is shown.
+    /// The settings of the recipe, without showing progress.
     pub fn new(checkpoint: &'a str, device: &'a str) -> Self {
         Self {
             checkpoint,
@@ -82,14 +82,14 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// For one of several ranks on this machine.
+    /// Sets the index among several ranks on this machine.
     #[must_use]
     pub fn of_rank(self, local_rank: usize) -> Self {
         Self { local_rank, ..self }
     }
 }
 
-/// Adds faults to what each `LoadImage` of a recipe accepts.
+/// Adds faults that each `LoadImage` of a recipe accepts.
 pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
     if accept.is_empty() {
         return Ok(());
@@ -111,8 +111,8 @@ pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Reads and writes labels by another convention than that of the training. The chain of a run has
-/// its numbers, too.
+/// Uses another label convention than that of the training for reading and writing. The resolved
+/// chain of a run contains the label numbers as well.
 fn renumber(document: &mut Document, convention: &str) -> Outcome {
     let Some(before) = Recipe::read(document)?.learns().region_labels() else {
         let what = "--classes says how the regions of a run number their labels (task.classes), and this one has none";
@@ -133,18 +133,18 @@ fn renumber(document: &mut Document, convention: &str) -> Outcome {
 }
 
 impl Trained {
-    /// What makes the results, for their headers: program, recipe, checkpoint, and the first digits of
-    /// the weights' hash.
+    /// The origin of the results, for their headers: program, recipe, checkpoint, and the first
+    /// digits of the weights' hash.
     pub fn made_by(&self) -> String {
         let (title, weights) = (self.plan.recipe.title(), &self.weights[..self.weights.len().min(12)]);
         format!("hearth {} {title} {} {weights}", env!("CARGO_PKG_VERSION"), self.checkpoint)
     }
 
-    /// What results come from besides their images: the weights, the recipe's way from one to the other,
-    /// and how an ensemble is merged.
+    /// The key of results, apart from their images: the weights, the recipe's processing, and the
+    /// merging of an ensemble.
     ///
     /// # Errors
-    /// A recipe that cannot be written.
+    /// A recipe that cannot be serialized.
     pub fn key(&self) -> Outcome<Value> {
         let mut key = json!({
             "weights": self.weights,
@@ -162,10 +162,10 @@ impl Trained {
         Self::open_with(folder, Opening { tta, ..Opening::new(which, device) })
     }
 
-    /// The same with more to say.
+    /// Opens a run with further options.
     ///
     /// # Errors
-    /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
+    /// A damaged run, a missing checkpoint or device, or a fault that cannot be accepted.
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
         let document = Document::open(&folder.recipe())?;
         let which = opening.checkpoint;
@@ -176,7 +176,7 @@ impl Trained {
         })
     }
 
-    /// The network of a recipe with weights that are read once the recipe was checked.
+    /// Opens the network of a recipe with weights that are read after the recipe was checked.
     pub(crate) fn with_weights(
         mut document: Document,
         opening: Opening<'_>,
@@ -193,7 +193,7 @@ impl Trained {
             renumber(&mut document, classes)?;
         }
         if let Some(folder) = previous_stage {
-            // As TOML, so that no name of a folder is taken for a number.
+            // As TOML, so that the name of a folder is not parsed as a number.
             let folder = toml::Value::String(folder.display().to_string()).to_string();
             document.set_option("--previous-stage", "data.previous_stage", &folder)?;
         }
@@ -219,12 +219,12 @@ impl Trained {
     }
 }
 
-/// Weights that a network is opened with.
+/// The weights with which a network is opened.
 pub(crate) struct Weights {
-    /// What results say of their origin: the name of a checkpoint.
+    /// The name of the origin in results: the name of a checkpoint.
     pub name: String,
-    /// The same in messages.
+    /// The name of the origin in messages.
     pub of: String,
-    /// In safetensors.
+    /// The content in safetensors.
     pub bytes: Vec<u8>,
 }

@@ -24,47 +24,46 @@ use hearth_recipe::task::Patches;
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::named;
 
-/// Steps of a recipe that make patches of regions: a map reads its patches itself.
+/// Steps of a recipe that split regions into patches: a map reads its patches itself.
 const READING: [&str; 4] = ["LoadRegion", "LoadImage", "EnsureChannelFirst", "GridSplit"];
 
-/// The probability map of a slide, with a value for each pixel of a reduced slide; 0 where there is
-/// no tissue.
+/// The probability map of a slide, with a value for each pixel of a reduced slide; 0 outside of tissue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlideMap {
-    /// Rows and columns.
+    /// The number of rows and columns.
     pub shape: [usize; 2],
-    /// Row by row.
+    /// The values, row by row.
     pub values: Vec<f64>,
-    /// Maps of how much the members of an ensemble differ, of the same shape, by name.
+    /// Maps of the disagreement between the members of an ensemble, with the same shape, by name.
     pub disagreement: Vec<(Disagreement, Vec<f64>)>,
-    /// Width and height of a pixel in pixels of level 0.
+    /// The width and height of a pixel in pixels of level 0.
     pub scale: [f64; 2],
-    /// Width and height of the slide at level 0.
+    /// The width and height of the slide at level 0.
     pub slide: (usize, usize),
     /// Micrometres per pixel of level 0.
     pub mpp: Option<f64>,
-    /// Patches that were evaluated.
+    /// The number of evaluated patches.
     pub patches: usize,
 }
 
-/// How far a map is.
+/// The progress of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
-    /// Patches of the map.
+    /// The number of patches of the map.
     pub total: usize,
-    /// Those that are done.
+    /// The number of finished patches.
     pub done: usize,
-    /// Those of them that an earlier call did.
+    /// The number of finished patches from an earlier call.
     pub resumed: usize,
 }
 
 impl Trained {
-    /// The map of a slide: a patch around each pixel of tissue (MONAI's `MaskedPatchWSIDataset`),
-    /// its probability by the chain of `[post]`. In an ensemble each patch goes through all networks
-    /// before the next ones are read.
+    /// Computes the map of a slide: a patch around each pixel of tissue (MONAI's
+    /// `MaskedPatchWSIDataset`), whose probability comes from the chain of `[post]`. With an
+    /// ensemble, each patch passes through all networks before the next ones are read.
     ///
-    /// Results go to `partial` as they come, and a call that finds those of an earlier one there
-    /// continues. The file stays until the caller removes it. `tell` hears of every batch.
+    /// Results are appended to `partial`, and a call that finds results of an earlier one there
+    /// continues. The file stays until the caller removes it. `tell` is called after every batch.
     ///
     /// # Errors
     /// The recipe does not learn patches, the slide cannot be read, `partial` is another file, or
@@ -119,15 +118,15 @@ impl Trained {
         Ok(map)
     }
 
-    /// What a patch goes through after it is read.
+    /// The processing of a patch after it is read.
     fn patch_pipeline(&self) -> Outcome<Arc<Pipeline>> {
         let steps = self.plan.prediction.steps().iter().filter(|step| !named(&READING, step.name()));
         let steps: Vec<Arc<dyn Transform>> = steps.cloned().collect();
         Ok(Arc::new(Pipeline::new(steps)?))
     }
 
-    /// The values of each patch of a batch, patch by patch: its probability, and those of the maps of
-    /// disagreement.
+    /// The values of each patch of a batch, patch by patch: its probability, and those of the
+    /// disagreement maps.
     fn patch_values(&self, images: Tensor<5>) -> Outcome<Vec<f32>> {
         let (images, steps) = (images.to_device(&self.plan.device), self.plan.post_prediction()?);
         let count = images.dims()[0];
@@ -149,13 +148,13 @@ impl Trained {
         all.try_into_vec_as::<f32>().map_err(|error| RecipeError::of_device(&error))
     }
 
-    /// What a map comes from: the slide, the weights, the recipe's way from one to the other, and how
-    /// an ensemble is merged. A map of another key is another map.
+    /// The key of a map: the slide, the weights, the recipe's processing, and the merging of an
+    /// ensemble. A map with another key is a different map.
     ///
     /// # Errors
-    /// A slide that is not there, a recipe that does not learn patches.
+    /// A missing slide, or a recipe that does not learn patches.
     pub fn slide_key(&self, slide: &Path) -> Outcome<Value> {
-        // First what a file of it is known by.
+        // Starts with the mark by which partial maps are recognised.
         let mut key = json!({
             "hearth": "partial probability map",
             "slide": slide.file_name().unwrap_or_default().to_string_lossy(),
@@ -169,8 +168,8 @@ impl Trained {
     }
 }
 
-/// The files of a slide: itself, or those of DICOM in a folder. Others in it, such as results, do not
-/// make it another slide.
+/// The files of a slide: the file itself, or the DICOM files in a folder. Other files in the
+/// folder, such as results, are ignored.
 fn slide_files(slide: &Path) -> Outcome<Vec<PathBuf>> {
     if !slide.is_dir() {
         return Ok(vec![slide.to_owned()]);
@@ -185,8 +184,8 @@ fn slide_files(slide: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The tissue of a slide, with a pixel for every `stride` pixels of level 0: that of a level where
-/// one has this downsample, as CAMELYON's level 6.
+/// The tissue of a slide, with a pixel for every `stride` pixels of level 0. It uses the level with
+/// this downsampling factor if there is one, such as CAMELYON's level 6.
 fn tissue(slide: &Slide, stride: usize) -> Outcome<TissueMask> {
     let wanted = stride as f64;
     let level = slide.levels().iter().position(|level| (level.downsample / wanted - 1.0).abs() < 0.01);
@@ -208,8 +207,9 @@ fn patches(slide: &Path, mask: &TissueMask, how: &Patches, downsample: f64) -> V
     places.into_iter().map(patch).collect()
 }
 
-/// Opens a partial map to continue it: its file, at the end of what is whole, and its values, `each`
-/// of a patch. A file of another map (other weights, a changed slide) is begun again.
+/// Opens a partial map to continue it: returns the file, positioned after the last complete patch,
+/// and its values, `each` per patch. A file of another map (other weights, a changed slide) is
+/// started again.
 fn resume(path: &Path, key: &str, patches: usize, each: usize) -> Outcome<(File, Vec<f32>)> {
     let doing = || format!("cannot use {}", path.display());
     let mut values: Vec<f32> = Vec::new();
@@ -235,7 +235,7 @@ fn resume(path: &Path, key: &str, patches: usize, each: usize) -> Outcome<(File,
         file.set_len(0).while_doing(doing)?;
         file.write_all(format!("{key}\n").as_bytes()).while_doing(doing)?;
     }
-    // A patch that was cut off is computed again.
+    // A truncated patch is computed again.
     let end = start + 4 * values.len() as u64;
     file.set_len(end).while_doing(doing)?;
     file.seek(SeekFrom::Start(end)).while_doing(doing)?;
@@ -260,7 +260,7 @@ impl SlideMap {
         Ok(found.into_iter().map(|peak| (peak.probability, [peak.at[0], peak.at[1]])).collect())
     }
 
-    /// Peaks as points at level 0, x before y, truncated to whole pixels as in MONAI.
+    /// The peaks as points at level 0, x before y, truncated to integers as in MONAI.
     pub fn features(&self, peaks: &[(f32, [usize; 2])], class: &str) -> Vec<Feature> {
         let place = |at: usize, scale: f64| ((at as f64 + 0.5) * scale).trunc();
         let feature = |(probability, [row, column]): &(f32, [usize; 2])| Feature {
@@ -272,7 +272,7 @@ impl SlideMap {
         peaks.iter().map(feature).collect()
     }
 
-    /// Grey levels of 8 bits, 255 for a probability of 1.
+    /// The map as 8-bit grey levels, 255 for a probability of 1.
     pub fn grey(&self) -> Vec<u8> {
         grey(&self.values, 1.0)
     }
@@ -283,7 +283,7 @@ impl SlideMap {
     }
 }
 
-/// Grey levels of 8 bits, 255 for a value of `most` and above.
+/// Converts values to 8-bit grey levels, 255 for values of `most` and above.
 pub fn grey(values: &[f64], most: f64) -> Vec<u8> {
     values.iter().map(|value| (value / most * 255.0).round().clamp(0.0, 255.0) as u8).collect()
 }
@@ -323,10 +323,10 @@ mod tests {
         file.write_all(&0.75_f32.to_le_bytes()).expect("written");
         drop(file);
         assert_eq!(resume(&path, KEY, 10, 1).expect("again").1, [1.5, 0.25, 0.75]);
-        // With two values of each patch, the second patch is not whole.
+        // With two values per patch, the second patch is not complete.
         assert_eq!(resume(&path, KEY, 10, 2).expect("pairs").1, [1.5, 0.25]);
         assert_eq!(resume(&path, KEY, 1, 1).expect("fewer").1, [1.5]);
-        // Of other weights: begun again; a file of somebody else stays.
+        // With other weights it is started again; a file of another program stays.
         assert!(resume(&path, &KEY.replace('1', "2"), 10, 1).expect("other").1.is_empty());
         std::fs::write(&path, "notes").expect("written");
         assert!(resume(&path, KEY, 10, 1).expect_err("somebody's").to_string().contains("move it away"));

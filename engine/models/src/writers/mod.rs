@@ -1,7 +1,8 @@
-//! What a prediction is written as: one row of [`WRITERS`] for each kind of file.
+//! The output files of a prediction: one row of [`WRITERS`] for each kind of file.
 //!
-//! A row names the option that asks for it, what it needs of the model, the endings of its files and the
-//! function that writes them. Refusals and claims follow from the table, so no option is ignored.
+//! A row has the option that requests the file, its requirements of the model, the endings of its
+//! files and the function that writes them. Rejections and claims follow from the table, so no
+//! option is ignored.
 
 mod options;
 mod picture;
@@ -24,7 +25,7 @@ use crate::job::CaseReport;
 use crate::model::{Abilities, Card, Kind, PredictedMap};
 use crate::nnunet::FAMILY;
 
-/// What a file needs of a model.
+/// The requirement of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Any prediction.
@@ -33,7 +34,7 @@ pub enum Need {
     Volume,
     /// Labels or regions.
     Labels,
-    /// A probability of each label or region.
+    /// A probability for each label or region.
     Probabilities,
     /// Augmented predictions.
     Uncertainty,
@@ -41,43 +42,44 @@ pub enum Need {
 
 /// A kind of file.
 pub struct Writer {
-    /// The option that asks for it; empty for the result itself.
+    /// The option that requests it; empty for the result itself.
     pub flag: &'static str,
-    /// What it is, after the flag in a sentence: "writes regions".
+    /// A description, after the flag in a sentence: "writes regions".
     pub what: &'static str,
-    /// What it needs of the model.
+    /// The requirement of the model.
     pub need: Need,
     /// Whether it refers to a DICOM series.
     pub needs_series: bool,
-    /// Whether its files may be missing: a label without a voxel has no surface.
+    /// Whether its files may be missing: an empty label has no surface.
     pub optional: bool,
-    /// Whether it is asked for.
+    /// Whether the file is requested.
     pub(crate) wanted: fn(&OutputOptions, &Card) -> bool,
-    /// What follows a case's name in those of its files.
+    /// The endings that are appended to a case's name for its files.
     pub(crate) endings: fn(&OutputOptions, &Card) -> Vec<String>,
     /// Writes the files.
     pub(crate) write: fn(&mut Writing<'_, '_>, &[PathBuf]) -> Outcome,
 }
 
-/// A prediction on its way to files.
+/// A prediction that is being written.
 pub(crate) struct Writing<'a, 'b> {
     pub(crate) options: &'a OutputOptions,
     pub(crate) card: &'a Card,
     pub(crate) case: &'a Case,
-    /// None where numbers were predicted.
+    /// The map; `None` for numbers.
     pub(crate) map: Option<&'a dyn PredictedMap>,
     pub(crate) series: Option<&'a Series>,
-    /// Who made the DICOM files of the case, and when: one for all, so that a report refers to its segmentation.
+    /// Author and time of the case's DICOM files: the same for all, so that a report refers to its
+    /// segmentation.
     pub(crate) by: Option<Authorship>,
-    /// What was drawn; the other results are written although it fails.
+    /// The drawn picture; the other results are written even if it fails.
     pub(crate) picture: Option<Outcome<Vec<u8>>>,
-    /// What records say.
+    /// The content of records.
     pub(crate) facts: Value,
     pub(crate) outputs: &'a Outputs,
     pub(crate) report: &'a mut CaseReport<'b>,
 }
 
-/// Who makes the DICOM files of a case.
+/// The author of a case's DICOM files.
 pub(crate) fn authorship(card: &Card, series: &Series) -> Authorship {
     let by = Authorship::new(&card.description).description(&card.title);
     by.contribution(format!("{}; series {}", card.made_by, series.uid()))
@@ -95,15 +97,15 @@ impl<'a> Writing<'a, '_> {
     }
 }
 
-/// The rows that are asked for.
+/// The requested rows.
 pub(crate) fn wanted<'a>(options: &'a OutputOptions, card: &'a Card) -> impl Iterator<Item = &'static Writer> + 'a {
     WRITERS.iter().filter(move |writer| (writer.wanted)(options, card))
 }
 
-/// Refuses files that a model cannot give, with what it gives.
+/// Rejects files that a model cannot produce, with the ones that it can.
 ///
 /// # Errors
-/// The first option that cannot be obeyed.
+/// The first unsupported option.
 pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outcome {
     for writer in wanted(options, card) {
         let lacks = match writer.need {

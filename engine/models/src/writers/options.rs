@@ -1,11 +1,11 @@
-//! [`OutputOptions`]: which files are asked for besides each result.
+//! [`OutputOptions`]: the files that are requested in addition to each result.
 
 use std::collections::BTreeMap;
 
 use hearth_data::dicom::write::{Coding, SegmentationType};
 use hearth_data::writers::RegionFile;
 
-/// What labels are, by name.
+/// The codes of labels, by name.
 pub type Codes = BTreeMap<String, Coding>;
 
 /// Formats of surfaces.
@@ -18,7 +18,7 @@ pub enum SurfaceFormat {
 }
 
 impl SurfaceFormat {
-    /// The ending of its files.
+    /// The file extension.
     pub fn ending(self) -> &'static str {
         match self {
             SurfaceFormat::Stl => "stl",
@@ -27,14 +27,14 @@ impl SurfaceFormat {
     }
 }
 
-/// Which files are written besides each result.
+/// The files that are written in addition to each result.
 #[derive(Clone, Debug, Default)]
 pub struct OutputOptions {
-    /// `--probabilities`: a probability of each label or region.
+    /// `--probabilities`: a probability for each label or region.
     pub probabilities: bool,
-    /// `--uncertainty`: how much augmented predictions differ.
+    /// `--uncertainty`: the difference between augmented predictions.
     pub uncertainty: bool,
-    /// `--dicom-seg`, and how it stores its voxels.
+    /// `--dicom-seg`, with the type of its voxels.
     pub dicom_seg: Option<SegmentationType>,
     /// `--rtstruct`: contours.
     pub rtstruct: bool,
@@ -46,14 +46,14 @@ pub struct OutputOptions {
     pub picture: bool,
     /// `--statistics`: volume and mean intensity of each label.
     pub statistics: bool,
-    /// `--stats-include-incomplete`: labels near the image's border are measured, too.
+    /// `--stats-include-incomplete`: includes labels near the image's border.
     pub include_incomplete: bool,
-    /// `--codes`: what labels are, where their names do not say it.
+    /// `--codes`: the codes of labels whose names do not imply them.
     pub codes: Codes,
 }
 
 impl OutputOptions {
-    /// The DICOM files that are asked for.
+    /// The requested DICOM files.
     pub fn dicom_files(&self) -> Vec<RegionFile> {
         let seg = self.dicom_seg.map(RegionFile::Segmentation);
         let set = self.rtstruct.then_some(RegionFile::StructureSet);

@@ -1,4 +1,4 @@
-//! What `--picture` draws next to a prediction.
+//! The pictures of `--picture` for predictions.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use crate::run::trained::Trained;
 
 /// Draws the predictions of a model.
 pub enum Pictures<'a> {
-    /// Of a run, with the truth where a data set has it.
+    /// The pictures of a run, with the truth if a data set has it.
     Run(Box<RunPictures<'a>>),
-    /// Of any other model: labels over the image of the file.
+    /// The pictures of any other model: labels over the image of the file.
     Plain(&'a Card),
 }
 
 impl<'a> Pictures<'a> {
-    /// Those of a model, for these arguments of `-i`.
+    /// The pictures of a model, for these arguments of `-i`.
     ///
     /// # Errors
     /// A recipe whose images cannot be read without its other steps.
@@ -76,26 +76,26 @@ fn plain(card: &Card, case: &Case, map: &dyn PredictedMap) -> Outcome<Canvas> {
     })
 }
 
-/// Draws predictions of a run: a function for each kind of output.
+/// Draws predictions of a run, with one function for each kind of output.
 pub struct RunPictures<'a> {
     trained: &'a Trained,
-    /// Reads an image and leaves it on its own grid.
+    /// Reads an image on its own grid.
     reading: Pipeline,
-    /// What is drawn black and white.
+    /// The values that are drawn black and white.
     window: Option<(f32, f32)>,
-    /// Cases whose truth is known, by name.
+    /// Cases with known truth, by name.
     known: HashMap<String, Item>,
 }
 
 impl<'a> RunPictures<'a> {
-    /// Those of a run, for these arguments of `--image`.
+    /// The pictures of a run, for these arguments of `--image`.
     pub fn new(trained: &'a Trained, given: &[PathBuf]) -> Outcome<Self> {
         let recipe = &trained.plan.recipe;
         let known = given.iter().flat_map(|path| labelled(path, recipe)).map(|item| (item.case.clone(), item));
         Ok(Self { trained, reading: reading(recipe)?, window: window(recipe), known: known.collect() })
     }
 
-    /// The picture of a volume that was predicted: classes, regions or an image.
+    /// Draws a predicted volume: classes, regions or an image.
     pub fn of_map(&self, case: &Case, found: &Image) -> Outcome<Canvas> {
         match self.trained.plan.recipe.output() {
             Output::Labels | Output::Regions => self.outlines(case, found),
@@ -104,7 +104,7 @@ impl<'a> RunPictures<'a> {
         }
     }
 
-    /// The picture of numbers of a whole image.
+    /// Draws numbers of a whole image.
     pub fn of_scores(&self, case: &Case, scores: &[f32]) -> Outcome<Canvas> {
         let recipe = &self.trained.plan.recipe;
         let (image, names) = (self.read(case)?, &recipe.labels);
@@ -144,7 +144,7 @@ impl<'a> RunPictures<'a> {
         })
     }
 
-    /// In the units of the network, which are those of its output.
+    /// Draws a predicted image in the units of the network, which are those of its output.
     fn image(&self, case: &Case, found: &Image) -> Outcome<Canvas> {
         let plan = &self.trained.plan;
         let seen = only(plan.prediction.run_deterministic(case.sample())?)?.take_image("image")?;
@@ -164,7 +164,7 @@ impl<'a> RunPictures<'a> {
         Ok(reconstruction(&subject, found, truth.as_ref()))
     }
 
-    /// The label of a case as its prediction is: classes, or a channel for each region.
+    /// The label of a case in the form of its prediction: classes, or a channel for each region.
     fn map_of(&self, item: &Item, found: &Image) -> Outcome<Image> {
         let plan = &self.trained.plan;
         let label = only(plan.label.run_deterministic(item.sample())?)?.take_image("label")?;
@@ -184,8 +184,8 @@ impl<'a> RunPictures<'a> {
         Ok(label)
     }
 
-    /// What is true of a case. A truth that cannot be read is reported, and the picture does
-    /// without it: the prediction needs none.
+    /// The truth of a case. A truth that cannot be read is reported, and the picture is drawn
+    /// without it: the prediction does not need it.
     fn truth(&self, case: &Case, read: impl FnOnce(&Item) -> Outcome<Image>) -> Option<Image> {
         let item = self.item(case)?;
         match read(item) {
@@ -217,10 +217,10 @@ impl<'a> RunPictures<'a> {
     }
 }
 
-/// The one sample that a chain made.
+/// The single sample that a chain returned.
 ///
 /// # Errors
-/// A chain that made none.
+/// A chain that returned none.
 pub fn only(mut samples: Vec<Sample>) -> Outcome<Sample> {
     samples.pop().ok_or_else(|| RecipeError::new("the pipeline gave nothing"))
 }
@@ -242,7 +242,7 @@ pub fn reading(recipe: &Recipe) -> Outcome<Pipeline> {
     Ok(Pipeline::from_nodes_with(&tables, &options)?)
 }
 
-/// The range of values that a recipe scales its images from, where it names one.
+/// The range of values from which a recipe scales its images, if it has one.
 pub fn window(recipe: &Recipe) -> Option<(f32, f32)> {
     let scales = |name: &str| name.strip_suffix('d').unwrap_or(name) == "ScaleIntensityRange";
     let table = recipe.transforms.iter().find(|table| table.text("name").is_some_and(scales))?;

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::model::{Card, ClassLabel, Kind, PredictedMap};
 
-/// The labels or regions of a prediction with what they are called.
+/// The labels or regions of a prediction with their names and codes.
 pub struct Regions<'a> {
     map: &'a dyn PredictedMap,
     kind: Kind,
     labels: &'a [ClassLabel],
-    /// What labels are, where the model does not say it.
+    /// The codes of labels for which the model has none.
     codes: &'a BTreeMap<String, Coding>,
     image: Image,
 }
@@ -25,7 +25,7 @@ impl<'a> Regions<'a> {
     /// The regions of a prediction by a model of this card. `codes` take precedence over the card's.
     ///
     /// # Errors
-    /// A prediction that has no labels, or that the device did not compute.
+    /// A prediction without labels, or one that the device failed to compute.
     pub fn new(map: &'a dyn PredictedMap, card: &'a Card, codes: &'a BTreeMap<String, Coding>) -> Outcome<Self> {
         if !card.kind.is_map() {
             return Err(RecipeError::new(format!(
@@ -54,7 +54,7 @@ impl<'a> Regions<'a> {
         }
     }
 
-    /// The probabilities of the regions, a channel for each.
+    /// The probabilities of the regions, one channel for each.
     fn fractions(&self) -> Outcome<RegionVolume> {
         let Some(map) = self.map.probabilities()? else {
             return Err(RecipeError::new("a fractional segmentation holds probabilities, which were not asked for"));
@@ -62,20 +62,19 @@ impl<'a> Regions<'a> {
         let regions = self.regions();
         let size: usize = map.shape().iter().product();
         let mut values = map.to_vec();
-        // Labels have one of the background before them.
+        // For labels, the first channel is the background.
         values.drain(..values.len().saturating_sub(regions.len() * size));
-        // Resampling may leave the range by rounding.
+        // Resampling may exceed the range by rounding.
         values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
         Ok(RegionVolume::of_channels(values, regions, Grid::new(map.shape(), map.affine)))
     }
 
-    /// The bytes of a file that refers to the series that was predicted. A region without a voxel is
-    /// written as an empty one. A report refers to the segmentation of the same labels, codes and
+    /// The bytes of a file that refers to the predicted series. A region without a voxel is written
+    /// as an empty one. A report refers to the segmentation with the same labels, codes and
     /// authorship.
     ///
     /// # Errors
-    /// Probabilities that are needed and were not asked for; regions that cannot be written
-    /// ([`mod@write`]).
+    /// Needed probabilities that were not requested, or regions that cannot be written ([`mod@write`]).
     pub fn to_dicom(&self, file: RegionFile, series: &Series, by: &Authorship) -> Outcome<Vec<u8>> {
         let by = by.clone().keep_empty(true);
         let fractional = SegmentationType::Fractional;
@@ -89,13 +88,13 @@ impl<'a> Regions<'a> {
         })
     }
 
-    /// Names of regions without a voxel.
+    /// The names of regions without a voxel.
     pub fn missing(&self) -> Vec<String> {
         self.volume().empty().into_iter().map(|region| region.name).collect()
     }
 
-    /// The surface of each region that has a voxel, as the bytes of a file of this ending (`stl`,
-    /// `obj`), with the region's place among the labels.
+    /// The surface of each region that has a voxel, as the bytes of a file with this extension
+    /// (`stl`, `obj`), with the region's index among the labels.
     ///
     /// # Errors
     /// A surface that cannot be made.
@@ -119,14 +118,14 @@ impl<'a> Regions<'a> {
         Ok(files)
     }
 
-    /// Voxels and cubic millimetres of each label, in the card's order.
+    /// The number of voxels and the volume in mm³ of each label, in the card's order.
     pub fn volumes(&self) -> Vec<(&'a ClassLabel, usize, f64)> {
         let of_voxel = determinant(&self.image.affine).abs();
         let measured = self.measured(None);
         self.labels.iter().zip(measured).map(|(label, (count, _))| (label, count, count as f64 * of_voxel)).collect()
     }
 
-    /// Volume in mm³ and mean intensity in an image on the same grid, of each label by name.
+    /// The volume in mm³ of each label by name, and its mean intensity in an image on the same grid.
     ///
     /// # Errors
     /// An image of another size.
@@ -169,12 +168,12 @@ impl<'a> Regions<'a> {
     }
 }
 
-/// Cubic millimetres of a voxel, with a sign.
+/// The volume of a voxel in mm³, with a sign.
 fn determinant([a, b, c, _]: &Affine) -> f64 {
     a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 }
 
-/// What follows the name of an image in that of a DICOM file of its regions.
+/// The ending that is appended to the name of an image for a DICOM file of its regions.
 pub fn dicom_ending(file: RegionFile) -> &'static str {
     match file {
         RegionFile::Segmentation(_) => "_seg.dcm",

@@ -12,8 +12,8 @@ use crate::model::Kind;
 use crate::writers::regions::{Regions, dicom_ending};
 use crate::writers::{Need, Writer, Writing};
 
-/// Every kind of file that a prediction is written as, in the order in which they are written. The result
-/// comes last: where it is there, all of them are.
+/// Every kind of output file of a prediction, in writing order. The result is written last: if it
+/// exists, all other files do.
 pub const WRITERS: &[Writer] = &[
     Writer {
         flag: "--probabilities",
@@ -146,7 +146,7 @@ fn result(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
 fn probabilities(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     let map = writing.map()?;
     let [first, others @ ..] = paths else { return Ok(()) };
-    // One call writes all of them; each has its record.
+    // One call writes all of them; each has its own record.
     let write = || map.write_probabilities(paths).while_doing(|| format!("cannot write {}", first.display()));
     writing.make(first, write)?;
     others.iter().try_for_each(|path| writing.make(path, || Ok(())))?;

@@ -1,5 +1,5 @@
-//! A run refuses what the list of needs names, and nothing else: configs that ran into an error after the
-//! list was empty, and the zoo's.
+//! A run rejects exactly what the list of needs names. Covers configs that failed after an empty
+//! list, and those of the zoo.
 
 use std::error::Error;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::needs::configs;
 
 type Tested = Result<(), Box<dyn Error>>;
 
-/// What a config needs, as `hearth bundle check` asks.
+/// The needs of a config, as `hearth bundle check` lists them.
 fn checked(bundle: &Bundle, options: &RunOptions) -> Result<ConfigNeeds, String> {
     let all = needs(bundle, options).map_err(|error| error.line())?;
     all.into_iter().next().ok_or_else(|| "no config".to_owned())
@@ -22,7 +22,7 @@ fn options(config: &str) -> RunOptions {
     RunOptions { config_files: vec![config.to_owned()], ..RunOptions::default() }
 }
 
-/// The refusals of the list, and that of a run, where each has one.
+/// The errors of the list, and the error of a run, if any.
 fn both(folder: &Path, options: &RunOptions) -> Result<(Option<String>, Option<String>), Box<dyn Error>> {
     let bundle = Bundle::open(folder)?;
     let listed = match checked(&bundle, options) {
@@ -44,7 +44,7 @@ fn lambda(text: &str) -> Value {
 
 type Change = fn(&mut Value);
 
-/// What neither takes, and a part of both messages.
+/// Changes that both reject, with a part of both messages.
 const REFUSED: [(&str, Change, &str); 20] = [
     (
         "an index by a text",
@@ -56,13 +56,13 @@ const REFUSED: [(&str, Change, &str); 20] = [
     (
         "a slice outside",
         |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: [0][x]"),
-        "index of what is no tensor",
+        "index of a value that is not a tensor",
     ),
     ("a trainer", |c| c["evaluator"]["_target_"] = "SupervisedTrainer".into(), "trains"),
     ("no case", |c| c["data"] = json!([]), "the list of images is empty"),
     ("a missing image", |c| c["data"] = json!([{"image": "in.png"}, {"image": "none.png"}]), "none.png"),
     ("a case without its key", |c| c["data"] = json!([{"label": "in.png"}]), "has no `image`"),
-    ("a card", |c| c["device"] = "$torch.device('gpu9')".into(), "gpu9"),
+    ("a GPU", |c| c["device"] = "$torch.device('gpu9')".into(), "gpu9"),
     ("a device of the engine", |c| c["evaluator"]["device"] = "gpu9".into(), "gpu9"),
     (
         "weights of two networks",
@@ -104,11 +104,11 @@ const REFUSED: [(&str, Change, &str); 20] = [
         "",
     ),
     ("no engine", |c| c["run"] = json!(["$None"]), "runs no evaluator"),
-    ("an id that is not there", |c| c["run"] = json!(["$@evaluatr.run()"]), "evaluatr"),
+    ("a missing id", |c| c["run"] = json!(["$@evaluatr.run()"]), "evaluatr"),
     ("a name as of an unknown value", |c| c["network"] = json!({"_target_": "an unknown value"}), "an unknown value"),
 ];
 
-/// What both take.
+/// Changes that both accept.
 const TAKEN: [(&str, Change); 7] = [
     ("as it is", |_| {}),
     ("a channel of the tensor's", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[1:2]")),
@@ -149,7 +149,7 @@ fn the_list_and_the_run_take_the_same() -> Tested {
     Ok(())
 }
 
-/// A run id that the config does not have, and a config that is not there.
+/// A run id that the config does not have, and a missing config.
 #[test]
 fn options_are_refused_by_both() -> Tested {
     let folder = tempfile::tempdir()?;

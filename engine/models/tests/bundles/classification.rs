@@ -1,4 +1,4 @@
-//! Classification with Inception v3: its range of the input, its list and its table.
+//! Classification with Inception v3: the range of its input, its list and its table.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn options(overrides: &[(&str, &str)]) -> RunOptions {
     RunOptions { config_files, overrides, overwrite: true, ..RunOptions::default() }
 }
 
-/// What the network gives for the first image.
+/// The network's output for the first image.
 fn first(folder: &Path, overrides: &[(&str, &str)]) -> Tested<Vec<f32>> {
     let mut outputs = Vec::new();
     let mut tell = |told: Told<'_>| {
@@ -36,7 +36,7 @@ fn a_pretrained_network_changes_the_range_of_its_input() -> Tested {
     all_weights(&stored().join(NAME), folder.path())?;
     let overlay = folder.path().join("configs/replay.json");
     let text = std::fs::read_to_string(&overlay)?;
-    // Without what the recorded case says of it, torchvision decides by `pretrained`.
+    // Without this option in the recorded case, torchvision decides by `pretrained`.
     std::fs::write(&overlay, text.replace("\"network_def::transform_input\": true,", ""))?;
     let [plain, pretrained] =
         ["False", "True"].map(|value| first(folder.path(), &[("network_def::pretrained", value)]));
@@ -57,7 +57,7 @@ fn what_the_list_or_the_table_lacks_is_told() -> Tested {
         let found = all.first().ok_or("no config")?;
         Ok(found.missing.iter().map(|fault| format!("{}: {fault}\n", fault.kind.word())).collect())
     };
-    // Only the weights, which the tests that run it make.
+    // Only the weights are missing, which the tests that run it make.
     let alone = missing(&[])?;
     assert!(alone.starts_with("file: ") && alone.contains("model.pt") && alone.lines().count() == 1, "{alone}");
     for (id, value, part) in [
@@ -69,7 +69,7 @@ fn what_the_list_or_the_table_lacks_is_told() -> Tested {
         ("network_def::use_conv", "True", "use_conv"),
     ] {
         let told = missing(&[(id, value)])?;
-        // Options of a network are read when it is built, which is before a case is.
+        // Options of a network are read when it is built, which is before a case is read.
         let told = match told.contains(part) {
             true => told,
             false => {

@@ -1,4 +1,4 @@
-//! Latent diffusion: the steps of a sampling as MONAI recorded them, noise of the user's, and mistakes.
+//! Latent diffusion: the sampling steps as MONAI recorded them, noise from the user, and mistakes.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,7 +14,7 @@ type Tested<T = ()> = Result<T, Box<dyn Error>>;
 const VOLUME: &str = "brats_mri_generative_diffusion";
 const SLICE: &str = "brats_mri_axial_slices_generative_diffusion";
 
-/// A recorded case with its weights, in a folder of its own.
+/// A recorded case with its weights, in a temporary folder.
 fn prepared(name: &str) -> Tested<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     copy(&stored().join(name), folder.path())?;
@@ -22,13 +22,13 @@ fn prepared(name: &str) -> Tested<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// What a run told and wrote.
+/// The events and files of a run.
 #[derive(Default)]
 struct Ran {
     latents: Vec<Vec<f32>>,
     output: Vec<f32>,
     notes: Vec<String>,
-    /// The content of the one file.
+    /// The content of the only file.
     file: Vec<u8>,
 }
 
@@ -80,7 +80,7 @@ fn each_step_of_the_denoising_is_that_of_monai() -> Tested {
 fn noise_is_drawn_by_the_seed_or_read_from_a_file() -> Tested {
     let folder = prepared(SLICE)?;
     let recorded = sampled(folder.path(), &[])?;
-    // A path in place of the item, of either kind of file.
+    // A path instead of the item, for both kinds of files.
     let npy = std::fs::read(folder.path().join("noise.npy"))?;
     let values = &npy[npy.len() - 4 * 16 * 24..];
     let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![1, 1, 16, 24], values)?;
@@ -90,7 +90,7 @@ fn noise_is_drawn_by_the_seed_or_read_from_a_file() -> Tested {
         assert_eq!(ran.latents, recorded.latents, "{given}");
         assert_eq!(ran.file, recorded.file, "{given}");
     }
-    // Draws of our own are the same each time, say so, and follow the seed.
+    // Draws of Hearth's generator are the same each time, are reported, and follow the seed.
     let drawn = ("noise", "$torch.randn([1]+@latent_shape).to(@device)");
     let (first, again) = (sampled(folder.path(), &[drawn])?, sampled(folder.path(), &[drawn])?);
     assert_eq!(first.latents, again.latents);
@@ -115,7 +115,7 @@ fn networks_of_monai_generative_and_the_zoos_earlier_config_give_the_same() -> T
         table.retain(|key, _| key != "include_fc" && key != "use_combined_linear");
     }
     config["noise_scheduler"]["_target_"] = "generative.networks.schedulers.DDIMScheduler".into();
-    // As the zoo had it before its sampler wrote files itself.
+    // The config of the zoo before its sampler wrote files itself.
     config["sample"] = "$@inferer.sampling_fn(@noise, @autoencoder, @diffusion, @noise_scheduler)".into();
     config["generated_image_np"] = "$@sample[0,0].cpu().numpy().transpose(1, 0)[::-1, ::-1]".into();
     config["img_pil"] = "$Image.fromarray(visualize_2d_image(@generated_image_np), 'RGB')".into();
@@ -130,7 +130,7 @@ fn networks_of_monai_generative_and_the_zoos_earlier_config_give_the_same() -> T
     Ok(())
 }
 
-/// What the zoo lays over its config for TensorRT, which only makes the networks faster.
+/// The zoo's overlay for TensorRT, which only makes the networks faster.
 #[test]
 fn networks_for_tensorrt_are_the_networks() -> Tested {
     let folder = prepared(SLICE)?;
@@ -156,14 +156,14 @@ fn what_does_not_fit_is_told_before_a_step_is_done() -> Tested {
         ),
         (&[("noise", "$torch.randn(1, 4, 5, 8, 4)")], &["network_def", "noise does not fit"]),
         (&[("noise", "$torch.randn(1, 3, 4, 8, 4)")], &["network_def", "noise does not fit"]),
-        (&[("noise", "nowhere.npy")], &["nowhere.npy is not there"]),
+        (&[("noise", "nowhere.npy")], &["nowhere.npy is missing"]),
         (&[("noise", "LICENSE")], &["cannot read the array", "LICENSE"]),
-        (&[("noise", "$torch.randn(0, 4)")], &["torch.randn of sizes that are none"]),
+        (&[("noise", "$torch.randn(0, 4)")], &["torch.randn with invalid sizes"]),
         (&[("noise", "$@noise_scheduler")], &["a DDIMScheduler stands where a tensor is computed"]),
         (&[("set_timesteps", "$@noise_scheduler.set_timesteps(1001)")], &["noise_scheduler", "1001"]),
         (&[("set_timesteps", "$@noise_scheduler.set_timesteps(0)")], &["noise_scheduler", "no step"]),
         (&[("noise_scheduler::beta_startt", "0.1")], &["noise_scheduler", "beta_startt"]),
-        (&[("noise_scheduler::_target_", "PNDMScheduler")], &["noise_scheduler", "not here"]),
+        (&[("noise_scheduler::_target_", "PNDMScheduler")], &["noise_scheduler", "not supported"]),
         (&[("diffusion", "$@autoencoder")], &["autoencoder_def", "is no DiffusionModelUNet"]),
         (&[("saver::output_ext", ".dcm")], &["saver", ".dcm"]),
         (&[("load_diffusion_path", "models/none.pt")], &["models/none.pt", "nothing is fetched"]),
@@ -197,7 +197,7 @@ fn images_are_no_input_of_a_sampling() -> Tested {
     Ok(())
 }
 
-/// How many files are below a folder.
+/// The number of files below a folder.
 fn walk(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| if entry.path().is_dir() { walk(&entry.path()) } else { 1 }).sum()
@@ -223,7 +223,7 @@ fn their_configs_lack_nothing_but_files() -> Tested {
     Ok(())
 }
 
-/// MONAI's autoencoder draws its latent image, also where it is only shown an image.
+/// MONAI's autoencoder draws its latent image, even if it only processes an image.
 #[test]
 fn a_reconstruction_is_drawn_and_told() -> Tested {
     let name = "brats_mri_axial_slices_generative_diffusion-autoencoder";
@@ -243,9 +243,9 @@ fn a_reconstruction_is_drawn_and_told() -> Tested {
         assert_eq!(report.written.len(), 2);
         Ok(output)
     };
-    // As recorded: a deviation of exp(-15) changes nothing that is seen.
+    // As recorded: a deviation of exp(-15) has no visible effect.
     assert_close(&output(1)?, &output(2)?, "without a deviation");
-    // With a deviation of 1 the seed decides.
+    // With a deviation of 1 the result depends on the seed.
     let path = folder.path().join("weights_autoencoder.json");
     let rules = std::fs::read_to_string(&path)?.replace("-30.0", "0.0");
     std::fs::write(&path, rules)?;

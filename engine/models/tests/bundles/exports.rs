@@ -1,4 +1,5 @@
-//! Recipes as bundles: every bundled one, its configuration against MONAI's classes, and what is refused.
+//! Recipes as bundles: every bundled recipe, its configuration compared with MONAI's classes, and
+//! rejected recipes.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -30,10 +31,10 @@ fn json_of(path: &Path) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// A bundled recipe, and its configurations, or why there is none.
+/// A bundled recipe, and its configurations or the reason why there are none.
 type Exported = (&'static str, Result<BundleConfigs, String>);
 
-/// Those of all bundled recipes.
+/// The exports of all bundled recipes.
 fn all() -> Result<Vec<Exported>, Box<dyn Error>> {
     let mut made = Vec::new();
     for recipe in bundled::ALL {
@@ -43,7 +44,7 @@ fn all() -> Result<Vec<Exported>, Box<dyn Error>> {
     Ok(made)
 }
 
-/// A row of the table of the documentation.
+/// A row of the table in the documentation.
 fn row(name: &str, configs: &Result<BundleConfigs, String>) -> String {
     match configs {
         Ok(BundleConfigs { inference, metadata }) => {
@@ -77,7 +78,7 @@ fn every_exported_configuration_runs_here() -> Tested {
         let found = needs(&Bundle::open(folder.path())?, &RunOptions::default()).map_err(|error| error.line())?;
         let config = found.iter().find(|config| config.name == "inference").ok_or("no inference config")?;
         assert!(config.is_supported(), "{name}: {:?}", config.missing);
-        // Weights alone are missing, and images.
+        // Only weights and images are missing.
         assert!(config.missing.iter().any(|fault| fault.to_string().contains("model.pt")), "{name}");
     }
     Ok(())
@@ -98,7 +99,7 @@ fn components(value: &Value, found: &mut Vec<(String, Vec<String>)>) {
     }
 }
 
-/// The names of the parameters of MONAI's class, of whatever kind.
+/// The names of the parameters of MONAI's class, of any kind.
 fn parameters<'a>(recorded: &'a Value, class: &str) -> Option<Vec<&'a str>> {
     let kinds = ["transforms", "networks", "inferers", "engines"];
     let list = kinds.iter().find_map(|kind| recorded[*kind][class].as_array())?;
@@ -149,7 +150,7 @@ print(json.dumps({
 }))
 "#;
 
-/// One class a line, so that a difference is seen.
+/// One class per line, so that a difference is visible.
 fn lines(value: &Value, made_with: &str) -> String {
     let mut text = format!("{{\"made_with\": {}", json!(made_with));
     for (kind, classes) in value.as_object().into_iter().flatten() {
@@ -186,7 +187,7 @@ fn live_monai_has_these_parameters() -> Tested {
     Ok(())
 }
 
-/// The state dict of a recipe's network, a line for each tensor.
+/// The state dict of a recipe's network, one line per tensor.
 fn tensors(document: &Document) -> Result<String, Box<dyn Error>> {
     let recipe = Recipe::read(document)?;
     let network = recipe.network.init(&Device::default(), 0)?;
@@ -253,7 +254,7 @@ fn live_monai_builds_the_networks() -> Tested {
     Ok(())
 }
 
-/// A small segmentation, with changes of its text.
+/// A small segmentation, with changes to its text.
 fn segmentation(changes: &[(&str, &str)]) -> Result<Document, Box<dyn Error>> {
     let mut text = r#"task = "small"
 labels = ["background", "organ"]

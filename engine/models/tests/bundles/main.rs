@@ -1,4 +1,4 @@
-//! MONAI bundles, run: cases that MONAI recorded, what is missing in others, and mistakes.
+//! Runs of MONAI bundles: cases recorded by MONAI, missing parts of others, and mistakes.
 
 mod agreement;
 mod classification;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 type Tested = Result<(), Box<dyn Error>>;
 
-/// A bundle of one small 2-D network, its config changed.
+/// A bundle of one small 2-D network with a changed config.
 pub fn bundle(folder: &Path, change: impl FnOnce(&mut Value)) -> Tested {
     let mut config = json!({
         "imports": ["$import os"],
@@ -89,7 +89,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
             |c| inferer(c, "roi_size", json!([1.5, 2])),
             &["SlidingWindowInferer", "roi_size: expected a whole number, or one for each axis"],
         ),
-        (|c| c["network_def"]["_target_"] = "HoVerNet".into(), &["network_def", "HoVerNet", "not here"]),
+        (|c| c["network_def"]["_target_"] = "HoVerNet".into(), &["network_def", "HoVerNet", "not supported"]),
         (|c| c["network_def"]["featurez"] = 3.into(), &["network_def", "featurez"]),
         (|c| c["data"] = "$json.load(open('no.json'))".into(), &["data", "json"]),
         (
@@ -104,7 +104,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
         ),
         (
             |c| c["preprocessing"]["transforms"][1]["_target_"] = "Wiggled".into(),
-            &["preprocessing::transforms::1", "Wiggled", "not here"],
+            &["preprocessing::transforms::1", "Wiggled", "not supported"],
         ),
         (
             |c| c["postprocessing"]["transforms"][1]["output_ext"] = ".dcm".into(),
@@ -126,7 +126,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
         ),
         (
             |c| c["dataset"] = json!({"_target_": "IterableDataset", "data": "@data"}),
-            &["dataset", "not put together from streams"],
+            &["dataset", "does not combine streams"],
         ),
         (
             |c| {
@@ -148,7 +148,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
         ),
         (
             |c| c["run"] = json!(["$monai.data.register_writer('json', os.system)", "$@evaluator.run()"]),
-            &["run::0", "a writer of json files that is not here: os.system"],
+            &["run::0", "a writer of json files that is not supported: os.system"],
         ),
         (
             |c| {
@@ -189,7 +189,7 @@ fn weights_that_do_not_fit_are_told_by_name() -> Tested {
         config["evaluator"]["val_handlers"] =
             json!([{"_target_": "CheckpointLoader", "load_path": "m.pt", "load_dict": {"model": "@network"}}]);
     })?;
-    // Not there: its place in the bundle, and where the bundle's list says that it comes from.
+    // A missing file: its place in the bundle, and the address in the bundle's list.
     let error = outcome(folder.path(), &RunOptions::default()).expect_err("no file");
     let place = folder.path().join("m.pt").display().to_string();
     for part in ["the weights m.pt are missing", "nothing is fetched", &place] {

@@ -1,4 +1,4 @@
-//! Lists of what configs need.
+//! Lists of the needs of configs.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use hearth_recipe::recipe::Recipe;
 
 type Tested = Result<(), Box<dyn Error>>;
 
-/// Their inference configs lack nothing but files.
+/// Bundles whose inference configs lack only files.
 const RUN: [&str; 25] = [
     "spleen_ct_segmentation",
     "swin_unetr_btcv_segmentation",
@@ -68,7 +68,7 @@ fn every_config_of_the_zoo_is_listed() -> Tested {
             if inference && RUN.contains(&name.as_str()) && !config.is_supported() {
                 wrong.push(format!("{name} {}: {:?}", config.name, config.missing));
             }
-            // What is missing has a place.
+            // Every fault has a place.
             if let Some(fault) = config.missing.iter().find(|fault| fault.file.is_empty()) {
                 wrong.push(format!("{name} {}: {fault} names no file", config.name));
             }
@@ -111,7 +111,7 @@ fn a_stored_bundle_is_listed_and_converted() -> Tested {
     let all = needs(&bundle, &RunOptions::default())?;
     let config = all.iter().find(|config| config.name == "inference").ok_or("no inference config")?;
     assert!(config.is_supported(), "{:?}", config.missing);
-    // The weights are made by the tests that run it, and the images are those of its data set.
+    // The tests that run it make the weights, and the images are those of its data set.
     assert!(!config.is_complete() && config.missing.iter().all(|fault| fault.kind == FaultKind::File));
     for part in ["models/model.pt", "the list of images is empty"] {
         assert!(config.missing.iter().any(|fault| fault.what.contains(part)), "{part}: {:?}", config.missing);

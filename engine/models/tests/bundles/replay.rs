@@ -1,7 +1,7 @@
 //! Cases recorded by MONAI's own runner: inputs and outputs of the network, files and metrics.
 //!
-//! `tests/golden/bundles` has small ones. `HEARTH_GOLDEN` names a folder whose `bundles` has more, and
-//! its README the tolerances.
+//! `tests/golden/bundles` has small ones. `HEARTH_GOLDEN` names a folder whose `bundles` has more;
+//! its README lists the tolerances.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -77,7 +77,7 @@ mod large {
     }
 }
 
-/// Every case of the folder, also those of other bundles of the same kinds.
+/// Every case of the folder, including other bundles of the same kinds.
 #[test]
 #[ignore = "reads recorded cases"]
 fn all_recorded_cases() -> Tested {
@@ -149,7 +149,7 @@ pub fn replay(case: &Path) -> Tested {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-/// What was recorded of one case.
+/// The recording of one case.
 struct Item<'a> {
     index: usize,
     tensors: &'a SafeTensors<'a>,
@@ -186,8 +186,9 @@ impl Item<'_> {
             let differences: Vec<f64> = got.iter().zip(&wanted).map(|(a, b)| f64::from((a - b).abs())).collect();
             let most = differences.iter().copied().fold(0.0, f64::max) / range;
             let mean = differences.iter().sum::<f64>() / differences.len() as f64 / range;
-            // Two numbers at the end of fifty layers: MONAI in double precision is 5e-4 of the range away from
-            // what it recorded in single precision, and repeated on another processor 8e-4, 6e-4 in the mean.
+            // Two numbers at the end of fifty layers: MONAI in double precision differs from its
+            // recording in single precision by 5e-4 of the range, and a repetition on another CPU
+            // by 8e-4, or 6e-4 in the mean.
             let slack = if name == "pred" && got.len() < 10 { 3.0 } else { 1.0 };
             let most_of_mean = if slack > 1.0 { 1.5e-3 } else { 1e-4 };
             if most > slack * tolerance || (name == "pred" && mean > most_of_mean) {
@@ -295,7 +296,7 @@ fn same_file(got: &Path, wanted: &Path) -> Tested {
     Ok(())
 }
 
-/// Whether two texts hold the same, numbers within a thousandth.
+/// Whether two texts have the same content, with numbers within a thousandth.
 fn same_json(got: &Value, wanted: &Value) -> bool {
     match (got, wanted) {
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_json(a, b)),
@@ -310,7 +311,7 @@ fn same_json(got: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Copies a case, without what was recorded.
+/// Copies a case without its recordings.
 pub fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
@@ -364,7 +365,7 @@ impl View for &Entry {
     }
 }
 
-/// Writes all weights of a case: a file of rules for each network.
+/// Writes all weights of a case, with a file of rules for each network.
 pub fn all_weights(case: &Path, folder: &Path) -> Tested {
     for entry in std::fs::read_dir(case)? {
         let path = entry?.path();
@@ -376,7 +377,7 @@ pub fn all_weights(case: &Path, folder: &Path) -> Tested {
     Ok(())
 }
 
-/// Writes weights by the rule of the cases, where the config looks for them.
+/// Writes weights by the rule of the cases to the path in the config.
 fn weights(rule: &Path, folder: &Path) -> Tested {
     let rule: Value = serde_json::from_slice(&std::fs::read(rule)?)?;
     let mut entries = BTreeMap::new();
@@ -387,7 +388,7 @@ fn weights(rule: &Path, folder: &Path) -> Tested {
         let shape: Vec<usize> =
             entry["shape"].as_array().into_iter().flatten().filter_map(|n| Some(n.as_u64()? as usize)).collect();
         let count: usize = shape.iter().product();
-        // A weight of several names has the values of the last one, which PyTorch loads last.
+        // A weight with several names has the values of the last one, which PyTorch loads last.
         let of = entry["as"].as_str().unwrap_or(name);
         let numbers = (0..count as u64).map(|index| a + b * uniform(of, index));
         let made = match entry["type"].as_str() {

@@ -1,4 +1,4 @@
-//! Models and images that cannot be used: each error names the file and what is wrong.
+//! Unusable models and images: each error names the file and the reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use hearth_models::nnunet::{Folds, NnunetEnsemble, NnunetOptions, NnunetPredicto
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A recorded case, to be damaged.
+/// A copy of a recorded case, to be damaged.
 struct Copy(TempDir);
 
 impl Copy {
@@ -37,7 +37,7 @@ impl Copy {
         Ok(())
     }
 
-    /// The error, which says all of this.
+    /// Checks that opening fails with all of these words.
     fn refuses(&self, said: &[&str]) {
         let error = self.predict("model", &NnunetOptions::default(), None).expect_err("an error");
         said.iter().for_each(|said| assert!(error.contains(said), "{error}\nlacks {said:?}"));

@@ -43,7 +43,7 @@ fn shape<T>(volume: &Volume<T>) -> Vec<usize> {
     [volume.channels].into_iter().chain(volume.shape).collect()
 }
 
-/// Replays a case; the error says what differs.
+/// Replays a case; the error describes the differences.
 pub fn replay(folder: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(folder.join("case.json")).map_err(|error| error.to_string())?;
     let case: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ pub fn replay(folder: &Path) -> Result<Vec<String>, String> {
     let runs = case["runs"].as_object().ok_or("no runs")?;
     let both = runs.values().any(|run| run.get("no_mirroring").is_some() && run.get("mirroring").is_some());
     for mirroring in [true, false].into_iter().filter(|mirroring| *mirroring || both) {
-        // The networks of one run are kept, and those of the other read again, as those of many folds are.
+        // The networks of one run are kept, and those of the other are read again, as for many folds.
         let kept = if mirroring { 0 } else { base.kept };
         let options = NnunetOptions { mirroring, kept, ..base.clone() };
         let predictor = NnunetPredictor::open(&model, &options).map_err(|error| error.line())?;
@@ -177,13 +177,13 @@ fn compare_probabilities(
     Ok(format!(", probabilities within {worst:.1e}"))
 }
 
-/// A JSON file of Python's.
+/// Reads a JSON file written by Python.
 pub fn json(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     hearth_nnunet::parse_json(&text).expect("JSON")
 }
 
-/// Builds a raw data set from the files that a recorded one was made of.
+/// Builds a raw data set from the files of a recorded one.
 pub fn raw_dataset(recorded: &Path, data: &Path, to: &Path) {
     let case = json(&recorded.join("case.json"));
     let copy = |from: &str, to: PathBuf| {

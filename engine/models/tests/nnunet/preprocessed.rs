@@ -35,7 +35,7 @@ fn recipe(preprocessed: bool, data: &Path, more: &[&str]) -> Result<Plan, String
     Plan::new(document).map_err(|error| error.to_string())
 }
 
-/// What is read of the arrays is what the recipe makes of the raw data set.
+/// The arrays have the same content that the recipe makes from the raw data set.
 #[test]
 fn arrays_of_nnunet_are_what_a_recipe_prepares() {
     let (made, raw) = (root().join("preprocessed/Dataset011_Blobs"), root().join("raw/Dataset011_Blobs"));
@@ -61,7 +61,7 @@ fn arrays_of_nnunet_are_what_a_recipe_prepares() {
     }
 }
 
-/// A data set whose arrays are those of Blosc2, in a folder of their own.
+/// A data set with Blosc2 arrays, in a separate folder.
 fn of_blosc2(folder: &Path) -> PathBuf {
     let (made, data) = (root().join("preprocessed/Dataset011_Blobs"), folder.join("Dataset011_Blobs"));
     let arrays = data.join("nnUNetPlans_3d_fullres");
@@ -73,8 +73,8 @@ fn of_blosc2(folder: &Path) -> PathBuf {
     data
 }
 
-/// Arrays of Blosc2 and archives of the same arrays: cases, and the patches that a training draws of them, are equal
-/// to the last bit.
+/// Blosc2 arrays and archives of the same arrays: the cases, and the patches that a training draws
+/// from them, are equal to the last bit.
 #[test]
 fn arrays_of_blosc2_make_the_batches_of_archives() {
     let (made, folder) = (root().join("preprocessed/Dataset011_Blobs"), tempfile::tempdir().expect("a folder"));
@@ -106,7 +106,7 @@ fn arrays_of_blosc2_make_the_batches_of_archives() {
     }
 }
 
-/// A run that was trained on arrays, those of Blosc2, predicts images.
+/// A run that was trained on Blosc2 arrays predicts images.
 #[test]
 fn a_run_on_arrays_predicts_images() {
     let (out, raw) = (tempfile::tempdir().expect("a folder"), root().join("raw/Dataset011_Blobs"));
@@ -153,7 +153,7 @@ fn what_cannot_be_read_is_named() {
     };
     let error = cases().expect_err("none");
     assert!(error.contains("there is no case") && error.contains("CASE.b2nd") && error.contains("CASE.npz"), "{error}");
-    // Labels alone are no case, and an image without them is not whole.
+    // Labels alone are not a case, and an image without them is incomplete.
     let [image, labels] = ["blob_0.b2nd", "blob_0_seg.b2nd"];
     fs::copy(made.join("of_blosc2").join(labels), arrays.join(labels)).expect("a copy");
     assert!(cases().expect_err("labels").contains("there is no case"));
@@ -162,7 +162,7 @@ fn what_cannot_be_read_is_named() {
     let whole = fs::read(arrays.join(image)).expect("an image");
     fs::write(arrays.join(image), &whole[..whole.len() / 2]).expect("written");
     let error = cases().expect_err("half an image");
-    assert!(error.contains("blob_0.b2nd") && error.contains("it is not whole"), "{error}");
+    assert!(error.contains("blob_0.b2nd") && error.contains("it is incomplete"), "{error}");
     fs::write(arrays.join(image), &whole).expect("written");
     fs::remove_file(arrays.join(labels)).expect("a copy");
     let error = cases().expect_err("no labels");

@@ -1,5 +1,5 @@
-//! What nnU-Net keeps of an image beside its probabilities: `tests/golden/nnunet/properties.json`, recorded by
-//! `tests/golden/record_properties.py`.
+//! The properties that nnU-Net stores next to an image's probabilities:
+//! `tests/golden/nnunet/properties.json`, recorded by `tests/golden/record_properties.py`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use hearth_models::nnunet::{NnunetOptions, NnunetPredictor};
 use hearth_nnunet::checkpoint::write_values;
 use serde_json::Value;
 
-/// All that is recorded is there, numbers within the roundings of f32; more may be.
+/// All recorded values are present, with numbers equal to f32 precision; further values are allowed.
 fn same(found: &Value, expected: &Value, at: &str) {
     match expected {
         Value::Object(table) => table.iter().for_each(|(key, value)| same(&found[key], value, &format!("{at}.{key}"))),
@@ -26,7 +26,7 @@ fn same(found: &Value, expected: &Value, at: &str) {
 
 #[test]
 fn properties_of_images_are_those_of_nnunet() {
-    // Beside the prediction cases that they are of.
+    // In the folder of the recorded predictions to which they belong.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet");
     let list: Value =
         serde_json::from_str(&fs::read_to_string(root.join("properties.json")).expect("a list")).expect("JSON");

@@ -1,5 +1,5 @@
-//! TotalSegmentator's tasks with small models: against what TotalSegmentator 2.18.0 itself predicted
-//! (`tests/golden/record_total_tasks.py`), and folders that it would not take.
+//! TotalSegmentator's tasks with small models, compared with the predictions of TotalSegmentator
+//! 2.18.0 (`tests/golden/record_total_tasks.py`), and folders that it would reject.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn named(task: &str, variant: &str) -> TotalOptions {
     TotalOptions { task: text(task), variant: text(variant), ..TotalOptions::default() }
 }
 
-/// The options of TotalSegmentator as ours.
+/// The options of TotalSegmentator as Hearth's options.
 fn options(case: &Value) -> TotalOptions {
     let words = [("fast", case["fast"] == true), ("small", case["model_size"] == "small")];
     let words: Vec<&str> = words.into_iter().filter(|(_, given)| *given).map(|(word, _)| word).collect();
@@ -62,8 +62,8 @@ fn tasks_are_those_of_totalsegmentator() {
         for (class, known) in known.iter().filter(|_| differing == 0) {
             for what in ["volume", "intensity"] {
                 let [a, b] = [&statistics[class][what], &known[what]].map(|value| value.as_f64().expect("a number"));
-                // Fast models are measured on their own grid of 27 mm³, where voxels may differ that do not show on the
-                // image's.
+                // Fast models are measured on their own grid of 27 mm³, where voxels may differ
+                // without a visible effect on the image's grid.
                 let near = if name.contains("fast") { 1e-2 * b.abs() + 27.0 } else { 1e-4 * b.abs() };
                 assert!((a - b).abs() <= near, "{name}: {what} of {class}: {a}, recorded {b}");
             }
@@ -71,7 +71,7 @@ fn tasks_are_those_of_totalsegmentator() {
     }
 }
 
-/// The five models of a pass as those of `total_v3`, and a small one next to each.
+/// The five models of a run as those of `total_v3`, and a small one next to each.
 fn ten_models(to: &Path) {
     for (part, place) in (291..=295).zip(831..) {
         let from = golden("pass/weights").join(format!("Dataset{part}_Small"));
@@ -89,7 +89,7 @@ fn ten_models(to: &Path) {
 fn change(path: &Path, words: &[(&str, &str)]) {
     let mut text = fs::read_to_string(path).expect("a file");
     words.iter().for_each(|(from, to)| text = text.replace(from, to));
-    // A copy of a file that cannot be written cannot either.
+    // A copy of a read-only file is read-only as well.
     fs::remove_file(path).expect("a copy");
     fs::write(path, text).expect("written");
 }
@@ -113,12 +113,13 @@ fn a_folder_of_v3_takes_five_of_ten_models() {
     found.write(&written).expect("written");
     let [ours, theirs] = [written, golden("pass/labels.nii.gz")].map(|path| read_nifti_values(path).expect("labels").1);
     assert!(ours.iter().zip(&theirs).filter(|(a, b)| a != b).count() <= 5);
-    // The small ones are those whose plans have a residual network: here their weights are of another.
+    // The small models are those whose plans have a residual network; here their weights are of
+    // another network.
     refused(dir.path(), &named("", "small"), &["nnUNetResEncUNetLPlans_8"]);
     let both = named("", "big-default");
     assert_eq!(open(dir.path(), &both).models().count(), 5);
 
-    // A subset takes its models alone, and the whole image where there is no rough model.
+    // A subset uses only its models, and the whole image if there is no rough model.
     let subset =
         TotalOptions { subset: vec!["liver".to_owned(), "vertebrae_L6".to_owned()], ..TotalOptions::default() };
     let opened = open(dir.path(), &subset);
@@ -132,7 +133,7 @@ fn versions_of_total_are_told_apart() {
     let dir = tempfile::tempdir().expect("a folder");
     let weights = golden("pass/weights");
     let model = "nnUNetTrainerNoMirroring__nnUNetPlans__3d_fullres";
-    // Data sets of other numbers: their labels tell the version.
+    // Data sets with other numbers: their labels determine the version.
     for (part, name) in [(291, "Dataset701_A"), (292, "Dataset702_B")] {
         copied(&weights.join(format!("Dataset{part}_Small")).join(model), &dir.path().join(name).join(model));
     }
@@ -143,7 +144,7 @@ fn versions_of_total_are_told_apart() {
     // Two models of the same classes.
     copied(&dir.path().join("Dataset701_A"), &dir.path().join("Dataset703_C"));
     refused(dir.path(), &TotalOptions::default(), &["Dataset701_A", "Dataset703_C", "same classes"]);
-    // Of both versions one must be named.
+    // If both versions exist, one must be named.
     let both = tempfile::tempdir().expect("a folder");
     ten_models(both.path());
     copied(&weights, both.path());
@@ -170,14 +171,14 @@ fn what_a_task_lacks_is_named() {
     let cysts = "Dataset789_kidney_cyst_501subj";
     copied(&weights.join(cysts), &dir.path().join(cysts));
     refused(dir.path(), &TotalOptions::default(), &["kidney_left", "Dataset298_", "kidney_cysts"]);
-    // The rough model is no task of its own then.
+    // Then the rough model does not count as a task of its own.
     let rough = "Dataset298_TotalSegmentator_total_6mm_1559subj";
     copied(&weights.join(rough), &dir.path().join(rough));
     let opened = open(dir.path(), &TotalOptions::default());
     assert_eq!((opened.card().task, opened.models().count()), (Some("kidney_cysts"), 2));
     assert_eq!(opened.card().classes, ["kidney_cyst_left", "kidney_cyst_right"]);
 
-    // Nothing is found in an image of one value, and the other model has nothing to do.
+    // Nothing is found in an image of one value, so the other model has nothing to do.
     let prepared = |total: &TotalSegmentator| -> TotalPrepared {
         let mut image = total.read(&golden("tasks/image.nii.gz")).expect("an image");
         image.volume.data.fill(0.0);

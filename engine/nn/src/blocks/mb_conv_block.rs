@@ -10,8 +10,8 @@ use crate::layers::{
     in_space, residual_sum,
 };
 
-/// Zeros before and after each axis of a convolution, for which TensorFlow's `SAME` padding is
-/// computed from the size that the network is meant for, not from the image's.
+/// The number of zeros before and after each axis of a convolution. TensorFlow's `SAME` padding is
+/// computed from the image size that the network is designed for, not from the actual image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SamePadding {
     before: usize,
@@ -22,14 +22,15 @@ pub(crate) struct SamePadding {
 }
 
 impl SamePadding {
-    /// For an image of `nominal` voxels along each axis.
+    /// Computes the padding for an image of `nominal` voxels along each axis.
     pub fn of(spatial_dims: usize, nominal: usize, kernel: usize, stride: usize) -> Self {
         let reach = (nominal.div_ceil(stride) - 1) * stride + kernel;
         let both = reach.saturating_sub(nominal);
         SamePadding { before: both / 2, after: both - both / 2, kernel, stride, spatial_dims }
     }
 
-    /// The part of it that the convolution itself does: all, or none where the two ends differ.
+    /// The convolution without the padding that [`pad`](Self::pad) adds. The convolution pads by
+    /// itself only where both ends of each axis are equal.
     fn shape(self, groups: usize) -> ConvShape {
         let own = if self.before == self.after { self.before } else { 0 };
         let third = self.spatial_dims == 3;
@@ -37,7 +38,7 @@ impl SamePadding {
         ConvShape { stride: in_space(self.spatial_dims, self.stride), padding, groups, ..ConvShape::default() }
     }
 
-    /// The rest of it.
+    /// Adds the padding that the convolution does not add itself.
     pub fn pad(self, x: Tensor<5>) -> Tensor<5> {
         if self.before == self.after {
             return x;
@@ -47,14 +48,15 @@ impl SamePadding {
         x.pad([(0, 0), (0, 0), ends, ends, third], 0.0)
     }
 
-    /// The length of an axis behind the convolution; `None` where it is shorter than the kernel.
+    /// The length of an axis after the convolution; `None` if the axis is shorter than the kernel.
     pub fn output(self, length: usize) -> Option<usize> {
         let inside = (length + self.before + self.after).checked_sub(self.kernel)?;
         (length > 0).then_some(inside / self.stride + 1)
     }
 }
 
-/// A convolution without bias, padded so, with a norm; its state-dict paths are those of `names`.
+/// A `SAME`-padded convolution without bias, followed by a norm. `names` are their state-dict
+/// paths.
 pub(crate) fn normed_convolution(
     scope: &Scope,
     names: [&str; 2],
@@ -79,32 +81,33 @@ pub(crate) fn normed_convolution(
     })
 }
 
-/// How to build an [`MBConvBlock`].
+/// Options of an [`MBConvBlock`].
 #[derive(Clone, Debug)]
 pub struct MBConvOptions {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels in and out.
+    /// Numbers of input and output channels.
     pub channels: [usize; 2],
-    /// Kernel of the convolution by channel.
+    /// Kernel size of the depthwise convolution.
     pub kernel_size: usize,
-    /// Its stride.
+    /// Stride of the depthwise convolution.
     pub stride: usize,
-    /// Length of the axes of the image that the network is meant for, here.
+    /// Length of the axes of the block's input, for the image size that the network is designed
+    /// for.
     pub image_size: usize,
-    /// Channels of the convolution by channel, for each of the input; 1 for no expansion.
+    /// Channels of the depthwise convolution per input channel; 1 for no expansion.
     pub expand_ratio: usize,
-    /// Channels of the squeeze, for each of the input.
+    /// Channels of the squeeze layer per input channel.
     pub se_ratio: f64,
-    /// The norm behind each convolution.
+    /// The norm after each convolution.
     pub norm: LayerSpec,
     /// Probability that the block is skipped in training.
     pub drop_connect_rate: f64,
 }
 
 /// An inverted bottleneck (Sandler et al., <https://arxiv.org/abs/1801.04381>) with squeeze and
-/// excitation: more channels, a convolution of each channel by itself, weights for the channels,
-/// fewer channels again; with a shortcut where the shape stays.
+/// excitation: expansion, depthwise convolution, channel weights and projection, with a shortcut if
+/// input and output have the same shape.
 #[derive(Module, Debug)]
 pub struct MBConvBlock {
     expand: Option<Convolution>,
@@ -149,12 +152,12 @@ impl MBConvBlock {
         })
     }
 
-    /// The length of an axis behind the block; `None` where it is too short.
+    /// The length of an axis after the block; `None` if the input is too short.
     pub fn output(&self, length: usize) -> Option<usize> {
         self.padding.output(length)
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x', y', z']`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let shortcut = self.shortcut.then(|| x.clone());
         let x = match &self.expand {
@@ -173,7 +176,7 @@ impl MBConvBlock {
     }
 }
 
-/// The state-dict key of a parameter at this path within a block.
+/// The state-dict key of the block's parameter at this path.
 pub(crate) fn mb_conv_name(path: &str) -> String {
     const NAMES: [(&str, &str); 8] = [
         ("expand.conv.", "_expand_conv."),

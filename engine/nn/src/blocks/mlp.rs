@@ -5,19 +5,19 @@ use burn::tensor::Tensor;
 
 use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope, gelu};
 
-/// Linear, GELU, dropout, linear, dropout.
+/// Two linear layers: linear, GELU, dropout, linear, dropout.
 #[derive(Module, Debug)]
 pub struct Mlp {
-    /// To the hidden features.
+    /// The linear layer to the hidden features.
     pub linear1: Linear,
-    /// And back.
+    /// The linear layer from the hidden features.
     pub linear2: Linear,
     drop1: Dropout,
     drop2: Dropout,
 }
 
 impl Mlp {
-    /// `features` in and out, `hidden` between.
+    /// Builds the layers with `features` inputs and outputs and `hidden` hidden features.
     pub fn new(
         scope: &Scope,
         [features, hidden]: [usize; 2],
@@ -32,7 +32,7 @@ impl Mlp {
         })
     }
 
-    /// Same shape out as in; features are the last axis.
+    /// Applies the layers to the last axis; the shape is unchanged.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let hidden = self.drop1.forward(gelu(self.linear1.forward(x)));
         self.drop2.forward(self.linear2.forward(hidden))

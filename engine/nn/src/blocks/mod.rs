@@ -1,4 +1,4 @@
-//! The blocks networks are built from, with MONAI's names, defaults and state-dict keys.
+//! The blocks that networks are built from, with MONAI's names, defaults and state-dict keys.
 
 mod mb_conv_block;
 mod mlp;

@@ -6,20 +6,20 @@ use hearth_kernels::conv3d::ConvShape;
 
 use crate::layers::{ConfigError, Conv, LayerNorm, Scope};
 
-/// A convolution with the patch as kernel and stride; images are padded to whole patches with zeros
-/// at the far end.
+/// A patch embedding: a convolution whose kernel and stride are the patch. Images are padded to
+/// whole patches with zeros at the far end.
 #[derive(Module, Debug)]
 pub struct PatchEmbed {
     /// The convolution.
     pub proj: Conv,
-    /// Over the features, where requested.
+    /// The norm over the features, if requested.
     pub norm: Option<LayerNorm>,
     #[module(skip)]
     patch_size: [usize; 3],
 }
 
 impl PatchEmbed {
-    /// `channels` of the image and of the patches.
+    /// Builds the embedding. `channels` are those of the image and of the patches.
     pub fn new(
         scope: &Scope,
         channels: [usize; 2],
@@ -37,7 +37,7 @@ impl PatchEmbed {
         })
     }
 
-    /// `[b, c, x, y, z]` to `[b, features, x / patch, ...]`, sizes rounded up.
+    /// Maps `[b, c, x, y, z]` to `[b, features, x / patch, ...]`; sizes are rounded up.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, _, nx, ny, nz] = x.dims();
         let [px, py, pz] = self.patch_size.map(|patch| move |n: usize| n.next_multiple_of(patch) - n);

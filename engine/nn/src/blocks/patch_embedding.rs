@@ -28,25 +28,25 @@ pub enum Projection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PositionEmbedding {
-    /// Learned, initialized with zeros.
+    /// A learned embedding, initialized with zeros.
     None,
-    /// Learned, initialized with random numbers.
+    /// A learned embedding, initialized with random numbers.
     #[default]
     Learnable,
-    /// Sines and cosines, fixed.
+    /// Fixed sines and cosines.
     Sincos,
-    /// Sines and cosines along random directions, fixed.
+    /// Fixed sines and cosines along random directions.
     Fourier,
 }
 
-/// How to build a [`PatchEmbeddingBlock`].
+/// Options of a [`PatchEmbeddingBlock`].
 #[derive(Clone, Debug)]
 pub struct PatchEmbeddingOptions {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Size of the image; the third axis of a 2-D one is 1.
+    /// Size of the image; the third axis of a 2-D image is 1.
     pub img_size: [usize; 3],
     /// Size of a patch.
     pub patch_size: [usize; 3],
@@ -58,11 +58,11 @@ pub struct PatchEmbeddingOptions {
     pub pos_embed_type: PositionEmbedding,
     /// Dropout probability.
     pub dropout_rate: f64,
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub clock: DropoutClock,
 }
 
-/// The two projections.
+/// The projection of patches to tokens.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only one of them, and modules cannot be boxed")]
 pub enum PatchEmbeddings {
@@ -72,13 +72,13 @@ pub enum PatchEmbeddings {
     Perceptron(Named<Linear>),
 }
 
-/// Patches projected to tokens, positions added (Dosovitskiy et al.,
+/// Projects patches to tokens and adds position embeddings (Dosovitskiy et al.,
 /// <https://arxiv.org/abs/2010.11929>).
 #[derive(Module, Debug)]
 pub struct PatchEmbeddingBlock {
     /// The projection.
     pub patch_embeddings: PatchEmbeddings,
-    /// The positions, `[1, tokens, hidden]`.
+    /// The position embeddings, `[1, tokens, hidden]`.
     pub position_embeddings: Param<Tensor<3>>,
     dropout: Dropout,
     #[module(skip)]
@@ -125,12 +125,12 @@ impl PatchEmbeddingBlock {
         Ok(PatchEmbeddingBlock { patch_embeddings, position_embeddings, dropout, patch_size })
     }
 
-    /// How many tokens an image has.
+    /// The number of tokens of an image.
     pub fn tokens(&self) -> usize {
         self.position_embeddings.lazy_shape().dims::<3>()[1]
     }
 
-    /// `[b, c, x, y, z]` to `[b, tokens, hidden]`.
+    /// Maps `[b, c, x, y, z]` to `[b, tokens, hidden]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<3> {
         let tokens = match &self.patch_embeddings {
             PatchEmbeddings::Conv(conv) => {

@@ -1,4 +1,5 @@
-//! Halving the size between stages of the Swin transformer (`PatchMerging`, `PatchMergingV2`).
+//! Patch merging, which halves the size between stages of the Swin transformer (`PatchMerging`,
+//! `PatchMergingV2`).
 
 use burn::module::Module;
 use burn::tensor::{Slice, Tensor};
@@ -12,12 +13,12 @@ use crate::layers::{LayerNorm, Linear, Scope};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Merging {
-    /// MONAI's default since 1.5: offsets 000, 100, 010, 001, 110, 101, 011, 111.
+    /// Offsets 000, 100, 010, 001, 110, 101, 011, 111: MONAI's default since 1.5.
     #[default]
     Merging,
-    /// Lexicographic: 000, 001, 010, ..., 111.
+    /// Lexicographic order: 000, 001, 010, ..., 111.
     MergingV2,
-    /// The default before 1.5, which uses two neighbours twice and two never; for weights from
+    /// The default before 1.5, which uses two neighbours twice and omits two; for weights from
     /// those versions.
     MergingLegacy,
 }
@@ -39,13 +40,13 @@ impl Merging {
     }
 }
 
-/// Neighbours concatenated, normed, and reduced to twice the features (Liu et al.,
+/// Concatenates neighbours, normalizes them and reduces them to twice the features (Liu et al.,
 /// <https://arxiv.org/abs/2103.14030>). Odd axes are padded with zeros.
 #[derive(Module, Debug)]
 pub struct PatchMerging {
-    /// To twice the features.
+    /// The linear layer to twice the features.
     pub reduction: Linear,
-    /// Of the concatenation.
+    /// The norm of the concatenated neighbours.
     pub norm: LayerNorm,
     #[module(skip)]
     offsets: &'static [[usize; 3]],
@@ -54,7 +55,7 @@ pub struct PatchMerging {
 }
 
 impl PatchMerging {
-    /// For `dim` features.
+    /// Builds the layer for `dim` features.
     pub fn new(scope: &Scope, spatial_dims: usize, dim: usize, merging: Merging) -> Self {
         let offsets = merging.offsets(spatial_dims);
         let features = offsets.len() * dim;
@@ -66,7 +67,7 @@ impl PatchMerging {
         }
     }
 
-    /// `[b, x, y, z, dim]` to `[b, x / 2, y / 2, z / 2, 2 dim]`, sizes rounded up.
+    /// Maps `[b, x, y, z, dim]` to `[b, x / 2, y / 2, z / 2, 2 dim]`; sizes are rounded up.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, nx, ny, nz, _] = x.dims();
         let depth = if self.spatial_dims == 3 { nz.next_multiple_of(2) } else { nz };

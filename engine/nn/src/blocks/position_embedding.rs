@@ -1,4 +1,4 @@
-//! The position of a patch as features (`monai.networks.blocks.pos_embed_utils`).
+//! Position embeddings of patches (`monai.networks.blocks.pos_embed_utils`).
 
 use hearth_kernels::counter_rng::Key;
 
@@ -10,7 +10,7 @@ fn places(grid: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
     (0..grid.iter().product()).map(move |i| [i / (ny * nz), i / nz % ny, i % nz])
 }
 
-/// Sines and cosines at falling frequencies, the second axis first, then the first, then the third.
+/// Sines and cosines at decreasing frequencies, in the order second axis, first axis, third axis.
 ///
 /// As in MAE3D (<https://github.com/cvlab-stonybrook/SelfMedMAE>), temperature 10000. `features`
 /// must be divisible by twice the number of axes.

@@ -12,44 +12,45 @@ use crate::layers::{
     AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, LayerPath, Scope, activated_sum, per_axis,
 };
 
-/// Channels out per channel of `planes`.
+/// Number of output channels per channel of `planes`.
 pub(crate) const EXPANSION: usize = 4;
 
-/// The three bottlenecks.
+/// The kind of bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SEBlockKind {
-    /// Of SENet154: twice, then four times `planes`; the stride in the second convolution.
+    /// The bottleneck of SENet154: twice, then four times `planes`; the stride is in the second
+    /// convolution.
     #[serde(rename = "se_bottleneck")]
     SEBottleneck,
-    /// Of SE-ResNet: the stride in the first convolution, as in Caffe.
+    /// The bottleneck of SE-ResNet: the stride is in the first convolution, as in Caffe.
     #[serde(rename = "se_resnet_bottleneck")]
     SEResNetBottleneck,
-    /// Of SE-ResNeXt: a width per group; the stride in the second convolution.
+    /// The bottleneck of SE-ResNeXt: a width per group; the stride is in the second convolution.
     #[serde(rename = "se_resnetxt_bottleneck")]
     SEResNeXtBottleneck,
 }
 
-/// How to build an [`SEBlock`].
+/// Options of an [`SEBlock`].
 #[derive(Clone, Debug)]
 pub struct SEBlockOptions {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Which of the three.
+    /// The kind of bottleneck.
     pub kind: SEBlockKind,
-    /// Channels in.
+    /// Number of input channels.
     pub inplanes: usize,
-    /// A quarter of the channels out.
+    /// A quarter of the number of output channels.
     pub planes: usize,
-    /// Groups of the second convolution.
+    /// Number of groups of the second convolution.
     pub groups: usize,
-    /// Of the squeeze and excitation.
+    /// Reduction of the squeeze and excitation.
     pub reduction: usize,
     /// Stride, 1 or more.
     pub stride: usize,
     /// Channels per group at 64 `planes` (SE-ResNeXt).
     pub base_width: usize,
-    /// Kernel of a strided convolution with norm in the shortcut; without one the shortcut is the
-    /// identity, or a convolution of kernel 1 where the number of channels changes.
+    /// Kernel of a strided convolution with norm in the shortcut. If `None`, the shortcut is the
+    /// identity, or a convolution of kernel 1 if the number of channels changes.
     pub downsample: Option<usize>,
 }
 
@@ -57,29 +58,29 @@ pub struct SEBlockOptions {
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only a few of them, and modules cannot be boxed")]
 pub enum Project {
-    /// Convolution and norm.
+    /// A convolution with norm.
     Convolution(Convolution),
     /// A convolution of kernel 1.
     Conv(Conv),
 }
 
-/// Three convolutions with norm, squeeze and excitation, and a shortcut (Hu et al.,
+/// A bottleneck of three convolutions with norm, squeeze and excitation, and a shortcut (Hu et al.,
 /// <https://arxiv.org/abs/1709.01507>).
 #[derive(Module, Debug)]
 pub struct SEBlock {
-    /// Kernel 1.
+    /// The first convolution, of kernel 1.
     pub conv1: Convolution,
-    /// Kernel 3, in groups.
+    /// The second convolution, of kernel 3, in groups.
     pub conv2: Convolution,
-    /// Kernel 1.
+    /// The third convolution, of kernel 1.
     pub conv3: Convolution,
-    /// The weights of the channels.
+    /// The squeeze and excitation, which weights the channels.
     pub se_layer: ChannelSELayer,
     /// The shortcut, unless it is the identity.
     pub project: Option<Project>,
 }
 
-/// Convolution without bias, batch norm, and ReLU where requested.
+/// A convolution without bias, with batch norm, and ReLU if requested.
 fn convolution(
     scope: &Scope,
     options: &SEBlockOptions,
@@ -152,7 +153,7 @@ impl SEBlock {
         })
     }
 
-    /// `[b, inplanes, x, y, z]` to `[b, 4 planes, x / stride, ...]`.
+    /// Maps `[b, inplanes, x, y, z]` to `[b, 4 planes, x / stride, ...]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let shortcut = match &self.project {
             Some(Project::Convolution(block)) => block.forward(x.clone()),

@@ -7,7 +7,8 @@ use hearth_kernels::attention::attention;
 use crate::cost;
 use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope};
 
-/// Queries, keys and values of every head, each `[b, heads, n, d]`, from `[b, n, 3 heads d]`.
+/// Splits `[b, n, 3 heads d]` into the queries, keys and values of every head, each `[b, heads, n,
+/// d]`.
 pub(crate) fn split_heads(qkv: Tensor<3>, heads: usize) -> [Tensor<4>; 3] {
     let [b, n, features] = qkv.dims();
     let d = features / (3 * heads);
@@ -15,7 +16,7 @@ pub(crate) fn split_heads(qkv: Tensor<3>, heads: usize) -> [Tensor<4>; 3] {
     [0, 1, 2].map(|i| split.clone().narrow(0, i, 1).reshape([b, heads, n, d]))
 }
 
-/// `[b, heads, n, d]` to `[b, n, heads d]`.
+/// Joins the heads: `[b, heads, n, d]` to `[b, n, heads d]`.
 pub(super) fn join_heads(x: Tensor<4>) -> Tensor<3> {
     let [b, heads, n, d] = x.dims();
     x.swap_dims(1, 2).reshape([b, n, heads * d])
@@ -27,17 +28,16 @@ pub(crate) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
     cost::output(None, activation::softmax(scores.cast(DType::F32), D - 1).cast(dtype))
 }
 
-/// Products of the heads' matrices: `[b, heads, n, k]` by `[b, heads, k, m]`.
+/// The matrix product of each head: `[b, heads, n, k]` by `[b, heads, k, m]`.
 pub(crate) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
     let ([b, heads, n, k], [_, _, _, m]) = (left.dims(), right.dims());
     let device = left.device();
     cost::product(None, (b * heads * n * k * m) as u64, [b, heads, n, m], &device, || left.matmul(right))
 }
 
-/// Attention in one operation, with a bias and regions as in [`attention`]. Returns `qkv` where
-/// there is no kernel, where dropout applies to the weights, or where costs are counted per
-/// operation.
-#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+/// Attention in one operation, with a bias and regions as in [`attention`]. Returns `qkv` if the
+/// device has no kernel, if dropout applies to the weights, or if costs are counted per operation.
+#[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
 pub(crate) fn fused(
     qkv: Tensor<3>,
     heads: usize,
@@ -55,9 +55,9 @@ pub(crate) fn fused(
 /// Multi-head self-attention (Vaswani et al., <https://arxiv.org/abs/1706.03762>).
 #[derive(Module, Debug)]
 pub struct SelfAttention {
-    /// After the heads are joined.
+    /// The projection after the heads are joined.
     pub out_proj: Linear,
-    /// Queries, keys and values of all heads.
+    /// The projection to the queries, keys and values of all heads.
     pub qkv: Linear,
     drop_weights: Dropout,
     drop_output: Dropout,
@@ -66,7 +66,7 @@ pub struct SelfAttention {
 }
 
 impl SelfAttention {
-    /// `hidden` features in and out, split among `heads`.
+    /// Builds the layer with `hidden` input and output features, split among `heads`.
     pub fn new(
         scope: &Scope,
         [hidden, heads]: [usize; 2],
@@ -83,7 +83,7 @@ impl SelfAttention {
         })
     }
 
-    /// `[b, tokens, hidden]` in and out.
+    /// Maps `[b, tokens, hidden]` to the same shape.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let qkv = self.qkv.forward(x);
         let scale = (qkv.dims()[2] as f64 / (3 * self.heads) as f64).powf(-0.5);
@@ -94,7 +94,7 @@ impl SelfAttention {
         self.drop_output.forward(self.out_proj.forward(attended))
     }
 
-    /// The attention operation by operation.
+    /// Computes the attention one operation at a time.
     fn attend(&self, qkv: Tensor<3>, scale: f64) -> Tensor<3> {
         let [q, k, v] = split_heads(qkv, self.heads);
         join_heads(product(self.drop_weights.forward(softmax(product(q, k.transpose()) * scale)), v))
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// Devices without a kernel, and weights that are dropped, take the other way to the same
+    /// The fallback for devices without a kernel and for dropout of the weights gives the same
     /// result.
     #[test]
     fn both_ways_give_the_same() -> Result<(), ConfigError> {
@@ -116,7 +116,7 @@ mod tests {
         let layer = SelfAttention::new(&Scope::new(&device, 1), [12, 3], 0.0, false, &clock)?;
         let qkv = Tensor::<3>::random([2, 19, 36], Distribution::Default, &device);
         let at_once = fused(qkv.clone(), 3, 0.5, None, None, &layer.drop_weights);
-        // A build for a GPU alone has no kernel to compare.
+        // A GPU-only build has no kernel to compare.
         let Ok(at_once) = at_once else { return Ok(()) };
         let apart = (at_once - layer.attend(qkv, 0.5)).abs().max().into_scalar::<f32>();
         assert!(apart < 1e-5, "{apart}");

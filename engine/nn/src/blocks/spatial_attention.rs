@@ -6,14 +6,14 @@ use burn::tensor::Tensor;
 use super::self_attention::{fused, join_heads, product, softmax, split_heads};
 use crate::layers::{ConfigError, Dropout, DropoutClock, GroupNorm, Linear, Scope, residual_sum};
 
-/// How to build a [`SpatialAttentionBlock`].
+/// Options of a [`SpatialAttentionBlock`].
 #[derive(Clone, Copy, Debug)]
 pub struct SpatialAttentionOptions {
-    /// Channels in and out.
+    /// Number of input and output channels.
     pub channels: usize,
     /// Channels per head; `None` for one head.
     pub head_channels: Option<usize>,
-    /// Groups of the norm.
+    /// Number of groups of the norm.
     pub groups: usize,
     /// The norm's epsilon.
     pub eps: f64,
@@ -23,7 +23,8 @@ pub struct SpatialAttentionOptions {
     pub use_combined_linear: bool,
 }
 
-/// Queries, keys and values from one linear layer or from three, and their attention.
+/// The projections of queries, keys and values, from one linear layer or three, and their
+/// attention.
 #[derive(Module, Debug)]
 struct Attention {
     qkv: Option<Linear>,
@@ -54,7 +55,7 @@ impl Attention {
         })
     }
 
-    /// `[b, tokens, channels]` in and out.
+    /// Maps `[b, tokens, channels]` to the same shape.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let qkv = match &self.qkv {
             Some(qkv) => qkv.forward(x),
@@ -75,8 +76,8 @@ impl Attention {
     }
 }
 
-/// Group norm, and self-attention in which each voxel is a token (Vaswani et al.,
-/// <https://arxiv.org/abs/1706.03762>), added to the input.
+/// A group norm and self-attention in which each voxel is a token (Vaswani et al.,
+/// <https://arxiv.org/abs/1706.03762>). The result is added to the input.
 #[derive(Module, Debug)]
 pub struct SpatialAttentionBlock {
     norm: GroupNorm,
@@ -101,7 +102,7 @@ impl SpatialAttentionBlock {
         })
     }
 
-    /// Same shape out as in.
+    /// Applies the block; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [b, c, dx, dy, dz] = x.dims();
         let tokens = self.norm.forward(x.clone()).reshape([b, c, dx * dy * dz]).swap_dims(1, 2);

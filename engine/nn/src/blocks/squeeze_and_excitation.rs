@@ -1,4 +1,4 @@
-//! Channels weighted by what the whole image holds
+//! Squeeze and excitation: weights channels by their mean over the image
 //! (`monai.networks.blocks.squeeze_and_excitation`).
 
 use burn::module::Module;
@@ -6,16 +6,16 @@ use burn::tensor::Tensor;
 
 use crate::layers::{Act, ConfigError, Layer, LayerSpec, Linear, Pool, Scope, Sequential};
 
-/// How to build a [`ChannelSELayer`].
+/// Options of a [`ChannelSELayer`].
 #[derive(Clone, Debug)]
 pub struct ChannelSEOptions {
-    /// Channels in and out.
+    /// Number of input and output channels.
     pub in_channels: usize,
-    /// The hidden layer has `in_channels / r` channels.
+    /// Reduction: the hidden layer has `in_channels / r` channels.
     pub r: usize,
-    /// After the hidden layer.
+    /// The activation after the hidden layer.
     pub acti_type_1: LayerSpec,
-    /// After the output layer.
+    /// The activation after the output layer.
     pub acti_type_2: LayerSpec,
     /// Whether the input is added to the result.
     pub add_residual: bool,
@@ -45,8 +45,8 @@ impl ChannelSEOptions {
     }
 }
 
-/// Squeeze and excitation (Hu et al., <https://arxiv.org/abs/1709.01507>): each channel's mean goes
-/// through two linear layers, and what comes out weighs the channels. `ResidualSELayer` is the same
+/// Squeeze and excitation (Hu et al., <https://arxiv.org/abs/1709.01507>): two linear layers
+/// compute a weight for each channel from the means of the channels. `ResidualSELayer` is the same
 /// with a shortcut.
 ///
 /// ```
@@ -58,7 +58,7 @@ impl ChannelSEOptions {
 /// ```
 #[derive(Module, Debug)]
 pub struct ChannelSELayer {
-    /// Linear, activation, linear, activation: `0`, `1`, `2`, `3`.
+    /// The layers `0` to `3`: linear, activation, linear, activation.
     pub fc: Sequential,
     #[module(skip)]
     add_residual: bool,
@@ -82,7 +82,7 @@ impl ChannelSELayer {
         Ok(ChannelSELayer { fc: Sequential::new(layers), add_residual: *add_residual })
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let dtype = x.dtype();
         let weights = self.fc.forward(Pool::global_avg().forward(x.clone())).cast(dtype);

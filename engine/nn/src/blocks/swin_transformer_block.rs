@@ -9,39 +9,39 @@ use super::window::{fit, partition, reverse};
 use super::{Mlp, WindowAttention, WindowAttentionOptions};
 use crate::layers::{ConfigError, DropPath, DropoutClock, LayerNorm, Scope};
 
-/// How to build a [`SwinTransformerBlock`].
+/// Options of a [`SwinTransformerBlock`].
 #[derive(Clone, Debug)]
 pub struct SwinTransformerOptions {
-    /// Features in and out.
+    /// Number of input and output features.
     pub dim: usize,
-    /// Heads, a divisor of `dim`.
+    /// Number of heads, a divisor of `dim`.
     pub num_heads: usize,
-    /// Positions per axis of a window.
+    /// Number of positions per axis of a window.
     pub window_size: [usize; 3],
-    /// By how much windows are shifted.
+    /// Shift of the windows per axis.
     pub shift_size: [usize; 3],
-    /// Hidden features of the perceptron per feature.
+    /// Hidden features of the perceptron per input feature.
     pub mlp_ratio: f64,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
     /// Dropout probability.
     pub drop: f64,
-    /// Dropout of the attention's weights.
+    /// Dropout probability of the attention weights.
     pub attn_drop: f64,
-    /// Probability of skipping each half in training.
+    /// Probability of skipping each half of the block in training.
     pub drop_path: f64,
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub clock: DropoutClock,
 }
 
 /// A block of the Swin transformer (Liu et al., <https://arxiv.org/abs/2103.14030>).
 #[derive(Module, Debug)]
 pub struct SwinTransformerBlock {
-    /// Before the attention.
+    /// The norm before the attention.
     pub norm1: LayerNorm,
     /// The attention.
     pub attn: WindowAttention,
-    /// Before the perceptron.
+    /// The norm before the perceptron.
     pub norm2: LayerNorm,
     /// The perceptron.
     pub mlp: Mlp,
@@ -83,7 +83,8 @@ impl SwinTransformerBlock {
         })
     }
 
-    /// `[b, x, y, z, dim]` in and out; the regions are those of shifted windows on this size.
+    /// Maps `[b, x, y, z, dim]` to the same shape; `regions` are those of shifted windows on this
+    /// size.
     pub fn forward(&self, x: Tensor<5>, regions: &Tensor<2>) -> Tensor<5> {
         let attended = self.attend(self.norm1.forward(x.clone()), regions);
         let dtype = attended.dtype();
@@ -109,7 +110,7 @@ impl SwinTransformerBlock {
     }
 }
 
-/// Zeros at the far end of the spatial axes of `[b, x, y, z, c]`.
+/// Pads the spatial axes of `[b, x, y, z, c]` with zeros at the far end.
 pub(super) fn pad_end(x: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
     let [_, nx, ny, nz, _] = x.dims();
     if size == [nx, ny, nz] {

@@ -7,20 +7,20 @@ use hearth_kernels::cast;
 use super::{Mlp, SelfAttention};
 use crate::layers::{ConfigError, DropoutClock, LayerNorm, Scope};
 
-/// How to build a [`TransformerBlock`].
+/// Options of a [`TransformerBlock`].
 #[derive(Clone, Debug)]
 pub struct TransformerOptions {
-    /// Features of a token.
+    /// Number of features of a token.
     pub hidden_size: usize,
-    /// Hidden features of the perceptron; 0 for `hidden_size`.
+    /// Number of hidden features of the perceptron; 0 for `hidden_size`.
     pub mlp_dim: usize,
-    /// Heads, a divisor of `hidden_size`.
+    /// Number of heads, a divisor of `hidden_size`.
     pub num_heads: usize,
     /// Dropout probability.
     pub dropout_rate: f64,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub clock: DropoutClock,
 }
 
@@ -29,14 +29,14 @@ pub struct TransformerOptions {
 pub struct TransformerBlock {
     /// The perceptron.
     pub mlp: Mlp,
-    /// Before the attention.
+    /// The norm before the attention.
     pub norm1: LayerNorm,
     /// The attention.
     pub attn: SelfAttention,
-    /// Before the perceptron.
+    /// The norm before the perceptron.
     pub norm2: LayerNorm,
-    /// Of the cross attention that MONAI's block may have: present in its state dict even without
-    /// one, and not used.
+    /// The norm of the optional cross attention in MONAI's block. It is in MONAI's state dict even
+    /// without cross attention; it is not used.
     pub norm_cross_attn: LayerNorm,
 }
 
@@ -59,14 +59,14 @@ impl TransformerBlock {
         })
     }
 
-    /// `[b, tokens, hidden]` in and out.
+    /// Maps `[b, tokens, hidden]` to the same shape.
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let x = add(x.clone(), self.attn.forward(self.norm1.forward(x)));
         add(x.clone(), self.mlp.forward(self.norm2.forward(x)))
     }
 }
 
-/// The shortcut is converted to the type of the main path.
+/// Adds the shortcut, converted to the type of the main path.
 fn add(shortcut: Tensor<3>, main: Tensor<3>) -> Tensor<3> {
     let dtype = main.dtype();
     cast(shortcut, dtype) + main

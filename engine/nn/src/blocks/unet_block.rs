@@ -9,10 +9,10 @@ use crate::layers::{
     ConfigError, Conv, Convolution, Kernel, LayerPath, LayerSpec, Norm, Scope, activated_sum, leaky_relu, per_axis,
 };
 
-/// Slope of the activation where its input is negative.
+/// Slope of the activation for negative inputs.
 const SLOPE: f64 = 0.01;
 
-/// A bare convolution, under the key `conv`, that keeps the size.
+/// A convolution without norm or activation, under the key `conv`, that keeps the size.
 fn convolution(scope: &Scope, spatial_dims: usize, channels: [usize; 2], kernel: usize, bias: bool) -> Convolution {
     let padding = per_axis(spatial_dims, (kernel - 1) / 2, 0);
     let shape = ConvShape { padding, ..ConvShape::default() };
@@ -28,11 +28,11 @@ pub struct UnetBlock {
     pub conv1: Convolution,
     /// The second convolution.
     pub conv2: Convolution,
-    /// Norm of the first.
+    /// Norm of the first convolution.
     pub norm1: Option<Norm>,
-    /// Norm of the second.
+    /// Norm of the second convolution.
     pub norm2: Option<Norm>,
-    /// The shortcut's, where the number of channels changes.
+    /// The shortcut's convolution, if the number of channels changes.
     pub conv3: Option<Convolution>,
     /// Norm of the shortcut.
     pub norm3: Option<Norm>,
@@ -68,7 +68,7 @@ impl UnetBlock {
         })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x, y, z]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let normed = |norm: &Option<Norm>, x| match norm {
             Some(norm) => norm.forward(x),
@@ -91,7 +91,7 @@ impl UnetBlock {
     }
 }
 
-/// A convolution of kernel 1 with bias.
+/// The output block: a convolution of kernel 1 with bias.
 #[derive(Module, Debug)]
 pub struct UnetOutBlock {
     /// The convolution.
@@ -104,7 +104,7 @@ impl UnetOutBlock {
         UnetOutBlock { conv: convolution(&scope.enter("conv"), spatial_dims, channels, 1, true) }
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x, y, z]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.conv.forward(x)
     }

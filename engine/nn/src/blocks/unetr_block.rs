@@ -1,4 +1,4 @@
-//! The convolutional side of UNETR and Swin UNETR (`monai.networks.blocks.unetr_block`).
+//! The convolutional blocks of UNETR and Swin UNETR (`monai.networks.blocks.unetr_block`).
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -12,7 +12,7 @@ use crate::named::Named;
 /// The options that the blocks of one network share.
 #[derive(Clone, Debug)]
 pub struct UnetrOptions {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// The norm; `""` for none.
     pub norm_name: LayerSpec,
@@ -25,7 +25,7 @@ impl UnetrOptions {
         UnetBlock::new(scope, self.spatial_dims, channels, &self.norm_name, self.res_block)
     }
 
-    /// A transposed convolution of kernel and stride 2, without bias: twice the size.
+    /// A transposed convolution of kernel and stride 2, without bias, which doubles the size.
     fn double(&self, scope: &Scope, channels: [usize; 2]) -> Convolution {
         let kernel = per_axis(self.spatial_dims, 2, 1);
         let shape = ConvShape { stride: kernel, ..ConvShape::default() };
@@ -34,7 +34,7 @@ impl UnetrOptions {
     }
 }
 
-/// One block.
+/// A single convolutional block.
 #[derive(Module, Debug)]
 pub struct UnetrBasicBlock {
     /// The block.
@@ -47,7 +47,7 @@ impl UnetrBasicBlock {
         Ok(UnetrBasicBlock { layer: options.block(&scope.enter("layer"), channels)? })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x, y, z]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.layer.forward(x)
     }
@@ -72,7 +72,7 @@ impl UnetrUpBlock {
         })
     }
 
-    /// `[b, in, x, y, z]` and `[b, out, 2x, 2y, 2z]` to `[b, out, 2x, 2y, 2z]`.
+    /// Maps `[b, in, x, y, z]` and `[b, out, 2x, 2y, 2z]` to `[b, out, 2x, 2y, 2z]`.
     pub fn forward(&self, x: Tensor<5>, skip: Tensor<5>) -> Tensor<5> {
         let x = self.transp_conv.forward(x);
         let dtype = x.dtype();
@@ -80,7 +80,7 @@ impl UnetrUpBlock {
     }
 }
 
-/// One further doubling: the transposed convolution alone, or with a block after it.
+/// One further doubling: the transposed convolution alone, or followed by a block.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only a few of them, and modules cannot be boxed")]
 enum Doubling {
@@ -96,7 +96,7 @@ enum Step {
     Block(UnetBlock),
 }
 
-/// Brings tokens to the size of an encoder's level by repeated doubling.
+/// Upsamples tokens to the size of an encoder's level by repeated doubling.
 #[derive(Module, Debug)]
 pub struct UnetrPrUpBlock {
     /// The first transposed convolution.
@@ -105,8 +105,8 @@ pub struct UnetrPrUpBlock {
 }
 
 impl UnetrPrUpBlock {
-    /// Doubles the size `1 + num_layer` times; with `conv_block`, a block follows each but the
-    /// first.
+    /// Builds the block, which doubles the size `1 + num_layer` times. With `conv_block`, a block
+    /// follows each doubling but the first.
     pub fn new(
         scope: &Scope,
         options: &UnetrOptions,
@@ -131,7 +131,7 @@ impl UnetrPrUpBlock {
         Ok(UnetrPrUpBlock { transp_conv_init, blocks: Named::new(blocks) })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x 2^n, ...]` with `n = 1 + num_layer`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x 2^n, ...]` with `n = 1 + num_layer`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.blocks.iter().fold(self.transp_conv_init.forward(x), |x, doubling| match doubling {
             Doubling::Alone(double) => double.forward(x),

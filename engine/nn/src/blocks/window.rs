@@ -1,8 +1,9 @@
-//! Windows of the Swin transformer: sizes, shifts, masks, and cutting an image into them and back.
+//! Windows of the Swin transformer: sizes, shifts, masks, and the conversion of images to windows
+//! and back.
 
 use burn::tensor::{Device, Tensor, TensorData};
 
-/// Window and shift on an image of this size: a window is at most as large as its axis, and a
+/// The window and shift for an image of this size. A window is at most as large as its axis, and a
 /// window that covers its axis is not shifted.
 pub(super) fn fit(image: [usize; 3], window: [usize; 3], shift: [usize; 3]) -> ([usize; 3], [usize; 3]) {
     let whole = |axis: usize| image[axis] <= window[axis];
@@ -11,7 +12,8 @@ pub(super) fn fit(image: [usize; 3], window: [usize; 3], shift: [usize; 3]) -> (
     (fitted, shifted)
 }
 
-/// `[b, x, y, z, c]` to `[b windows, positions, c]`; every axis is a multiple of the window's.
+/// Cuts `[b, x, y, z, c]` into `[b windows, positions, c]`; every axis is a multiple of the
+/// window's.
 pub(super) fn partition(x: Tensor<5>, [wx, wy, wz]: [usize; 3]) -> Tensor<3> {
     let [b, nx, ny, nz, c] = x.dims();
     let (gx, gy, gz) = (nx / wx, ny / wy, nz / wz);
@@ -19,7 +21,7 @@ pub(super) fn partition(x: Tensor<5>, [wx, wy, wz]: [usize; 3]) -> Tensor<3> {
     split.reshape([b * gx * gy * gz, wx * wy * wz, c])
 }
 
-/// `[b windows, positions, c]` back to `[b, x, y, z, c]`.
+/// Converts `[b windows, positions, c]` back to `[b, x, y, z, c]`.
 pub(super) fn reverse(windows: Tensor<3>, [wx, wy, wz]: [usize; 3], [nx, ny, nz]: [usize; 3]) -> Tensor<5> {
     let [count, _, c] = windows.dims();
     let (gx, gy, gz) = (nx / wx, ny / wy, nz / wz);
@@ -28,16 +30,16 @@ pub(super) fn reverse(windows: Tensor<3>, [wx, wy, wz]: [usize; 3], [nx, ny, nz]
     split.reshape([b, nx, ny, nz, c])
 }
 
-/// The regions of an image of this size, cut into windows of at most this size, shifted by at most
-/// this much.
+/// The regions of an image of this size, cut into windows of at most `window`, shifted by at most
+/// `shift`.
 pub(crate) fn shifted_regions(image: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<2> {
     let (window, shift) = fit(image, window, shift);
     let padded = std::array::from_fn(|axis| image[axis].next_multiple_of(window[axis]));
     regions(padded, window, shift, device)
 }
 
-/// The region of every position of every window of a shifted image, `[windows, positions]`.
-/// Positions share a number unless only the shift has made them neighbours.
+/// The region number of every position of every window of a shifted image, `[windows, positions]`.
+/// Positions that are neighbours only because of the shift have different numbers.
 fn regions(size: [usize; 3], window: [usize; 3], shift: [usize; 3], device: &Device) -> Tensor<2> {
     let grid: [usize; 3] = std::array::from_fn(|axis| size[axis] / window[axis]);
     let places: usize = window.iter().product();

@@ -7,22 +7,22 @@ use hearth_kernels::attention::APART;
 use super::self_attention::{fused, join_heads, product, softmax, split_heads};
 use crate::layers::{ConfigError, Draw, Dropout, DropoutClock, Linear, Scope};
 
-/// How to build a [`WindowAttention`].
+/// Options of a [`WindowAttention`].
 #[derive(Clone, Debug)]
 pub struct WindowAttentionOptions {
-    /// Features in and out.
+    /// Number of input and output features.
     pub dim: usize,
-    /// Heads, a divisor of `dim`.
+    /// Number of heads, a divisor of `dim`.
     pub num_heads: usize,
-    /// Positions per axis of a whole window.
+    /// Number of positions per axis of a full-size window.
     pub window_size: [usize; 3],
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// Dropout of the attention's weights.
+    /// Dropout probability of the attention weights.
     pub attn_drop: f64,
-    /// Dropout of the output.
+    /// Dropout probability of the output.
     pub proj_drop: f64,
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub clock: DropoutClock,
 }
 
@@ -30,14 +30,14 @@ pub struct WindowAttentionOptions {
 /// <https://arxiv.org/abs/2103.14030>).
 #[derive(Module, Debug)]
 pub struct WindowAttention {
-    /// A bias per relative position and head.
+    /// The table of biases per relative position and head.
     pub relative_position_bias_table: Param<Tensor<2>>,
-    /// The row of the table for every pair of positions; a constant, stored because MONAI's state
-    /// dict has it.
+    /// The table row of every pair of positions. A constant, stored because MONAI's state dict
+    /// includes it.
     relative_position_index: Param<Tensor<2, Int>>,
-    /// Queries, keys and values of all heads.
+    /// The projection to the queries, keys and values of all heads.
     pub qkv: Linear,
-    /// After the heads are joined.
+    /// The projection after the heads are joined.
     pub proj: Linear,
     attn_drop: Dropout,
     proj_drop: Dropout,
@@ -45,7 +45,7 @@ pub struct WindowAttention {
     heads: usize,
 }
 
-/// The difference of two positions, counted from the most negative one, as a row of the table.
+/// The table row of the difference of two positions, counted from the most negative difference.
 fn relative_positions([wx, wy, wz]: [usize; 3]) -> Vec<i64> {
     let places = wx * wy * wz;
     let at = |index: usize| [index / (wy * wz), index / wz % wy, index % wz];
@@ -91,8 +91,8 @@ impl WindowAttention {
         })
     }
 
-    /// `[b windows, positions, dim]` in and out; the regions of shifted windows are `[windows,
-    /// positions]`.
+    /// Maps `[b windows, positions, dim]` to the same shape. The regions of shifted windows are
+    /// `[windows, positions]`.
     pub fn forward(&self, x: Tensor<3>, regions: Option<&Tensor<2>>) -> Tensor<3> {
         let places = x.dims()[1];
         let heads = self.heads;
@@ -111,7 +111,7 @@ impl WindowAttention {
         self.proj_drop.forward(self.proj.forward(attended))
     }
 
-    /// The attention operation by operation.
+    /// Computes the attention one operation at a time.
     fn attend(&self, qkv: Tensor<3>, scale: f64, bias: Tensor<3>, regions: Option<&Tensor<2>>) -> Tensor<3> {
         let ([count, places, _], heads, dtype) = (qkv.dims(), self.heads, qkv.dtype());
         let [q, k, v] = split_heads(qkv, heads);
@@ -138,7 +138,8 @@ mod tests {
     use super::*;
     use crate::blocks::shifted_regions;
 
-    /// Devices without a kernel, and dropout of the weights, use another path to the same result.
+    /// The fallback for devices without a kernel and for dropout of the weights gives the same
+    /// result.
     #[test]
     fn both_ways_give_the_same() -> Result<(), ConfigError> {
         let device = Device::default();
@@ -157,7 +158,7 @@ mod tests {
         let qkv = Tensor::<3>::random([2 * windows, 12, 36], Distribution::Default, &device);
         let bias = Tensor::<3>::random([3, 12, 12], Distribution::Default, &device);
         let at_once = fused(qkv.clone(), 3, 0.5, Some(&bias), Some(&regions), &layer.attn_drop);
-        // A build for GPUs only has no kernel to compare.
+        // A GPU-only build has no kernel to compare.
         let Ok(at_once) = at_once else { return Ok(()) };
         let operations = |regions| layer.attend(qkv.clone(), 0.5, bias.clone(), regions);
         let difference = |other: Tensor<3>| (at_once.clone() - other).abs().max().into_scalar::<f32>();
@@ -166,8 +167,8 @@ mod tests {
         Ok(())
     }
 
-    /// Two positions a step apart are so in every row; the middle of the table is the position
-    /// itself.
+    /// All pairs of positions one step apart have the same row; the middle of the table is the
+    /// position itself.
     #[test]
     fn rows_of_the_table_are_differences() {
         let index = relative_positions([2, 3, 1]);

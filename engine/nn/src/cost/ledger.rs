@@ -7,8 +7,8 @@ use burn::tensor::{Device, Tensor};
 
 /// The record of one layer.
 pub(super) struct Entry {
-    /// One of the layer's parameters, which identifies its position in the network; `None` for a
-    /// layer without parameters.
+    /// A parameter of the layer, which identifies its position in the network; `None` for a layer
+    /// without parameters.
     pub param: Option<ParamId>,
     pub multiply_adds: u64,
     pub output: Vec<usize>,
@@ -20,8 +20,8 @@ thread_local! {
 
 /// Runs `forward` with an open ledger, and returns its result and the entries.
 pub(super) fn while_open<T>(forward: impl FnOnce() -> T) -> (T, Vec<Entry>) {
-    /// A panic inside must not leave the ledger open: later passes on this thread would compute
-    /// nothing.
+    /// Closes the ledger on drop. A panic in `forward` must not leave it open: later passes on this
+    /// thread would compute nothing.
     struct Close;
     impl Drop for Close {
         fn drop(&mut self) {
@@ -46,7 +46,7 @@ pub(crate) fn apart() -> bool {
     is_open() || crate::trace::is_open()
 }
 
-/// Writes an entry, where a ledger is open.
+/// Appends an entry, if a ledger is open.
 fn write(param: Option<ParamId>, multiply_adds: u64, output: &[usize]) -> bool {
     OPEN.with_borrow_mut(|open| match open {
         Some(entries) => {
@@ -57,8 +57,9 @@ fn write(param: Option<ParamId>, multiply_adds: u64, output: &[usize]) -> bool {
     })
 }
 
-/// A convolution, linear layer or matrix product. With an open ledger it is recorded, and the
-/// result is zeros of its shape: the cost of a network does not depend on values.
+/// Returns the result of a convolution, linear layer or matrix product. With an open ledger the
+/// operation is recorded and the result is zeros of its shape: the cost of a network does not
+/// depend on values.
 pub(crate) fn product<const D: usize>(
     param: Option<ParamId>,
     multiply_adds: u64,
@@ -69,7 +70,7 @@ pub(crate) fn product<const D: usize>(
     if write(param, multiply_adds, &output) { Tensor::zeros(output, device) } else { compute() }
 }
 
-/// The result of any other layer.
+/// Returns the result of any other layer, and records it if a ledger is open.
 pub(crate) fn output<const D: usize>(param: Option<ParamId>, y: Tensor<D>) -> Tensor<D> {
     write(param, 0, &y.dims());
     y

@@ -22,14 +22,14 @@ pub(crate) use ledger::{apart, output, product};
 pub struct Stage {
     /// The prefix of its parameters' state-dict keys.
     pub name: String,
-    /// Shape of its last result, `[batch, channels, x, y, z]` or `[batch, tokens, features]`; empty
-    /// where it did not run.
+    /// Shape of the part's last result, `[batch, channels, x, y, z]` or `[batch, tokens,
+    /// features]`; empty if it did not run.
     pub output: Vec<usize>,
     /// Number of learned values.
     pub parameters: u64,
     /// Number of multiply-adds.
     pub multiply_adds: u64,
-    /// Number of values in its layers' outputs.
+    /// Number of values in the outputs of the part's layers.
     pub activations: u64,
 }
 
@@ -39,7 +39,7 @@ impl Stage {
         2 * self.multiply_adds
     }
 
-    /// Bytes of its layers' results in f32: approximately what a training step keeps for the
+    /// Bytes of the layers' results in f32: approximately what a training step keeps for the
     /// backward pass.
     pub fn activation_bytes(&self) -> u64 {
         4 * self.activations
@@ -49,18 +49,18 @@ impl Stage {
 /// The cost of a network for one input.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Cost {
-    /// The input, `[batch, channel, x, y, z]`.
+    /// Shape of the input, `[batch, channel, x, y, z]`.
     pub input: [usize; 5],
-    /// Every output's shape.
+    /// Shape of every output.
     pub outputs: Vec<[usize; 5]>,
-    /// The parts, in the order in which they first run; those that do not run in evaluation come
-    /// last.
+    /// The parts in the order in which they first run, followed by those that do not run in
+    /// evaluation.
     pub stages: Vec<Stage>,
-    /// All parts together; its output is the first one.
+    /// The sum of all parts; its output is the first output.
     pub total: Stage,
 }
 
-/// A parameter's key, and its number of learned values.
+/// A parameter's key and its number of learned values.
 struct Learned {
     key: String,
     count: u64,
@@ -93,7 +93,7 @@ impl<N: Network> ModuleVisitor for Keys<'_, N> {
     fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {}
 }
 
-/// The path of a layer: its key without the parameter's name, unless the parameter is the network's
+/// The path of a layer: the key without the parameter's name, unless the parameter is the network's
 /// own.
 fn layer(key: &str) -> &str {
     key.rsplit_once('.').map_or(key, |(layer, _)| layer)
@@ -106,11 +106,11 @@ pub(crate) fn without_products<T>(forward: impl FnOnce() -> T) -> T {
 
 /// Counts the cost of an evaluation of `input`, in about `rows` parts.
 ///
-/// Products are not computed, so that this is fast; everything between them is computed and needs
-/// its memory.
+/// Products are not computed, which makes this fast. All other operations are computed and need
+/// their memory.
 ///
 /// # Errors
-/// An input that the network cannot take.
+/// Fails if the network does not accept the input.
 pub fn cost<N: Network>(net: &N, input: [usize; 5], rows: usize) -> Result<Cost, ShapeError> {
     net.check_input(input)?;
     let net = net.valid();
@@ -161,8 +161,8 @@ pub fn cost<N: Network>(net: &N, input: [usize; 5], rows: usize) -> Result<Cost,
     Ok(Cost { input, outputs, stages, total })
 }
 
-/// Multiply-adds of a convolution: every output, or for a transposed one every input, meets the
-/// whole kernel once.
+/// Multiply-adds of a convolution: every output (every input of a transposed convolution) is
+/// multiplied by the whole kernel once.
 pub(crate) fn convolution(places: [usize; 3], batch: usize, weight: [usize; 5]) -> u64 {
     places.iter().chain(&weight).fold(batch as u64, |all, n| all * *n as u64)
 }

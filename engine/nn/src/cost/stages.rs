@@ -1,11 +1,11 @@
 //! Divides a network into parts for a table.
 
-/// Whether a layer belongs to the part of this name.
+/// Whether a layer belongs to the part `name`.
 pub(super) fn holds(name: &str, layer: &str) -> bool {
     name.is_empty() || layer.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The names one level below, in order; none for a layer.
+/// The names one level below `name`, in order; empty for a layer.
 fn children<'a>(name: &str, layers: &[&'a str]) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for layer in layers.iter().copied().filter(|layer| holds(name, layer)) {
@@ -21,8 +21,8 @@ fn children<'a>(name: &str, layers: &[&'a str]) -> Vec<&'a str> {
     found
 }
 
-/// At most `rows` parts, unless a network has more than that at its top: the part with the most
-/// layers is divided first.
+/// The names of at most `rows` parts, or more if a network has more at its top level. The part with
+/// the most layers is divided first.
 pub(super) fn names<'a>(layers: &[&'a str], rows: usize) -> Vec<&'a str> {
     let mut names = vec![""];
     loop {
@@ -52,7 +52,7 @@ mod tests {
         assert!(holds("model.1", "model.1.a.conv") && !holds("model.1", "model.10.conv"));
     }
 
-    /// A module with parameters of its own stays whole.
+    /// A module with parameters of its own is not divided.
     #[test]
     fn a_layer_with_layers_inside_is_one_part() {
         assert_eq!(names(&["attn", "attn.qkv", "norm"], 9), ["attn", "norm"]);

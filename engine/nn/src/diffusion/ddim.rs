@@ -8,8 +8,8 @@ use super::ddpm::{clip, max, min, thousand};
 use super::levels::{NoiseLevels, Schedule, ScheduleArguments};
 use super::scheduler::{DiffusionError, NoiseScheduler, PredictionType, Step, left, same_shape, spread};
 
-/// Steps without noise of their own (Song et al., <https://arxiv.org/abs/2010.02502>), of which far
-/// fewer than in training are enough.
+/// A scheduler whose steps add no noise (Song et al., <https://arxiv.org/abs/2010.02502>). Sampling
+/// needs far fewer steps than training.
 ///
 /// ```
 /// # use hearth_nn::diffusion::{DDIMScheduler, NoiseScheduler};
@@ -20,29 +20,28 @@ use super::scheduler::{DiffusionError, NoiseScheduler, PredictionType, Step, lef
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DDIMScheduler {
-    /// Time steps of the training.
+    /// Number of time steps in training.
     #[serde(default = "thousand")]
     pub num_train_timesteps: usize,
-    /// How the noise grows.
+    /// The schedule of the noise.
     #[serde(default)]
     pub schedule: Schedule,
     /// Whether predicted images are limited to `clip_sample_min` and `clip_sample_max`.
     #[serde(default = "clip")]
     pub clip_sample: bool,
-    /// Whether nothing but the image is left behind the last step, or as much noise as at time step
-    /// 0.
+    /// Whether the last step removes all noise (true), or leaves the noise of time step 0 (false).
     #[serde(default = "clip")]
     pub set_alpha_to_one: bool,
-    /// Added to every time step of a sampling.
+    /// Offset that is added to every time step of a sampling.
     #[serde(default)]
     pub steps_offset: usize,
-    /// What the network predicts.
+    /// The quantity that the network predicts.
     #[serde(default)]
     pub prediction_type: PredictionType,
-    /// The least value of a predicted image.
+    /// Lower limit of a predicted image.
     #[serde(default = "min")]
     pub clip_sample_min: f64,
-    /// The largest value of a predicted image.
+    /// Upper limit of a predicted image.
     #[serde(default = "max")]
     pub clip_sample_max: f64,
     /// The first beta.
@@ -51,10 +50,10 @@ pub struct DDIMScheduler {
     /// The last beta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beta_end: Option<f64>,
-    /// Half of the range of the logistic function of `sigmoid_beta`.
+    /// Half of the range of the logistic function in `sigmoid_beta`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sig_range: Option<f64>,
-    /// The offset of `cosine`.
+    /// Offset of the `cosine` schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s: Option<f64>,
 }
@@ -79,7 +78,8 @@ impl Default for DDIMScheduler {
 }
 
 impl DDIMScheduler {
-    /// One step to `other`, a time step before or behind; `None` is behind the last.
+    /// Moves an image from a time step to `other`, an earlier or later one; `None` is the state
+    /// after the last step.
     fn moved(
         &self,
         levels: &NoiseLevels,
@@ -102,12 +102,12 @@ impl DDIMScheduler {
         Ok([moved, image])
     }
 
-    /// The step in the other direction, from an image to noise: the image with the noise of the time
-    /// step behind, and what the image without noise would be (Dhariwal and Nichol,
-    /// <https://arxiv.org/abs/2105.05233>).
+    /// A step in the reverse direction, from an image to noise (Dhariwal and Nichol,
+    /// <https://arxiv.org/abs/2105.05233>). Returns the image with the noise of the next time step,
+    /// and the predicted image without noise.
     ///
     /// # Errors
-    /// Where a time step does not exist or shapes differ.
+    /// Fails if a time step does not exist or shapes differ.
     pub fn reversed_step(
         &self,
         levels: &NoiseLevels,
@@ -119,7 +119,7 @@ impl DDIMScheduler {
         self.moved(levels, [Some(at.timestep), Some(next)], predicted, &x)
     }
 
-    /// Time steps of the training in one of the sampling.
+    /// The number of training time steps per sampling step.
     fn stride(&self, at: Step) -> usize {
         self.num_train_timesteps / at.num_inference_steps.max(1)
     }

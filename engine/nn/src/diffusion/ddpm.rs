@@ -11,18 +11,19 @@ use super::scheduler::{DiffusionError, NoiseScheduler, PredictionType, Step, lef
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VarianceType {
-    /// That of the step before, given the image.
+    /// The variance of the posterior: of the previous step, given the image.
     #[default]
     FixedSmall,
-    /// Beta.
+    /// The beta of the step.
     FixedLarge,
-    /// What the second half of the network's channels says.
+    /// The second half of the network's output channels.
     Learned,
-    /// Between the two fixed ones, where the second half of the network's channels says, -1 to 1.
+    /// A value between the two fixed variances, selected by the second half of the network's output
+    /// channels (-1 to 1).
     LearnedRange,
 }
 
-/// Steps with noise of their own (Ho et al., <https://arxiv.org/abs/2006.11239>).
+/// A scheduler whose steps add noise (Ho et al., <https://arxiv.org/abs/2006.11239>).
 ///
 /// ```
 /// # use hearth_nn::diffusion::{DDPMScheduler, NoiseScheduler};
@@ -32,10 +33,10 @@ pub enum VarianceType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DDPMScheduler {
-    /// Time steps of the training.
+    /// Number of time steps in training.
     #[serde(default = "thousand")]
     pub num_train_timesteps: usize,
-    /// How the noise grows.
+    /// The schedule of the noise.
     #[serde(default)]
     pub schedule: Schedule,
     /// The variance of the noise that a step adds.
@@ -44,13 +45,13 @@ pub struct DDPMScheduler {
     /// Whether predicted images are limited to `clip_sample_min` and `clip_sample_max`.
     #[serde(default = "clip")]
     pub clip_sample: bool,
-    /// What the network predicts.
+    /// The quantity that the network predicts.
     #[serde(default)]
     pub prediction_type: PredictionType,
-    /// The least value of a predicted image.
+    /// Lower limit of a predicted image.
     #[serde(default = "min")]
     pub clip_sample_min: f64,
-    /// The largest value of a predicted image.
+    /// Upper limit of a predicted image.
     #[serde(default = "max")]
     pub clip_sample_max: f64,
     /// The first beta.
@@ -59,10 +60,10 @@ pub struct DDPMScheduler {
     /// The last beta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beta_end: Option<f64>,
-    /// Half of the range of the logistic function of `sigmoid_beta`.
+    /// Half of the range of the logistic function in `sigmoid_beta`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sig_range: Option<f64>,
-    /// The offset of `cosine`.
+    /// Offset of the `cosine` schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s: Option<f64>,
 }
@@ -102,7 +103,7 @@ impl Default for DDPMScheduler {
 }
 
 impl DDPMScheduler {
-    /// The prediction, and what it says of the variance.
+    /// Splits the network's output into the prediction and the predicted variance, if any.
     fn parts(&self, predicted: Tensor<5>, channels: usize) -> (Tensor<5>, Option<Tensor<5>>) {
         let learned = matches!(self.variance_type, VarianceType::Learned | VarianceType::LearnedRange);
         if !learned || predicted.dims()[1] != 2 * channels {

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{DiffusionError, NoiseLevels, NoiseScheduler, sample};
 use crate::networks::{AutoencoderKL, DiffusionModelUNet, Network};
 
-/// Images from noise by a diffusion model of latent images and the autoencoder that they belong to
-/// (Rombach et al., <https://arxiv.org/abs/2112.10752>).
+/// Generates images from noise with a diffusion model of latent images and its autoencoder (Rombach
+/// et al., <https://arxiv.org/abs/2112.10752>).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatentDiffusionInferer {
-    /// What latent images are multiplied by for the diffusion model.
+    /// Factor by which latent images are multiplied for the diffusion model.
     #[serde(default = "one")]
     pub scale_factor: f64,
 }
@@ -27,24 +27,24 @@ impl Default for LatentDiffusionInferer {
     }
 }
 
-/// A sampling: the scheduler, and how many steps it does.
+/// The parameters of a sampling.
 #[derive(Clone, Copy)]
 pub struct Sampling<'a> {
     /// The scheduler.
     pub scheduler: &'a dyn NoiseScheduler,
-    /// Steps from noise to an image.
+    /// Number of steps from noise to an image.
     pub num_inference_steps: usize,
-    /// Keys the noise that a step adds, for schedulers whose steps do.
+    /// Seed of the noise that steps add, for schedulers whose steps add noise.
     pub seed: u64,
 }
 
 impl LatentDiffusionInferer {
-    /// The image that `start`, noise of the shape of latent images, becomes. `watch` is told the
-    /// number of each step before it, from 0.
+    /// Generates an image from `start`, noise in the shape of latent images. `watch` is called with
+    /// the number of each step, from 0, before the step.
     ///
     /// # Errors
-    /// Where the diffusion model does not take images of this shape, or an option of the scheduler
-    /// is invalid.
+    /// Fails if the diffusion model does not accept images of this shape, or if an option of the
+    /// scheduler is invalid.
     pub fn sample(
         &self,
         start: Tensor<5>,
@@ -64,11 +64,11 @@ impl LatentDiffusionInferer {
         Ok(autoencoder.decode(latent / self.scale_factor))
     }
 
-    /// What the diffusion model predicts of the latent image of `image` with this noise at these
-    /// time steps, for its training. The autoencoder draws nothing: it gives the mean.
+    /// Returns the diffusion model's prediction for the latent image of `image` with this noise at
+    /// these time steps, for its training. The autoencoder is not sampled: its mean is used.
     ///
     /// # Errors
-    /// Where the diffusion model does not take images of this shape.
+    /// Fails if the diffusion model does not accept images of this shape.
     pub fn predict(
         &self,
         image: Tensor<5>,

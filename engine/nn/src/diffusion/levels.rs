@@ -1,4 +1,4 @@
-//! How much noise each time step has (`monai.networks.schedulers.scheduler`).
+//! The noise level of each time step (`monai.networks.schedulers.scheduler`).
 
 use burn::tensor::{Tensor, TensorData};
 use schemars::JsonSchema;
@@ -6,48 +6,51 @@ use serde::{Deserialize, Serialize};
 
 use super::DiffusionError;
 
-/// How the noise grows with the time step.
+/// The schedule by which the noise increases with the time step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// From `beta_start` to `beta_end`.
+    /// Betas grow linearly from `beta_start` to `beta_end`.
     #[default]
     LinearBeta,
-    /// The roots of the betas from that of `beta_start` to that of `beta_end`.
+    /// The square roots of the betas grow linearly, from that of `beta_start` to that of
+    /// `beta_end`.
     ScaledLinearBeta,
-    /// A logistic function over `-sig_range` to `sig_range`, scaled to `beta_start` to `beta_end`.
+    /// Betas follow a logistic function over `-sig_range` to `sig_range`, scaled to `beta_start` to
+    /// `beta_end`.
     SigmoidBeta,
-    /// What is left of the image follows a squared cosine, offset by `s` (Nichol and Dhariwal,
-    /// <https://arxiv.org/abs/2102.09672>).
+    /// The remaining share of the image follows a squared cosine, offset by `s` (Nichol and
+    /// Dhariwal, <https://arxiv.org/abs/2102.09672>).
     Cosine,
 }
 
-/// The arguments of a [`Schedule`], which has defaults for them.
+/// The optional arguments of a [`Schedule`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScheduleArguments {
-    /// The first beta; 0.0001 if not given.
+    /// The first beta; 0.0001 by default.
     pub beta_start: Option<f64>,
-    /// The last beta; 0.02 if not given.
+    /// The last beta; 0.02 by default.
     pub beta_end: Option<f64>,
-    /// Half of the logistic function's range; 6 if not given.
+    /// Half of the range of the logistic function; 6 by default.
     pub sig_range: Option<f64>,
-    /// The cosine's offset; 0.008 if not given.
+    /// Offset of the cosine; 0.008 by default.
     pub s: Option<f64>,
 }
 
-/// Of each time step: beta, the share of noise that it adds; alpha, one minus that; and the product
-/// of the alphas up to it, the share of the image that is left. In f32, as in MONAI.
+/// The noise levels of the time steps: beta, the share of noise that a step adds; alpha, one minus
+/// beta; and the cumulative product of the alphas, the remaining share of the image. In f32, as in
+/// MONAI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoiseLevels {
-    /// Variance of the noise that a step adds.
+    /// Variance of the noise that each step adds.
     pub betas: Vec<f32>,
-    /// One minus beta.
+    /// One minus beta, for each step.
     pub alphas: Vec<f32>,
-    /// The product of the alphas up to a step.
+    /// Product of the alphas up to and including each step.
     pub alphas_cumprod: Vec<f32>,
 }
 
-/// `torch.linspace` in f32: from both ends to the middle.
+/// `torch.linspace` in f32: computed from both ends to the middle.
 pub(super) fn linspace(start: f64, end: f64, count: usize) -> Vec<f32> {
     let (start, end) = (start as f32, end as f32);
     let step = (end - start) / (count.max(2) - 1) as f32;
@@ -59,11 +62,11 @@ pub(super) fn linspace(start: f64, end: f64, count: usize) -> Vec<f32> {
 }
 
 impl NoiseLevels {
-    /// The levels of a schedule.
+    /// Computes the levels of a schedule.
     ///
     /// # Errors
-    /// Where there are no time steps, a beta is not between 0 and 1, or an argument belongs to
-    /// another schedule.
+    /// Fails if there are no time steps, if a beta is not between 0 and 1, or if an argument
+    /// belongs to another schedule.
     pub fn new(steps: usize, schedule: Schedule, arguments: ScheduleArguments) -> Result<Self, DiffusionError> {
         let value = |name: &'static str, value: String, expected: &str| {
             Err(DiffusionError::Value { name, value, expected: expected.to_owned() })
@@ -116,12 +119,12 @@ impl NoiseLevels {
         Ok(NoiseLevels { betas, alphas, alphas_cumprod })
     }
 
-    /// The share of the image that is left at a time step; `None` beyond the last.
+    /// The remaining share of the image at a time step; `None` after the last.
     pub fn left(&self, timestep: usize) -> Option<f32> {
         self.alphas_cumprod.get(timestep).copied()
     }
 
-    /// Roots of the share of the image and of the noise, for each item of a batch.
+    /// Square roots of the shares of image and noise, for each item of a batch.
     fn shares(&self, timesteps: &[usize], x: &Tensor<5>) -> [Tensor<5>; 2] {
         let items = x.dims()[0];
         let left: Vec<f32> = (0..items)
@@ -137,13 +140,13 @@ impl NoiseLevels {
         ]
     }
 
-    /// The image with the noise of these time steps, one for each item or one for all.
+    /// Adds the noise of these time steps to an image; one time step per item, or one for all.
     pub fn add_noise(&self, image: Tensor<5>, noise: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
         let [left, share] = self.shares(timesteps, &image);
         left * image + share * noise
     }
 
-    /// What a network that predicts the velocity learns (Salimans and Ho,
+    /// The target of a network that predicts the velocity (Salimans and Ho,
     /// <https://arxiv.org/abs/2202.00512>).
     pub fn velocity(&self, image: Tensor<5>, noise: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
         let [left, share] = self.shares(timesteps, &image);

@@ -1,5 +1,5 @@
-//! Diffusion models: how much noise a time step has, the steps from noise to an image, and the
-//! sampling of latent images (`monai.networks.schedulers`, `monai.inferers.LatentDiffusionInferer`).
+//! Diffusion models: noise schedules, the steps from noise to an image, and the sampling of latent
+//! images (`monai.networks.schedulers`, `monai.inferers.LatentDiffusionInferer`).
 //!
 //! ```
 //! # use burn::tensor::{Device, Tensor};

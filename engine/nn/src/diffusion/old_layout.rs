@@ -1,5 +1,5 @@
-//! Weights that were saved by MONAI Generative, before its networks became part of MONAI
-//! (`load_old_state_dict`): the files of the model zoo's diffusion bundles.
+//! Weights that were saved by MONAI Generative before its networks became part of MONAI
+//! (`load_old_state_dict`), such as the files of the model zoo's diffusion bundles.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use safetensors::tensor::{SafeTensors, View};
 use crate::networks::Network;
 use crate::weights::{WeightsError, to_bytes};
 
-/// A tensor under its new key.
+/// A tensor and its new key.
 struct Moved<'a> {
     dtype: Dtype,
     shape: Vec<usize>,
@@ -37,7 +37,7 @@ impl View for &Moved<'_> {
 
 /// The key that a tensor had in MONAI Generative.
 fn old_key(new: &str) -> String {
-    // Projections were members of the attention block itself, the last of them under another name.
+    // Projections were direct members of the attention block; the last one had another name.
     for part in ["to_q", "to_k", "to_v"] {
         if let Some((block, rest)) = new.split_once(&format!(".attn.{part}.")) {
             return format!("{block}.{part}.{rest}");
@@ -49,7 +49,7 @@ fn old_key(new: &str) -> String {
     new.replace("postconv", "conv")
 }
 
-/// A projection that changes nothing, for a file without one.
+/// An identity projection, for a file without one.
 fn unchanged(key: &str, shape: &[usize]) -> Option<Vec<u8>> {
     if !key.contains(".attn.out_proj.") {
         return None;
@@ -61,15 +61,16 @@ fn unchanged(key: &str, shape: &[usize]) -> Option<Vec<u8>> {
     Some((0..shape.iter().product()).flat_map(|at| value(at).to_le_bytes()).collect())
 }
 
-/// The weights of an older file under the keys that [`AutoencoderKL`](crate::networks::AutoencoderKL)
-/// and [`DiffusionModelUNet`](crate::networks::DiffusionModelUNet) have now, as a safetensors file.
-/// A file in the present layout comes back as it is.
+/// Converts the weights of an older file to the present keys of
+/// [`AutoencoderKL`](crate::networks::AutoencoderKL) and
+/// [`DiffusionModelUNet`](crate::networks::DiffusionModelUNet), as a safetensors file. A file in
+/// the present layout is returned unchanged.
 ///
-/// As in MONAI a projection that the file lacks is the identity, and one that the network lacks is
-/// left out. Other keys that one of them lacks stay as they are, for the loader to tell.
+/// As in MONAI, a projection that is missing in the file becomes the identity, and one that is
+/// missing in the network is omitted. Other unmatched keys are kept; the loader reports them.
 ///
 /// # Errors
-/// Bytes that are not a complete safetensors file.
+/// Fails if the bytes are not a complete safetensors file.
 pub fn from_old_layout<N: Network>(net: &N, bytes: &[u8]) -> Result<Vec<u8>, WeightsError> {
     let format = |from: &str, reason: String| WeightsError::Format { from: from.to_owned(), reason };
     let given = |reason: safetensors::SafeTensorError| format("the given bytes", reason.to_string());
@@ -95,7 +96,7 @@ pub fn from_old_layout<N: Network>(net: &N, bytes: &[u8]) -> Result<Vec<u8>, Wei
         }
     }
     for (key, view) in file.tensors() {
-        // What the network has no projection for is left out, as in MONAI.
+        // Projections that the network does not have are omitted, as in MONAI.
         if !used.contains(&key) && !key.contains(".proj_attn.") {
             let data = Cow::Owned(view.data().to_vec());
             moved.insert(key, Moved { dtype: view.dtype(), shape: view.shape().to_vec(), data });

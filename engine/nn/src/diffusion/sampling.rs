@@ -1,12 +1,12 @@
-//! From noise to an image, step by step.
+//! Sampling: the loop from noise to an image.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 
 use super::{DiffusionError, NoiseScheduler, Step};
 
-/// Draws from the normal distribution, a function of the seed and `draw` alone: the same on every
-/// device.
+/// Draws from the normal distribution. The values depend only on the seed and `draw` and are the
+/// same on every device.
 pub fn noise(shape: [usize; 5], seed: u64, draw: u64, device: &Device) -> Tensor<5> {
     let key = Key::new(seed).with_text("noise").with(draw);
     let count = shape.iter().product::<usize>() as u64;
@@ -14,11 +14,12 @@ pub fn noise(shape: [usize; 5], seed: u64, draw: u64, device: &Device) -> Tensor
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// What `network` makes of `start`, noise, in so many steps: it gets an image and its time step and
-/// returns what the scheduler's `prediction_type` says.
+/// Generates an image from the noise `start` in `num_inference_steps` steps. `network` receives an
+/// image and its time step, and returns the quantity that the scheduler's `prediction_type` names.
 ///
 /// # Errors
-/// Where an option of the scheduler is invalid, or the network fails or returns another shape.
+/// Fails if an option of the scheduler is invalid, or if the network fails or returns another
+/// shape.
 pub fn sample(
     scheduler: &dyn NoiseScheduler,
     num_inference_steps: usize,
@@ -32,7 +33,7 @@ pub fn sample(
     for (number, timestep) in scheduler.timesteps(num_inference_steps)?.into_iter().enumerate() {
         let predicted = network(x.clone(), timestep)?;
         let at = Step { timestep, num_inference_steps };
-        // Draw 0 is the image that a sampling starts from.
+        // Draw 0 is the noise that a sampling starts from.
         let mut draw = || noise(shape, seed, number as u64 + 1, &device);
         [x, _] = scheduler.step(&levels, at, predicted, x, &mut draw)?;
     }

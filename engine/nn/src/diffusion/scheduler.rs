@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::NoiseLevels;
 use super::levels::linspace;
 
-/// Options or time steps that do not fit.
+/// An error of a scheduler or of the network in a sampling.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DiffusionError {
-    /// An invalid value.
+    /// An option or time step is invalid.
     #[error("{name} is {value}: {expected}")]
     Value {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// The given value.
         value: String,
         /// The expected value.
         expected: String,
     },
-    /// A tensor of another shape than its fellow.
+    /// The network's output does not have the shape of the image.
     #[error("the network returned shape {got:?} for an image of shape {image:?}")]
     Output {
         /// Shape of the image.
         image: [usize; 5],
-        /// Shape of what the network returned.
+        /// Shape of the network's output.
         got: [usize; 5],
     },
     /// The network failed.
@@ -34,7 +34,7 @@ pub enum DiffusionError {
     Network(String),
 }
 
-/// What the network predicts.
+/// The quantity that a network predicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PredictionType {
@@ -48,7 +48,7 @@ pub enum PredictionType {
 }
 
 impl PredictionType {
-    /// Image and noise, from a prediction about `x`, in which this share of the image is left.
+    /// Returns image and noise, from a prediction for `x` in which the share `left` is the image.
     pub(super) fn image_and_noise(self, x: &Tensor<5>, predicted: Tensor<5>, left: f32) -> [Tensor<5>; 2] {
         let (root, other) = (f64::from(left.sqrt()), f64::from((1.0 - left).sqrt()));
         match self {
@@ -61,16 +61,16 @@ impl PredictionType {
     }
 }
 
-/// Where a step is.
+/// The position of a step in a sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The time step.
     pub timestep: usize,
-    /// How many steps lead from noise to an image.
+    /// Number of steps of the sampling.
     pub num_inference_steps: usize,
 }
 
-/// A scheduler by name, as a recipe or a bundle gives it: `name = "DDIMScheduler"` and its own
+/// A scheduler by name, as in a recipe or a bundle: `name = "DDIMScheduler"` and the scheduler's
 /// parameters.
 ///
 /// ```
@@ -82,30 +82,31 @@ pub struct Step {
 /// ```
 pub type NoiseSchedulerConfig = Named<dyn NoiseScheduler>;
 
-/// How much noise a time step has, and the step from one to the one before.
+/// A schedule of noise levels, with the step from one time step to the previous one.
 pub trait NoiseScheduler: Send + Sync {
-    /// MONAI's name.
+    /// The scheduler's name in MONAI.
     fn name(&self) -> &'static str;
 
-    /// The noise of each time step.
+    /// The noise levels of all time steps.
     ///
     /// # Errors
-    /// Where an option is invalid.
+    /// Fails if an option is invalid.
     fn levels(&self) -> Result<NoiseLevels, DiffusionError>;
 
     /// The time steps of a sampling, from noise to the image.
     ///
     /// # Errors
-    /// Where there are more than in training, or none.
+    /// Fails if there are no steps, or more than in training.
     fn timesteps(&self, num_inference_steps: usize) -> Result<Vec<usize>, DiffusionError>;
 
-    /// The image with the noise of the step before, and what the image without noise would be.
+    /// Returns the image with the noise of the previous time step, and the predicted image without
+    /// noise.
     ///
-    /// `predicted` is what the network says of `x`, and `noise` draws from the normal distribution,
+    /// `predicted` is the network's output for `x`, and `noise` draws from the normal distribution
     /// in the shape of `x`.
     ///
     /// # Errors
-    /// Where a time step does not exist or shapes differ.
+    /// Fails if a time step does not exist or shapes differ.
     fn step(
         &self,
         levels: &NoiseLevels,
@@ -131,8 +132,8 @@ impl Kind for dyn NoiseScheduler {
     }
 }
 
-/// So many of the training's time steps, evenly spread, from `last` down, rounded to even numbers
-/// where they lie between two.
+/// Selects `steps` evenly spaced time steps of the training, from `last` down to 0, rounded half to
+/// even.
 pub(super) fn spread(last: usize, steps: usize, trained: usize) -> Result<Vec<usize>, DiffusionError> {
     if !(1..=trained).contains(&steps) {
         let expected = format!("expected 1 to {trained}, the time steps of the training");
@@ -141,7 +142,7 @@ pub(super) fn spread(last: usize, steps: usize, trained: usize) -> Result<Vec<us
     Ok(linspace(last as f64, 0.0, steps).into_iter().map(|step| step.round_ties_even() as usize).collect())
 }
 
-/// The share of the image at a time step.
+/// The remaining share of the image at a time step.
 pub(super) fn left(levels: &NoiseLevels, timestep: usize) -> Result<f32, DiffusionError> {
     levels.left(timestep).ok_or_else(|| DiffusionError::Value {
         name: "timestep",
@@ -150,7 +151,7 @@ pub(super) fn left(levels: &NoiseLevels, timestep: usize) -> Result<f32, Diffusi
     })
 }
 
-/// That a prediction has the shape of the image.
+/// Checks that a prediction has the shape of the image.
 pub(super) fn same_shape(x: &Tensor<5>, predicted: &Tensor<5>) -> Result<(), DiffusionError> {
     match x.dims() == predicted.dims() {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! How many windows a device computes at a time.
+//! The number of windows that a device computes at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,14 +7,14 @@ use burn::tensor::Tensor;
 use hearth_kernels::device_error::is_out_of_memory;
 use hearth_kernels::host;
 
-/// What users of a run are shown (`hearth_engine::NOTICE_TARGET`).
+/// The target of messages that users see (`hearth_engine::NOTICE_TARGET`).
 const NOTICE_TARGET: &str = "hearth::notice";
 
-/// How many windows the device had memory for, of all passes with one inferer and its clones. Inferers
-/// with equal options are equal, whatever they have found.
+/// The number of windows that fit into the device's memory, shared by all passes with an inferer
+/// and its clones. It does not take part in comparisons of inferers.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
-    /// 0 where nothing failed yet.
+    /// 0 until an allocation fails.
     most: Arc<AtomicUsize>,
 }
 
@@ -24,12 +24,12 @@ impl PartialEq for Room {
     }
 }
 
-/// The windows of one pass: as many at a time as asked for, and half as many each time the device has no
-/// memory for them.
+/// The number of windows per network call in one pass. It starts at the requested number and is
+/// halved each time the device runs out of memory.
 pub(super) struct AtOnce<'a> {
     room: &'a Room,
     size: usize,
-    /// The most that were computed.
+    /// The largest number that was computed successfully.
     proven: usize,
 }
 
@@ -42,15 +42,15 @@ impl<'a> AtOnce<'a> {
         Self { room, size, proven: 0 }
     }
 
-    /// At least 1.
+    /// The number of windows of the next call, at least 1.
     pub(super) fn size(&self) -> usize {
         self.size.max(1)
     }
 
-    /// Whether the device had no memory for these outputs of `count` windows: they are to be computed
-    /// again, [`size`](Self::size) at a time, which is less now. One value is read back, until as many
-    /// windows were computed once; nothing on the CPU. A single window that fails is left to
-    /// whoever reads the result.
+    /// Whether the device ran out of memory for these outputs of `count` windows. If so,
+    /// [`size`](Self::size) is reduced, and the windows must be computed again. To find out, one
+    /// value is read back until this number of windows has been computed once; nothing is read on
+    /// the CPU. A failure with a single window is not handled; it surfaces when the result is read.
     pub(super) fn exceeded(&mut self, outputs: &[Tensor<5>], count: usize) -> bool {
         if count <= self.proven.max(1) || !outputs.iter().any(no_memory_for) {
             self.proven = self.proven.max(count);
@@ -60,8 +60,8 @@ impl<'a> AtOnce<'a> {
         self.room.most.store(self.size, Ordering::Relaxed);
         tracing::warn!(
             target: NOTICE_TARGET,
-            "the device has no memory for {count} windows at a time, {} are taken: sw_batch_size = {} of the inferer \
-             says so from the start",
+            "the device has not enough memory for {count} windows at a time; using {}. To start with this number, \
+             set sw_batch_size = {} in the inferer",
             self.size,
             self.size
         );
@@ -69,8 +69,8 @@ impl<'a> AtOnce<'a> {
     }
 }
 
-/// Whether a tensor was not computed since the device had no memory. Any other error is left to
-/// whoever reads the result.
+/// Whether a tensor was not computed because the device had no memory. Any other error surfaces
+/// when the result is read.
 fn no_memory_for(output: &Tensor<5>) -> bool {
     if host::is_host(&output.device().without_autodiff()) || output.dims().contains(&0) {
         return false;

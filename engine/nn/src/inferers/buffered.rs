@@ -1,5 +1,5 @@
-//! A sliding window that accumulates neighbouring windows in a small buffer before writing them to
-//! the output.
+//! A sliding window inferer that accumulates neighbouring windows in a small buffer before writing
+//! them to the output.
 
 use burn::tensor::{DType, Tensor};
 
@@ -7,8 +7,7 @@ use super::InferError;
 use super::at_once::AtOnce;
 use super::sliding_window::{Canvas, NAME, Scan, Window};
 
-/// Windows in the order of their positions along the axis, in groups of `steps` different
-/// positions.
+/// Sorts windows by their positions along the axis, and groups them by `steps` different positions.
 fn groups(windows: &[Window], [steps, axis]: [usize; 2]) -> Vec<Vec<Window>> {
     let mut sorted = windows.to_vec();
     sorted.sort_by_key(|window| window[axis][0]);
@@ -16,7 +15,7 @@ fn groups(windows: &[Window], [steps, axis]: [usize; 2]) -> Vec<Vec<Window>> {
     places.chunks(steps).map(<[_]>::concat).collect()
 }
 
-/// The output for a padded image. Windows of one network call are of one group.
+/// The output for a padded image. The windows of one network call belong to one group.
 pub(super) fn infer(
     x: Tensor<5>,
     scan: &Scan,

@@ -1,22 +1,22 @@
-//! The weight of a window's prediction at each of its voxels.
+//! The weight of each voxel of a window's prediction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How overlapping windows are blended.
+/// The blending of overlapping windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BlendMode {
     /// Equal weights.
     #[default]
     Constant,
-    /// Weights decrease towards the edges.
+    /// Weights that decrease towards the edges.
     Gaussian,
 }
 
-/// Weights of a window, row-major (`monai.data.utils.compute_importance_map`).
+/// The weights of a window, row-major (`monai.data.utils.compute_importance_map`).
 ///
 /// Gaussian: the product over axes of `exp(-d^2 / 2 s^2)`, `d` from the centre, `s` the axis length
 /// times `sigma_scale`; no weight is below the larger of the smallest weight and 0.001.
@@ -38,12 +38,12 @@ pub fn compute_importance_map(patch: &[usize], mode: BlendMode, sigma_scale: &[f
     map
 }
 
-/// The last map, with its parameters.
+/// The last map and its parameters.
 static LAST: Mutex<Option<(Asked, Arc<[f32]>)>> = Mutex::new(None);
 
 type Asked = ([usize; 3], BlendMode, [f64; 3]);
 
-/// [`compute_importance_map`] for a window; the last map is cached, because every image needs the
+/// [`compute_importance_map`] for a window. The last map is cached, because every image needs the
 /// same one.
 pub(super) fn importance_map(window: [usize; 3], mode: BlendMode, sigma_scale: [f64; 3]) -> Arc<[f32]> {
     let asked = (window, mode, sigma_scale);

@@ -1,4 +1,4 @@
-//! Points of each slice of a volume: `LandmarkInferer` of MONAI's bundle `valve_landmarks`.
+//! Landmarks in each slice of a volume: `LandmarkInferer` of MONAI's bundle `valve_landmarks`.
 
 use burn::tensor::Tensor;
 use derive_setters::Setters;
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{InferError, Inferer};
 
-/// Applies a network that gives points to each slice of a volume, and stacks what it gives.
+/// Applies a network that predicts points to each slice of a volume, and stacks the results.
 ///
-/// The network receives `[n, c, x, y, 1]`, with the axes of a slice in their order in the volume, and gives
-/// `[n, a, b, 1, 1]`: coordinates and points. The result is `[n, slices, a, b, 1]` where `stack_dim` is 1.
+/// The network receives `[n, c, x, y, 1]`, with the axes of a slice in their order in the volume,
+/// and returns `[n, a, b, 1, 1]`: coordinates and points. The result is `[n, slices, a, b, 1]` for
+/// `stack_dim = 1`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -24,10 +25,10 @@ use super::{InferError, Inferer};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct LandmarkInferer {
-    /// The axis across which the volume is cut.
+    /// The axis of the volume that is perpendicular to the slices.
     #[serde(default)]
     pub spatial_dim: usize,
-    /// The axis of the result that counts slices, 1 to 3; -1 is the last one.
+    /// The axis of the result along which slices are stacked, 1 to 3; -1 is the last one.
     #[serde(default = "last")]
     pub stack_dim: i64,
 }
@@ -45,7 +46,7 @@ impl Default for LandmarkInferer {
 }
 
 impl LandmarkInferer {
-    /// Where the slices are counted, behind the batch.
+    /// The stacking axis, counted after the batch.
     fn place(&self) -> Option<usize> {
         let place = if self.stack_dim < 0 { self.stack_dim.checked_add(4)? } else { self.stack_dim };
         usize::try_from(place).ok().filter(|place| (1..=3).contains(place))
@@ -70,7 +71,7 @@ impl Inferer for LandmarkInferer {
         Ok(())
     }
 
-    /// One slice, along the axis that is cut.
+    /// A slice perpendicular to the cut axis.
     fn window(&self) -> Option<(&'static str, Vec<i64>)> {
         Some(("spatial_dim", (0..3).map(|axis| i64::from(axis == self.spatial_dim)).collect()))
     }
@@ -96,7 +97,7 @@ impl Inferer for LandmarkInferer {
             }
             points.push(got.reshape([n, a, b, 1]));
         }
-        // `check` has found the place.
+        // `check` has validated the axis.
         Ok(Tensor::stack(points, self.place().unwrap_or(1)))
     }
 }
@@ -115,7 +116,7 @@ mod tests {
         let x: Tensor<5> = Tensor::from_data(TensorData::new(values, [1, 1, 2, 3, 4]), &device);
         for (axis, size) in [(0, [3, 4]), (1, [2, 4]), (2, [2, 3])] {
             let inferer = LandmarkInferer { spatial_dim: axis, stack_dim: -1 };
-            // The slice itself stands for its points.
+            // The slice itself is used as its points.
             let made = inferer.infer(x.clone(), &|slice| slice.reshape([1, size[0], size[1], 1, 1])).expect("points");
             let wanted = (axis..2).fold(x.clone(), |x, axis| x.swap_dims(2 + axis, 3 + axis));
             let [_, _, a, b, slices] = wanted.dims();

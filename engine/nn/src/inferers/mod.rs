@@ -1,4 +1,4 @@
-//! How a network is applied to an image: as a whole, or window by window.
+//! Inferers: apply a network to an image as a whole, or window by window.
 
 mod at_once;
 mod buffered;
@@ -30,15 +30,15 @@ use std::sync::Arc;
 use burn::tensor::Tensor;
 use hearth_registry::{Fault, Kind, Named, Place};
 
-/// Invalid options or shapes for an inferer.
+/// An error of an inferer: an invalid option or shape.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InferError {
-    /// An invalid value.
+    /// An option is invalid.
     #[error("{inferer}: {name} is {value}: {expected}")]
     Value {
-        /// The inferer.
+        /// Name of the inferer.
         inferer: &'static str,
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// The given value.
         value: String,
@@ -48,26 +48,26 @@ pub enum InferError {
     /// The network's output does not match the windows.
     #[error("{inferer}: the network returned shape {got:?} for windows of shape {window:?}: {expected}")]
     Output {
-        /// The inferer.
+        /// Name of the inferer.
         inferer: &'static str,
-        /// Shape of the windows given to the network.
+        /// Shape of the network's input.
         window: [usize; 5],
-        /// Shape of its output.
+        /// Shape of the network's output.
         got: [usize; 5],
-        /// The expected value.
+        /// The expected shape.
         expected: String,
     },
     /// An image could not be augmented, or the augmentation could not be inverted.
     #[error("test-time augmentation {example}: {reason}")]
     Augment {
-        /// Which one, from 1.
+        /// Number of the augmented example, from 1.
         example: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// An inferer by name, as a recipe gives it: `name = "SlidingWindowInferer"` and its own
+/// An inferer by name, as in a recipe: `name = "SlidingWindowInferer"` and the inferer's
 /// parameters.
 pub type InfererConfig = Named<dyn Inferer>;
 
@@ -88,24 +88,23 @@ impl Kind for dyn Inferer {
 
 /// Applies a network, given as a closure, to a batch `[b, c, x, y, z]`.
 pub trait Inferer: Send + Sync {
-    /// MONAI's name.
+    /// The inferer's name in MONAI.
     fn name(&self) -> &'static str;
 
     /// Checks the options.
     ///
     /// # Errors
-    /// The first invalid one.
+    /// Fails with the first invalid option.
     fn check(&self) -> Result<(), InferError>;
 
-    /// The size of the windows that the network gets, in voxels along the spatial axes, where it is
-    /// known before the first image, and the parameter that says so. One number holds for all axes,
-    /// and 0 or less is the image's length.
+    /// The parameter that sets the size of the network's input windows, and its value in voxels per
+    /// spatial axis; `None` if the size is not known before the first image. A single number
+    /// applies to all axes; 0 or less is the image's length.
     fn window(&self) -> Option<(&'static str, Vec<i64>)> {
         None
     }
 
-    /// How often [`infer`](Self::infer) applies the network to an input of this shape, where that is
-    /// known.
+    /// The number of network calls of [`infer`](Self::infer) for an input of this shape, if known.
     fn passes(&self, _shape: [usize; 5]) -> Option<u64> {
         None
     }

@@ -4,23 +4,23 @@ use burn::tensor::{Int, Tensor, TensorData};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How an image is padded (`monai.utils.PytorchPadMode`).
+/// The padding mode of an image (`monai.utils.PytorchPadMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PaddingMode {
-    /// With one value.
+    /// Padding with a constant value.
     #[default]
     Constant,
-    /// Mirrored, the edge voxel once.
+    /// Mirror padding that does not repeat the edge voxel.
     Reflect,
-    /// With the edge voxel.
+    /// Padding with the edge voxel.
     Replicate,
-    /// From the other side.
+    /// Circular padding.
     Circular,
 }
 
 impl PaddingMode {
-    /// Pads each axis by a number of voxels before and after it; the error is a message.
+    /// Pads each axis by a number of voxels before and after it. The error is a message.
     pub(super) fn pad(
         self,
         x: Tensor<5>,
@@ -58,8 +58,8 @@ impl PaddingMode {
         Ok(x)
     }
 
-    /// The index that the voxel at `i`, inside or outside the image, is read from. As in PyTorch,
-    /// reflect and circular padding are at most as long as the axis allows.
+    /// The index of the source voxel for index `i`, inside or outside the image. As in PyTorch,
+    /// reflect and circular padding are limited by the length of the axis.
     fn source(self, i: i64, length: i64) -> Option<i64> {
         let source = match self {
             PaddingMode::Constant | PaddingMode::Replicate => i.clamp(0, length - 1),

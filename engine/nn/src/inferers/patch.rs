@@ -1,4 +1,5 @@
-//! Patch by patch, averaged where they overlap (`monai.inferers.PatchInferer` with `AvgMerger`).
+//! Inference on patches, averaged where they overlap (`monai.inferers.PatchInferer` with
+//! `AvgMerger`).
 
 use burn::tensor::{DType, Tensor};
 use derive_setters::Setters;
@@ -10,7 +11,7 @@ use super::{InferError, Inferer, SlidingWindowSplitter};
 /// Splits the image, applies the network to `batch_size` patches at a time, and averages
 /// overlapping outputs, in f32.
 ///
-/// The network's output may have another spatial size than the patch; the whole output is scaled
+/// The network's output may differ in spatial size from the patch; the whole output is scaled
 /// accordingly. Voxels that no patch covers are NaN.
 ///
 /// ```
@@ -24,12 +25,12 @@ use super::{InferError, Inferer, SlidingWindowSplitter};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct PatchInferer {
-    /// How the image is split.
+    /// The splitter of the image.
     pub splitter: SlidingWindowSplitter,
-    /// Patches per call of the network.
+    /// Number of patches per network call.
     #[serde(default = "one")]
     pub batch_size: usize,
-    /// Removes the padding that the splitter added.
+    /// Whether the padding that the splitter added is removed.
     #[serde(default = "yes")]
     pub match_spatial_shape: bool,
 }
@@ -48,20 +49,20 @@ const NAME: &str = "PatchInferer";
 struct Average {
     sums: Tensor<5>,
     counts: Tensor<5>,
-    /// Size of the output's patch over that of the input's.
+    /// Size of the output patch relative to the input patch, per axis.
     ratio: [f64; 3],
     /// Size of the result.
     kept: [usize; 3],
 }
 
-/// As Python rounds.
+/// Scales a length, rounded as in Python.
 fn scaled(length: f64, ratio: f64) -> i64 {
     (length * ratio).round_ties_even() as i64
 }
 
 impl Average {
-    /// Adds a patch `[b, c, ..]` of the output for a patch of the input at `at`; the part before
-    /// the image is dropped.
+    /// Adds a patch `[b, c, ..]` of the output for an input patch at `at`. The part before the
+    /// image is dropped.
     fn add(&mut self, patch: Tensor<5>, at: [i64; 3]) {
         let size: [usize; 5] = patch.dims();
         let whole: [usize; 5] = self.sums.dims();
@@ -96,12 +97,12 @@ impl Average {
 }
 
 impl PatchInferer {
-    /// MONAI's defaults with this splitter.
+    /// An inferer with this splitter and MONAI's defaults.
     pub fn new(splitter: SlidingWindowSplitter) -> Self {
         PatchInferer { splitter, batch_size: one(), match_spatial_shape: yes() }
     }
 
-    /// The same for a network with several outputs, whose sizes may differ.
+    /// Runs a network with several outputs, whose sizes may differ.
     pub fn infer_all(
         &self,
         x: Tensor<5>,

@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use super::InferError;
 
-/// How the features of a layer are weighted.
+/// The weights of a layer's features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CamName {
-    /// By the mean of the class's gradient (Selvaraju et al., <https://arxiv.org/abs/1610.02391>).
+    /// The mean of the class's gradient (Selvaraju et al., <https://arxiv.org/abs/1610.02391>).
     #[default]
     #[serde(alias = "gradcam")]
     GradCAM,
-    /// By its positive part, weighted voxel by voxel (Chattopadhay et al.,
+    /// The positive part of the gradient, weighted voxel by voxel (Chattopadhay et al.,
     /// <https://arxiv.org/abs/1710.11063>).
     #[serde(alias = "gradcampp", alias = "GradCAM++")]
     GradCAMpp,
 }
 
-/// A map of where a layer's features support a class, at the size of the image.
+/// Computes a map of how strongly a layer's features support a class, at the size of the image.
 ///
-/// As in MONAI the map is inverted: 0 where the support is strongest, 1 where it is weakest; a
-/// constant map is unchanged.
+/// As in MONAI the map is inverted: 0 is the strongest support, 1 the weakest. A constant map is
+/// unchanged.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -39,7 +39,7 @@ pub enum CamName {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SaliencyInferer {
-    /// How the features are weighted.
+    /// The weights of the features.
     pub cam_name: CamName,
     /// The class; by default the one with the highest score.
     pub class_idx: Option<usize>,
@@ -48,15 +48,15 @@ pub struct SaliencyInferer {
 const NAME: &str = "SaliencyInferer";
 
 impl SaliencyInferer {
-    /// The map `[b, 1, x, y, z]` for images `[b, c, x, y, z]`.
+    /// Computes the map `[b, 1, x, y, z]` for images `[b, c, x, y, z]`.
     ///
-    /// The network comes in two parts: `features` up to the layer of interest, and `head` from
+    /// The network is passed in two parts: `features` up to the layer of interest, and `head` from
     /// there to the scores `[b, classes, 1, 1, 1]`. Both run in their current mode: pass a network
     /// in evaluation mode.
     ///
     /// # Errors
-    /// Where the scores do not have that shape, do not include that class, or do not depend on the
-    /// features.
+    /// Fails if the scores do not have that shape, do not include the class, or do not depend on
+    /// the features.
     pub fn infer(
         &self,
         x: Tensor<5>,

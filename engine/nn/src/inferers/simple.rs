@@ -1,4 +1,4 @@
-//! The network applied to the whole image (`monai.inferers.SimpleInferer`).
+//! Inference on the whole image (`monai.inferers.SimpleInferer`).
 
 use burn::tensor::Tensor;
 use schemars::JsonSchema;

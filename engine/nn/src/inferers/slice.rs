@@ -1,4 +1,5 @@
-//! A two-dimensional network on the slices of a volume (`monai.inferers.SliceInferer`).
+//! Inference with a two-dimensional network on the slices of a volume
+//! (`monai.inferers.SliceInferer`).
 
 use burn::tensor::Tensor;
 use derive_setters::Setters;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{InferError, Inferer, SlidingWindowInferer};
 use crate::layers::Axes;
 
-/// Scans each slice of a volume across one axis with two-dimensional windows.
+/// Applies a two-dimensional sliding window inferer to each slice of a volume.
 ///
 /// The network receives `[n, c, x, y, 1]`, with the axes of a slice in their order in the volume.
 ///
@@ -24,10 +25,10 @@ use crate::layers::Axes;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SliceInferer {
-    /// The axis across which the volume is cut.
+    /// The axis of the volume that is perpendicular to the slices.
     #[serde(default)]
     pub spatial_dim: usize,
-    /// Size of the windows along the other two axes, and how they are blended.
+    /// Size and blending of the windows along the other two axes.
     #[serde(flatten)]
     pub window: SlidingWindowInferer,
 }
@@ -35,7 +36,7 @@ pub struct SliceInferer {
 const NAME: &str = "SliceInferer";
 
 impl SliceInferer {
-    /// The same for a network with several outputs.
+    /// Runs a network with several outputs, whose sizes may differ.
     pub fn infer_all(
         &self,
         x: Tensor<5>,

@@ -1,4 +1,4 @@
-//! Window by window, overlaps blended (`monai.inferers.SlidingWindowInferer`).
+//! Inference on overlapping windows, which are blended (`monai.inferers.SlidingWindowInferer`).
 
 use std::sync::Arc;
 
@@ -16,13 +16,15 @@ use super::windows::{dense_patch_slices, scan_interval};
 use super::{InferError, Inferer};
 use crate::layers::Axes;
 
-/// Scans the image with windows and averages where they overlap; accumulates in f32.
+/// Applies the network to a sliding window and averages overlapping outputs, in f32.
 ///
-/// Windows of all items are taken in order, `sw_batch_size` at a time, and a group may span items.
-/// The network may give another spatial size than the window's; the output is scaled likewise.
-/// Two-dimensional images (`z = 1`) take options for two axes.
+/// Windows of all items are processed in order, `sw_batch_size` at a time; a network call may
+/// contain windows of several items. The network's output may differ in spatial size from the
+/// window; the result is scaled accordingly. Two-dimensional images (`z = 1`) take options for two
+/// axes.
 ///
-/// Where a GPU has no memory for a group, half as many windows are taken from there on, with a warning.
+/// If a GPU runs out of memory for a network call, the number of windows per call is halved from
+/// then on, with a warning.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -41,38 +43,38 @@ use crate::layers::Axes;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SlidingWindowInferer {
-    /// Window per axis; 0 or less takes the image's length.
+    /// Size of the window per axis; 0 or less takes the image's length.
     #[setters(into)]
     pub roi_size: Axes<i64>,
-    /// Windows per call of the network.
+    /// Number of windows per network call.
     #[serde(default = "one")]
     pub sw_batch_size: usize,
-    /// Share of a window that the next one covers again, in [0, 1).
+    /// Overlap of neighbouring windows, as a share of the window in [0, 1).
     #[serde(default = "quarter")]
     #[setters(into)]
     pub overlap: Axes<f64>,
-    /// How windows are blended.
+    /// The blending of overlapping windows.
     #[serde(default)]
     pub mode: BlendMode,
     /// Sigma of the Gaussian, as a share of the window.
     #[serde(default = "eighth")]
     #[setters(into)]
     pub sigma_scale: Axes<f64>,
-    /// How an image smaller than the window is padded.
+    /// The padding of an image smaller than the window.
     #[serde(default)]
     pub padding_mode: PaddingMode,
     /// Value of constant padding.
     #[serde(default)]
     pub cval: f64,
-    /// Windows at this number of successive positions along `buffer_dim` are accumulated in a
-    /// buffer before they are added to the output, which is then written less often. Works with one
-    /// output of the image's size only.
+    /// Number of successive window positions along `buffer_dim` whose windows are accumulated in a
+    /// buffer before they are added to the output, which is then written less often. Requires a
+    /// single output of the image's size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_steps: Option<usize>,
-    /// The axis of `buffer_steps`; negative ones count from the last.
+    /// The axis of `buffer_steps`; negative numbers count from the last.
     #[serde(default = "last")]
     pub buffer_dim: i64,
-    /// What the device was found to have memory for.
+    /// The number of windows that the device has memory for.
     #[serde(skip)]
     #[setters(skip)]
     pub room: Room,
@@ -99,7 +101,7 @@ pub(super) const NAME: &str = "SlidingWindowInferer";
 /// A window: start and stop per axis.
 pub(super) type Window = [[usize; 2]; 3];
 
-/// The options, resolved for one image.
+/// The options resolved for one image.
 pub(super) struct Scan {
     pub(super) batch: usize,
     /// The image's own size.
@@ -116,13 +118,14 @@ pub(super) struct Scan {
 /// One output under construction.
 pub(super) struct Canvas {
     pub(super) values: Tensor<5>,
-    /// Window size of the output over that of the input, unless they are equal.
+    /// Size of the output window relative to the input window, unless they are equal.
     pub(super) scale: Option<[f64; 3]>,
     pub(super) weights: Tensor<5>,
 }
 
 impl SlidingWindowInferer {
-    /// Windows of this size and MONAI's defaults: one at a time, overlap 0.25, constant blending.
+    /// An inferer with windows of this size and MONAI's defaults: one window at a time, overlap
+    /// 0.25, constant blending.
     pub fn new(roi_size: &[usize]) -> Self {
         SlidingWindowInferer {
             roi_size: Axes::Each(roi_size.iter().map(|n| *n as i64).collect()),
@@ -138,7 +141,7 @@ impl SlidingWindowInferer {
         }
     }
 
-    /// The same for a network with several outputs, whose sizes may differ.
+    /// Runs a network with several outputs, whose sizes may differ.
     pub fn infer_all(
         &self,
         x: Tensor<5>,
@@ -245,7 +248,7 @@ impl SlidingWindowInferer {
         Ok(Scan { batch, image, before, padded, roi, windows, weights })
     }
 
-    /// The image padded to at least the window.
+    /// Pads the image to at least the window.
     fn pad(&self, x: Tensor<5>, scan: &Scan) -> Result<Tensor<5>, InferError> {
         let after = std::array::from_fn(|a| scan.padded[a] - scan.image[a] - scan.before[a]);
         self.padding_mode.pad(x, scan.before, after, self.cval).map_err(|expected| InferError::Value {
@@ -257,7 +260,7 @@ impl SlidingWindowInferer {
     }
 }
 
-/// One number per axis; the third axis of a two-dimensional image takes `depth`.
+/// Returns one number per axis; the third axis of a two-dimensional image takes `depth`.
 pub(super) fn axes<T: Copy>(given: &Axes<T>, image: [usize; 3], depth: T) -> Option<[T; 3]> {
     match given {
         Axes::All(value) if image[2] == 1 => Some([*value, *value, depth]),
@@ -271,9 +274,9 @@ pub(super) fn axes<T: Copy>(given: &Axes<T>, image: [usize; 3], depth: T) -> Opt
 }
 
 impl Scan {
-    /// Empty canvases for the outputs of the first group of windows.
+    /// Creates empty canvases for the outputs of the first network call.
     pub(super) fn canvases(&self, outputs: &[Tensor<5>]) -> Result<Vec<Canvas>, InferError> {
-        // Each output's weights are computed from those of the output before, as in MONAI.
+        // Each output's weights are computed from those of the previous output, as in MONAI.
         let (mut weights, mut size) = (self.weights.clone(), self.roi);
         let mut canvases = Vec::new();
         for output in outputs {
@@ -304,7 +307,7 @@ impl Scan {
         Ok(canvases)
     }
 
-    /// Divides by the sum of the weights of each voxel, and removes the padding.
+    /// Divides each voxel by the sum of its weights, and removes the padding.
     pub(super) fn finish(&self, canvas: Canvas) -> Tensor<5> {
         let Canvas { values, scale, weights } = canvas;
         let [batch, channels, cx, cy, cz] = values.dims();
@@ -332,7 +335,8 @@ impl Scan {
 }
 
 impl Canvas {
-    /// Adds one item of `windows` at a window's position, weighted if there are weights.
+    /// Adds one item of `windows` at a window's position, multiplied by the weights if there are
+    /// any.
     pub(super) fn add(
         &mut self,
         item: usize,
@@ -344,7 +348,7 @@ impl Canvas {
             Some(scale) => (window[a][0] as f64 * scale[a]) as usize,
             None => window[a][0],
         });
-        // The canvas has no other owner while it is written, so that the write needs no copy.
+        // The canvas has no other owner during the write, so that the write needs no copy.
         let device = self.values.device();
         let canvas = std::mem::replace(&mut self.values, Tensor::zeros([1; 5], (&device, DType::F32)));
         self.values = add_window(canvas, (item, start), (windows, row), weights);

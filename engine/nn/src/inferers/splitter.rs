@@ -9,7 +9,7 @@ use super::sliding_window::axes;
 use super::{InferError, PaddingMode};
 use crate::layers::Axes;
 
-/// The overlap of a patch with the one before.
+/// The overlap of neighbouring patches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a whole number of voxels, or a share of the patch from 0 to 1")]
 pub enum Overlap {
@@ -19,8 +19,8 @@ pub enum Overlap {
     Share(f64),
 }
 
-/// Splits an image into patches on a grid, row-major, padding it at the end so that the last
-/// patches are complete.
+/// Splits an image into patches on a grid, row-major. The image is padded at the end so that the
+/// last patches are complete.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -34,18 +34,18 @@ pub enum Overlap {
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SlidingWindowSplitter {
-    /// Patch per axis; 0 takes the image's length.
+    /// Size of the patch per axis; 0 takes the image's length.
     #[setters(into)]
     pub patch_size: Axes<usize>,
-    /// The overlap of a patch with the one before: a whole number of voxels, or a fraction.
+    /// The overlap of neighbouring patches: a whole number of voxels, or a fraction.
     #[serde(default = "none")]
     #[setters(into)]
     pub overlap: Axes<Overlap>,
-    /// Where the first patch starts; before the image where negative.
+    /// Start of the first patch; a negative one is before the image.
     #[serde(default = "zero")]
     #[setters(into)]
     pub offset: Axes<i64>,
-    /// How the image is padded; without it, incomplete patches are dropped.
+    /// The padding mode; without one, incomplete patches are dropped.
     #[serde(default = "constant")]
     pub pad_mode: Option<PaddingMode>,
     /// Value of constant padding.
@@ -67,7 +67,7 @@ fn constant() -> Option<PaddingMode> {
 
 const NAME: &str = "SlidingWindowSplitter";
 
-/// The options, resolved for one image.
+/// The options resolved for one image.
 pub(super) struct Grid {
     patch: [usize; 3],
     step: [usize; 3],
@@ -78,7 +78,7 @@ pub(super) struct Grid {
 }
 
 impl SlidingWindowSplitter {
-    /// MONAI's defaults with this patch.
+    /// A splitter with this patch size and MONAI's defaults.
     pub fn new(patch_size: &[usize]) -> Self {
         SlidingWindowSplitter {
             patch_size: Axes::Each(patch_size.to_vec()),
@@ -89,19 +89,19 @@ impl SlidingWindowSplitter {
         }
     }
 
-    /// Patches `[b, c, ..]` of all items together, and the start of each.
+    /// Returns the patches `[b, c, ..]` of all items together, with the start of each.
     ///
     /// # Errors
-    /// For an overlap as large as the patch, an offset outside the image, and padding that does not
-    /// reach far enough.
+    /// Fails for an overlap as large as the patch, an offset outside the image, or padding that is
+    /// too small.
     pub fn split(&self, x: Tensor<5>) -> Result<Vec<(Tensor<5>, [i64; 3])>, InferError> {
         self.split_where(x, |_, _| true)
     }
 
-    /// The patches that pass a test.
+    /// Returns the patches that pass a test.
     ///
     /// # Errors
-    /// As [`split`](Self::split).
+    /// Fails as [`split`](Self::split) does.
     pub fn split_where(
         &self,
         x: Tensor<5>,
@@ -127,7 +127,7 @@ impl SlidingWindowSplitter {
         InferError::Value { inferer: NAME, name, value, expected: expected.into() }
     }
 
-    /// The options, resolved for an image of this size.
+    /// Resolves the options for an image of this size.
     pub(super) fn grid(&self, image: [usize; 3]) -> Result<Grid, InferError> {
         let three = "expected one number, or one per axis";
         let patch = axes(&self.patch_size, image, 1)
@@ -141,7 +141,7 @@ impl SlidingWindowSplitter {
         let mut grid = Grid { patch, step: patch, offset, before: [0; 3], after: [0; 3], image };
         let step = |patch: usize, overlap: Overlap| match overlap {
             Overlap::Voxels(voxels) => patch.saturating_sub(voxels as usize),
-            // As Python rounds.
+            // Rounded as in Python.
             Overlap::Share(share) if (0.0..1.0).contains(&share) => {
                 (patch as f64 - patch as f64 * share).round_ties_even() as usize
             }
@@ -164,7 +164,7 @@ impl SlidingWindowSplitter {
                 grid.before[axis] = (-offset).max(0) as usize;
                 grid.after[axis] = (offset - length + patch as i64).rem_euclid(grid.step[axis] as i64) as usize;
             }
-            // Even with padding an axis may be shorter than a patch; the patch is then cut to the
+            // Even with padding an axis may be shorter than a patch; then the patch is cut to the
             // axis.
             let room = grid.before[axis] + image[axis] + grid.after[axis];
             if grid.patch[axis] > room {
@@ -182,7 +182,7 @@ impl Grid {
         std::array::from_fn(|a| self.before[a] + self.image[a] + self.after[a])
     }
 
-    /// Where patches start, the first axis slowest.
+    /// The starts of the patches, with the first axis slowest.
     fn starts(&self) -> Vec<[i64; 3]> {
         let along = |axis: usize| -> Vec<i64> {
             let end = (self.image[axis] + self.after[axis]) as i64 - self.patch[axis] as i64;

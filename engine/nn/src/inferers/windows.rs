@@ -1,7 +1,7 @@
-//! The positions of the windows of a dense scan.
+//! The window positions of a dense scan.
 
-/// Step between windows per axis: the window itself where it covers the image, otherwise the part
-/// that does not overlap, at least 1.
+/// Step between windows per axis: the window itself if it covers the image, otherwise the part that
+/// does not overlap, at least 1.
 pub fn scan_interval<const D: usize>(image: [usize; D], roi: [usize; D], overlap: [f64; D]) -> [usize; D] {
     std::array::from_fn(|axis| {
         if roi[axis] == image[axis] {
@@ -13,14 +13,14 @@ pub fn scan_interval<const D: usize>(image: [usize; D], roi: [usize; D], overlap
     })
 }
 
-/// First positions of the windows on one axis; the last is moved back to end with the image.
+/// First positions of the windows on one axis. The last window is moved back to end with the image.
 fn starts(image: usize, patch: usize, interval: usize) -> Vec<usize> {
     if interval == 0 {
         return vec![0];
     }
     let last = image.saturating_sub(patch);
-    // The end is searched among the windows that begin within the image: a scan that skips it has
-    // one window, as in MONAI.
+    // MONAI looks for the end among the windows that start within the image; if none reaches it,
+    // the scan has one window.
     if last.div_ceil(interval) >= image.div_ceil(interval) {
         return vec![0];
     }
@@ -29,9 +29,9 @@ fn starts(image: usize, patch: usize, interval: usize) -> Vec<usize> {
     starts
 }
 
-/// `[start, stop]` per axis of every window of a scan (`monai.data.utils.dense_patch_slices`),
+/// The `[start, stop]` per axis of every window of a scan (`monai.data.utils.dense_patch_slices`),
 /// first axis slowest. A patch of 0, or larger than the image, takes the image's length; an
-/// interval of 0 means one window.
+/// interval of 0 gives one window.
 pub fn dense_patch_slices(image: &[usize], patch: &[usize], interval: &[usize]) -> Vec<Vec<[usize; 2]>> {
     let mut windows: Vec<Vec<[usize; 2]>> = vec![Vec::new()];
     for (axis, &length) in image.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Activations by MONAI's names.
+//! Activation layers with MONAI's names.
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor, activation};
@@ -13,7 +13,7 @@ use crate::trace::{self, Op, Weight};
 const KNOWN: &str = "relu, leakyrelu, prelu, relu6, elu, selu, celu, gelu, sigmoid, tanh, softmax, logsoftmax, swish, \
                      memswish, mish";
 
-/// `torch.nn.PReLU`: `x` where positive, `weight x` elsewhere; one weight for all channels or one
+/// `torch.nn.PReLU`: `x` if positive, otherwise `weight x`, with one weight for all channels or one
 /// per channel.
 #[derive(Module, Debug)]
 pub struct PRelu {
@@ -49,9 +49,9 @@ pub struct Plain {
 /// An activation layer.
 #[derive(Module, Debug)]
 pub enum Act {
-    /// With learned slopes.
+    /// An activation with learned slopes.
     PRelu(PRelu),
-    /// Without parameters.
+    /// An activation without parameters.
     Plain(Plain),
 }
 
@@ -99,7 +99,7 @@ impl Act {
         }
     }
 
-    /// The factor of negative values, for the activations that are defined by it.
+    /// The factor of negative values, for activations that are fully defined by it.
     pub(crate) fn slope(&self) -> Option<Slope> {
         match self {
             Act::PRelu(act) => Some(Slope::Learned(act.weight.val().cast(DType::F32))),
@@ -109,7 +109,7 @@ impl Act {
         }
     }
 
-    /// The activation of a block's result and its shortcut.
+    /// Applies the activation to the sum of a block's result and its shortcut.
     pub(crate) fn forward_sum(&self, x: Tensor<5>, shortcut: Tensor<5>) -> Tensor<5> {
         match self.slope() {
             Some(Slope::Fixed(slope)) => activated_sum(x, shortcut, slope),
@@ -117,7 +117,7 @@ impl Act {
         }
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let taken = trace::inputs([&x]);
         let y = match self {
@@ -146,14 +146,14 @@ pub(crate) fn leaky_relu(x: Tensor<5>, slope: f64) -> Tensor<5> {
     trace::note(taken, "", || Op::LeakyRelu { slope }, cost::output(None, rectify(x, slope)))
 }
 
-/// A block's result and its shortcut.
+/// Adds a block's result and its shortcut.
 pub(crate) fn residual_sum(x: Tensor<5>, shortcut: Tensor<5>) -> Tensor<5> {
     let dtype = x.dtype();
     let taken = trace::inputs([&x, &shortcut]);
     trace::note(taken, "", || Op::Sum, rectified_sum(x, cast(shortcut, dtype), 1.0))
 }
 
-/// The same, followed by a leaky ReLU; ReLU with a slope of 0.
+/// Adds a block's result and its shortcut, and applies a leaky ReLU; ReLU with a slope of 0.
 pub(crate) fn activated_sum(x: Tensor<5>, shortcut: Tensor<5>, slope: f64) -> Tensor<5> {
     if trace::is_open() {
         return leaky_relu(residual_sum(x, shortcut), slope);
@@ -173,7 +173,7 @@ pub(crate) fn swish<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 }
 
 impl Function {
-    /// For the network's graph.
+    /// The operation in the network's graph.
     fn op(self) -> Op {
         let named = |name, alpha| Op::Activation { name, alpha };
         match self {
@@ -184,7 +184,9 @@ impl Function {
             Function::Selu => named("selu", 0.0),
             Function::Celu(alpha) => named("celu", alpha),
             Function::Gelu { tanh: false } => named("gelu", 0.0),
-            Function::Gelu { tanh: true } => Op::Unsupported { what: "GELU by tanh has no graph".to_owned() },
+            Function::Gelu { tanh: true } => {
+                Op::Unsupported { what: "GELU with the tanh approximation is not supported".to_owned() }
+            }
             Function::Sigmoid => named("sigmoid", 0.0),
             Function::Tanh => named("tanh", 0.0),
             Function::Softmax => named("softmax", 0.0),

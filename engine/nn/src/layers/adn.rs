@@ -8,10 +8,10 @@ use hearth_kernels::normalize::Slope;
 use super::{Act, ConfigError, Dropout, DropoutClock, DropoutSpec, LayerSpec, Norm, Scope};
 use crate::named::Named;
 
-/// What follows a convolution.
+/// The layers after a convolution: activation, dropout and norm.
 #[derive(Clone, Debug)]
 pub struct AdnOptions {
-    /// Letters of A, D and N in order; letters without a layer are ignored.
+    /// Order of the layers as letters A, D and N; letters without a layer are ignored.
     pub ordering: String,
     /// The activation, if any.
     pub act: Option<LayerSpec>,
@@ -38,7 +38,7 @@ pub enum AdnLayer {
 /// Activation, dropout and norm in order; state-dict keys `A`, `D` and `N`.
 pub type Adn = Named<AdnLayer>;
 
-/// In MONAI a spec with the empty name means "none".
+/// The spec, unless its name is empty: in MONAI an empty name means no layer.
 fn given(spec: &Option<LayerSpec>) -> Option<&LayerSpec> {
     spec.as_ref().filter(|spec| !spec.name().is_empty())
 }
@@ -55,7 +55,7 @@ pub(crate) fn act(scope: &Scope, spec: &Option<LayerSpec>) -> Result<Option<Act>
 
 /// An optional layer.
 pub(crate) trait Optional {
-    /// The layer's output, or the input without a layer.
+    /// Applies the layer; without a layer, returns the input.
     fn apply(&self, x: Tensor<5>) -> Tensor<5>;
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn norm_then_act(norm: &Option<Norm>, act: &Option<Act>, x: Tensor<5>
 }
 
 impl AdnOptions {
-    /// Builds the layers for this many channels.
+    /// Builds the layers for this number of channels.
     pub fn build(&self, scope: &Scope, channels: usize) -> Result<Adn, ConfigError> {
         let mut layers: Vec<(String, AdnLayer)> = Vec::new();
         for letter in self.ordering.to_uppercase().chars() {
@@ -97,7 +97,7 @@ impl AdnOptions {
                     return Err(ConfigError::value("adn_ordering", &self.ordering, "expected letters of A, D and N"));
                 }
             };
-            // A letter given twice is one module in PyTorch's Sequential: the name is the key.
+            // A repeated letter is one module in PyTorch's Sequential, because the name is the key.
             if let Some(layer) = layer
                 && layers.iter().all(|(other, _)| *other != name)
             {
@@ -109,8 +109,8 @@ impl AdnOptions {
 }
 
 impl Adn {
-    /// The equivalent epilogue of a convolution outside training, where these layers are a norm, and
-    /// perhaps an activation like ReLU after it.
+    /// The equivalent epilogue of a convolution outside training, if these layers are a norm,
+    /// optionally followed by an activation like ReLU.
     pub(crate) fn behind_convolution(&self) -> Option<NormAct> {
         let mut layers = self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(_)));
         let Some(AdnLayer::Norm(norm)) = layers.next() else { return None };
@@ -122,7 +122,7 @@ impl Adn {
         Some(norm.behind_convolution(slope))
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let mut x = x;
         // Inactive dropout does not separate a norm from its activation.

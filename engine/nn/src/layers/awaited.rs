@@ -1,4 +1,4 @@
-//! Networks whose weights are read from a file at once: [`awaiting_weights`].
+//! Deferred initial weights, for networks whose weights are read from a file: [`awaiting_weights`].
 
 use std::cell::Cell;
 
@@ -10,8 +10,9 @@ thread_local! {
     static AWAITED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Builds networks whose weights are read from a file at once: initial ones are drawn when they are
-/// used, which those that are replaced never are. To draw 31 million takes longer than to read them.
+/// Builds networks whose weights are read from a file right after construction. Initial weights are
+/// drawn on first use, so that replaced ones are never drawn: drawing 31 million values takes
+/// longer than reading them.
 pub fn awaiting_weights<R>(build: impl FnOnce() -> R) -> R {
     scoped(&AWAITED, true, build)
 }
@@ -21,7 +22,7 @@ pub(super) fn are_awaited() -> bool {
     AWAITED.get()
 }
 
-/// A parameter of these values, which are made when somebody asks.
+/// A parameter whose initial values are computed on first use.
 pub(super) fn when_used<const D: usize>(
     shape: [usize; D],
     device: &Device,

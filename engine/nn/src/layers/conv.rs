@@ -1,4 +1,5 @@
-//! Convolution and transposed convolution, 3-D; 2-D is kernel depth 1 on the last axis.
+//! Convolution and transposed convolution in 3-D; a 2-D convolution has kernel depth 1 on the last
+//! axis.
 
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
@@ -10,15 +11,15 @@ use super::{Act, LayerPath, Norm, Scope, norm_then_act};
 use crate::cost;
 use crate::trace::{self, Op, Weight, joined};
 
-/// In f32 and outside a graph.
+/// Whether a tensor is f32 and outside an autodiff graph.
 pub(super) fn is_plain(x: &Tensor<5>) -> bool {
     x.dtype() == DType::F32 && !x.is_autodiff()
 }
 
-/// Whether a convolution takes its channels as they lie, and applies what follows it: outside
-/// training, in f32, and while no costs are counted.
+/// Whether a convolution reads the channels in place and applies its epilogue: outside training, in
+/// f32, and while no costs are counted.
 pub(super) fn fuses(x: &Channels, weight: &Param<Tensor<5>>) -> bool {
-    // In half precision to read a weight is to convert it, so that is asked last.
+    // Reading a half-precision weight converts it, so this is checked last.
     x.is_f32() && !x.is_autodiff() && !cost::apart() && is_plain(&weight.val())
 }
 
@@ -27,7 +28,7 @@ pub(super) fn fuses(x: &Channels, weight: &Param<Tensor<5>>) -> bool {
 pub struct Conv {
     /// The kernels.
     pub weight: Param<Tensor<5>>,
-    /// One number per output channel.
+    /// The bias, one value per output channel.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     shape: ConvShape,
@@ -54,7 +55,7 @@ impl Conv {
         Conv { weight, bias, shape, path: LayerPath::default() }
     }
 
-    /// The output's size; `None` for an input smaller than the kernel.
+    /// The size of the output; `None` if the input is smaller than the kernel.
     pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
         let [_, _, kx, ky, kz] = self.weight.lazy_shape().dims();
         let ConvShape { stride, padding, dilation, .. } = self.shape;
@@ -66,7 +67,7 @@ impl Conv {
         Some(output)
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x', y', z']`, in the weight's type.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x', y', z']`, in the weight's type.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();
         let dtype = weight.dtype();
@@ -74,7 +75,7 @@ impl Conv {
         let [batch, _, dx, dy, dz] = x.dims();
         let compute = |x: Tensor<5>| conv3d(cast(x, dtype), weight, bias, self.shape);
         let kernel = self.weight.lazy_shape().dims();
-        // Burn refuses an input smaller than the kernel.
+        // Burn rejects an input smaller than the kernel.
         let Some([ox, oy, oz]) = self.output([dx, dy, dz]) else { return compute(x) };
         let multiply_adds = cost::convolution([ox, oy, oz], batch, kernel);
         let _range = self.path.enter(2 * multiply_adds);
@@ -84,19 +85,20 @@ impl Conv {
         trace::note(taken, self.path.name(), || self.op(), y)
     }
 
-    /// For the network's graph.
+    /// The operation in the network's graph.
     fn op(&self) -> Op {
         let ConvShape { stride, padding, dilation, groups } = self.shape;
         let bias = self.bias.as_ref().map(|bias| Weight::of(&bias.val()));
         Op::Conv { weight: Weight::of(&self.weight.val()), bias, stride, padding, dilation, groups }
     }
 
-    /// As [`forward`](Self::forward), for channels that may lie in two tensors.
+    /// Runs [`forward`](Self::forward) on channels that may be split over two tensors.
     pub(crate) fn forward_of(&self, x: Channels) -> Tensor<5> {
         if fuses(&x, &self.weight) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
     }
 
-    /// The convolution, a norm and an activation, for channels that may lie in two tensors.
+    /// Runs the convolution, a norm and an activation on channels that may be split over two
+    /// tensors.
     pub(crate) fn forward_with(&self, x: Channels, norm: &Option<Norm>, act: &Option<Act>) -> Tensor<5> {
         let slope = act.as_ref().map_or(Some(Slope::Fixed(1.0)), Act::slope);
         match norm.as_ref().zip(slope) {
@@ -107,7 +109,7 @@ impl Conv {
         }
     }
 
-    /// The convolution and what follows it, in the input's type.
+    /// Runs the convolution and its epilogue, in the input's type.
     pub(crate) fn forward_then(&self, x: Channels, then: Then) -> Tensor<5> {
         conv3d_then(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.shape, then)
     }
@@ -118,7 +120,7 @@ impl Conv {
 pub struct ConvTranspose {
     /// The kernels.
     pub weight: Param<Tensor<5>>,
-    /// One number per output channel.
+    /// The bias, one value per output channel.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     shape: ConvShape,
@@ -160,7 +162,7 @@ impl ConvTranspose {
         ConvTranspose { weight, bias, shape, output_padding, path: LayerPath::default() }
     }
 
-    /// The output's size.
+    /// The size of the output.
     fn output(&self, input: [usize; 3]) -> [usize; 3] {
         let [_, _, kx, ky, kz] = self.weight.lazy_shape().dims();
         let (kernel, ConvShape { stride, padding, dilation, .. }) = ([kx, ky, kz], self.shape);
@@ -170,9 +172,8 @@ impl ConvTranspose {
         })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x', y', z']` with
-    /// `x' = (x - 1) stride - 2 padding + kernel + output_padding` (at dilation 1), in the weight's
-    /// type.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x', y', z']` with `x' = (x - 1) stride - 2 padding +
+    /// kernel + output_padding` (at dilation 1), in the weight's type.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();
         let dtype = weight.dtype();
@@ -190,19 +191,19 @@ impl ConvTranspose {
         trace::note(taken, self.path.name(), || self.op(), y)
     }
 
-    /// For the network's graph.
+    /// The operation in the network's graph.
     fn op(&self) -> Op {
         let (ConvShape { stride, padding, dilation, groups }, output_padding) = (self.shape, self.output_padding);
         let (weight, bias) = (Weight::of(&self.weight.val()), self.bias.as_ref().map(|bias| Weight::of(&bias.val())));
         Op::ConvTranspose { weight, bias, stride, padding, output_padding, dilation, groups }
     }
 
-    /// As [`forward`](Self::forward), for channels that may lie in two tensors.
+    /// Runs [`forward`](Self::forward) on channels that may be split over two tensors.
     pub(crate) fn forward_of(&self, x: Channels) -> Tensor<5> {
         if fuses(&x, &self.weight) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
     }
 
-    /// The convolution and what follows it, in the input's type.
+    /// Runs the convolution and its epilogue, in the input's type.
     pub(crate) fn forward_then(&self, x: Channels, then: Then) -> Tensor<5> {
         let bias = self.bias.as_ref().map(Param::val);
         conv_transpose3d_then(x, self.weight.val(), bias, self.shape, self.output_padding, then)

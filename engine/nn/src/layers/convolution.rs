@@ -1,4 +1,4 @@
-//! A convolution, plain or transposed, and what follows it (`monai.networks.blocks.Convolution`).
+//! A plain or transposed convolution and the layers after it (`monai.networks.blocks.Convolution`).
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -18,18 +18,18 @@ pub enum Kernel {
     ConvTranspose(ConvTranspose),
 }
 
-/// Convolution, then activation, dropout and norm.
+/// A convolution, followed by activation, dropout and norm.
 #[derive(Module, Debug)]
 pub struct Convolution {
     /// The convolution.
     pub conv: Kernel,
-    /// What follows, if anything.
+    /// The layers after the convolution, if any.
     pub adn: Option<Adn>,
     #[module(skip)]
     pub(crate) path: LayerPath,
 }
 
-/// How to build a [`Convolution`].
+/// Options of a [`Convolution`].
 #[derive(Clone, Debug)]
 pub struct ConvolutionOptions {
     /// Input and output channels.
@@ -40,21 +40,23 @@ pub struct ConvolutionOptions {
     pub stride: [usize; 3],
     /// Steps between kernel taps per axis.
     pub dilation: [usize; 3],
-    /// Zeros at both ends of an axis; `None` for the number that keeps the size at stride 1, which
-    /// requires an odd kernel.
+    /// Zeros at both ends of each axis. `None` keeps the size at stride 1, which requires an odd
+    /// kernel.
     pub padding: Option<[usize; 3]>,
-    /// Further length of a transposed convolution's output; `None` for `stride - 1`.
+    /// Additional length of a transposed convolution's output; `None` for `stride - 1`.
     pub output_padding: Option<[usize; 3]>,
     /// Whether the convolution has a bias.
     pub bias: bool,
-    /// Transposed: with the defaults above the output is `stride` times as large.
+    /// Whether the convolution is transposed. With the defaults above the output is then `stride`
+    /// times as large.
     pub transposed: bool,
-    /// What follows; `None` for a bare convolution.
+    /// The layers after the convolution; `None` for a convolution alone.
     pub adn: Option<AdnOptions>,
 }
 
 impl ConvolutionOptions {
-    /// Stride and dilation 1, same size, with a bias, not transposed, nothing after it.
+    /// Options for a convolution with stride and dilation 1, unchanged size, a bias and no layers
+    /// after it.
     pub fn new(channels: [usize; 2], kernel: [usize; 3]) -> Self {
         ConvolutionOptions {
             channels,
@@ -69,13 +71,14 @@ impl ConvolutionOptions {
         }
     }
 
-    /// The effective padding.
+    /// The padding, with the default resolved.
     pub(crate) fn resolved_padding(&self) -> Result<[usize; 3], ConfigError> {
         self.padding.map_or_else(|| same_padding(self.kernel, self.dilation), Ok)
     }
 }
 
-/// Padding that keeps the size at stride 1; an even kernel has one where its dilation is even.
+/// The padding that keeps the size at stride 1. An even kernel has one only if its dilation is
+/// even.
 pub(crate) fn same_padding(kernel: [usize; 3], dilation: [usize; 3]) -> Result<[usize; 3], ConfigError> {
     let reach: [usize; 3] = std::array::from_fn(|axis| (kernel[axis].max(1) - 1) * dilation[axis]);
     if reach.iter().any(|r| r % 2 == 1) {
@@ -102,17 +105,17 @@ impl Convolution {
         Ok(Convolution { conv, adn, path: LayerPath::of(scope) })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x', y', z']`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_of(Channels::One(x), None)
     }
 
-    /// The same with an optional shortcut that is added to the output.
+    /// Runs the block and adds an optional shortcut to the output.
     pub(crate) fn forward_with_shortcut(&self, x: Tensor<5>, shortcut: Option<Tensor<5>>) -> Tensor<5> {
         self.forward_of(Channels::One(x), shortcut)
     }
 
-    /// The same for channels that may lie in two tensors, with an optional shortcut that is added
+    /// Runs the block on channels that may be split over two tensors, and adds an optional shortcut
     /// to the output.
     pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {
         let _range = self.path.enter(0);
@@ -136,7 +139,7 @@ impl Convolution {
         }
     }
 
-    /// The block, a norm and an activation, for channels that may lie in two tensors.
+    /// Runs the block, a norm and an activation on channels that may be split over two tensors.
     pub(crate) fn forward_with(&self, x: Channels, norm: &Option<Norm>, act: &Option<Act>) -> Tensor<5> {
         match &self.conv {
             Kernel::Conv(conv) if self.adn.is_none() => {
@@ -147,7 +150,7 @@ impl Convolution {
         }
     }
 
-    /// The epilogue of the convolution, where all of this block is one pass over the data.
+    /// The epilogue of the convolution, if the whole block can run in one pass over the data.
     fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> Option<Then> {
         let weight = match &self.conv {
             Kernel::Conv(conv) => &conv.weight,

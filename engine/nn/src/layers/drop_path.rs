@@ -5,9 +5,9 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::{ConfigError, DropoutClock};
 
-/// In training, an item of the batch is 0 with probability `p`, else scaled by `1 / (1 - p)`: the
-/// residual block whose main path it is in is skipped (Huang et al.,
-/// <https://arxiv.org/abs/1603.09382>).
+/// Stochastic depth: in training, skips the residual block whose main path it is in, by item (Huang
+/// et al., <https://arxiv.org/abs/1603.09382>). An item of the batch is 0 with probability `p`,
+/// otherwise scaled by `1 / (1 - p)`.
 #[derive(Module, Debug)]
 pub struct DropPath {
     /// Whether the layer is in training mode; `freeze` clears it.
@@ -21,7 +21,7 @@ pub struct DropPath {
 }
 
 impl DropPath {
-    /// `layer` is its path, which keys its draws.
+    /// Builds the layer. `layer` is its path, which keys its draws.
     pub fn new(layer: &str, p: f64, clock: &DropoutClock) -> Result<Self, ConfigError> {
         if !(0.0..=1.0).contains(&p) {
             return Err(ConfigError::value("drop_path", p, "a probability is in [0, 1]"));
@@ -29,7 +29,7 @@ impl DropPath {
         Ok(DropPath { training: Param::from_bool(true), p, layer: layer.to_owned(), clock: clock.clone() })
     }
 
-    /// Same shape out as in; unchanged outside training.
+    /// Applies the layer; the identity outside training.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if self.p == 0.0 || !x.is_autodiff() || !self.training.val().is_enabled() {
             return x;

@@ -45,7 +45,7 @@ impl DropoutClock {
         result
     }
 
-    /// Draws of N(0, 1) of this step and pass, on the device of `like`.
+    /// Draws from N(0, 1) for the current step and pass, on the device of `like`.
     pub(crate) fn normal(&self, layer: &str, shape: [usize; 2], like: &Device) -> Tensor<2> {
         let key = self.key().with_text("normal").with_text(layer);
         let count = shape.iter().product::<usize>() as u64;
@@ -67,20 +67,20 @@ impl DropoutClock {
 enum Kind {
     /// Each value separately.
     Each,
-    /// Whole channels.
+    /// Whole channels of an item.
     Channels,
-    /// Each value separately, as a self-normalizing network needs it.
+    /// Each value separately, as self-normalizing networks require.
     Alpha,
 }
 
-/// The limit of SELU far below 0 (Klambauer et al., <https://arxiv.org/abs/1706.02515>): minus
-/// alpha times lambda.
+/// The lower limit of SELU (Klambauer et al., <https://arxiv.org/abs/1706.02515>): minus alpha
+/// times lambda.
 const SATURATION: f64 = -1.758_099_340_847_376_6;
 
-/// `torch.nn.Dropout`, or `Dropout2d` and `Dropout3d` by channel: in training each element, or each
-/// channel of each item, is 0 with probability `p`, else scaled by `1 / (1 - p)`. Or
-/// `AlphaDropout`: dropped values become SELU's limit, and all are scaled and shifted so that mean
-/// and variance are preserved.
+/// Dropout (`torch.nn.Dropout`, or `Dropout2d` and `Dropout3d` by channel): in training each
+/// element, or each channel of each item, is 0 with probability `p`, otherwise scaled by `1 / (1 -
+/// p)`. For `AlphaDropout`, dropped values become SELU's limit, and all are scaled and shifted so
+/// that mean and variance are preserved.
 #[derive(Module, Debug)]
 pub struct Dropout {
     /// Whether the layer is in training mode; `freeze` clears it.
@@ -96,7 +96,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// A dropout layer; `layer` is its state-dict path.
+    /// Builds a dropout layer; `layer` is its state-dict path.
     pub fn new(layer: &str, p: f64, clock: &DropoutClock) -> Result<Self, ConfigError> {
         if !(0.0..=1.0).contains(&p) {
             return Err(ConfigError::value("dropout", p, "a probability is in [0, 1]"));
@@ -110,11 +110,11 @@ impl Dropout {
         })
     }
 
-    /// The layer requested by name or by probability.
+    /// Builds the layer that is requested by name or by probability.
     ///
     /// # Errors
-    /// For an unknown name, an argument that the layer does not have, or a probability outside [0,
-    /// 1].
+    /// Fails for an unknown name, an argument that the layer does not have, or a probability
+    /// outside [0, 1].
     pub fn of(layer: &str, spec: &DropoutSpec, clock: &DropoutClock) -> Result<Self, ConfigError> {
         let spec = match spec {
             DropoutSpec::Probability(p) => return Self::new(layer, *p, clock),
@@ -131,24 +131,24 @@ impl Dropout {
         }
     }
 
-    /// The same layer, dropping whole channels.
+    /// Returns the same layer, which drops whole channels.
     #[must_use]
     pub fn by_channel(self) -> Self {
         Dropout { kind: Kind::Channels, ..self }
     }
 
-    /// Whether anything would be dropped.
+    /// Whether the layer can drop anything.
     pub(crate) fn is_active<const D: usize>(&self, x: &Tensor<D>) -> bool {
         self.p != 0.0 && x.is_autodiff() && self.training.val().is_enabled()
     }
 
-    /// Same shape out as in; unchanged outside training.
+    /// Applies the layer; the identity outside training.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if !self.is_active(&x) {
             return x;
         }
-        // A dropped value becomes `dropped`; the rest are scaled, all are shifted, and mean and
-        // variance are preserved.
+        // A dropped value becomes `dropped`. The rest are scaled and all are shifted, which
+        // preserves mean and variance.
         let (dropped, scale, offset) = match self.kind {
             _ if self.p == 1.0 => return x * 0.0,
             Kind::Each | Kind::Channels => (0.0, (1.0 / (1.0 - self.p)) as f32, 0.0),

@@ -1,4 +1,4 @@
-//! How dropout is specified.
+//! The specification of dropout.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

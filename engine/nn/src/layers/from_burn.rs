@@ -21,7 +21,7 @@ use hearth_kernels::conv3d::ConvShape;
 use super::convolution::same_padding;
 use super::{ConfigError, Conv, ConvTranspose, LayerPath, Linear};
 
-/// Two axes as three, with depth 1.
+/// Extends two axes to three, with `last` as the third.
 fn flat(axes: [usize; 2], last: usize) -> [usize; 3] {
     [axes[0], axes[1], last]
 }
@@ -30,7 +30,7 @@ fn with_depth(weight: &Param<Tensor<4>>) -> Param<Tensor<5>> {
     Param::from_tensor(weight.val().unsqueeze_dim::<5>(4).detach())
 }
 
-/// Burn's `Same` depends on the input's size where the stride is not 1.
+/// The padding for Burn's `Same`, which depends on the input's size if the stride is not 1.
 fn same(kernel: [usize; 3], stride: [usize; 3], dilation: [usize; 3]) -> Result<[usize; 3], ConfigError> {
     if stride != [1; 3] || dilation != [1; 3] {
         let advice = "give the padding itself: Explicit(..)";
@@ -43,7 +43,7 @@ impl TryFrom<Conv3d> for Conv {
     type Error = ConfigError;
 
     /// # Errors
-    /// `Same` as padding where stride or dilation is not 1, or the kernel is even.
+    /// Fails for `Same` padding if stride or dilation is not 1, or if the kernel is even.
     fn try_from(conv: Conv3d) -> Result<Self, ConfigError> {
         let padding = match conv.padding {
             PaddingConfig3d::Valid => [0; 3],
@@ -59,7 +59,7 @@ impl TryFrom<Conv2d> for Conv {
     type Error = ConfigError;
 
     /// # Errors
-    /// Those of a [`Conv3d`], and padding that differs between the ends of an axis.
+    /// Fails as for a [`Conv3d`], and for padding that differs between the ends of an axis.
     fn try_from(conv: Conv2d) -> Result<Self, ConfigError> {
         let [kernel, stride, dilation] = [conv.kernel_size, conv.stride, conv.dilation].map(|axes| flat(axes, 1));
         let padding = match conv.padding {
@@ -96,7 +96,7 @@ impl From<ConvTranspose2d> for ConvTranspose {
 }
 
 impl From<burn::nn::Linear> for Linear {
-    /// Burn's matrix is `[in, out]`, ours and PyTorch's `[out, in]`.
+    /// Transposes the matrix: it is `[in, out]` in Burn, `[out, in]` here and in PyTorch.
     fn from(linear: burn::nn::Linear) -> Self {
         let weight = Param::from_tensor(linear.weight.val().transpose().detach());
         Linear { weight, bias: linear.bias, path: LayerPath::default() }

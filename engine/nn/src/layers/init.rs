@@ -1,6 +1,6 @@
 //! The distributions of initial weights.
 
-/// How the convolutions and linear layers of a network draw their initial weights.
+/// The distribution of the initial weights of a network's convolutions and linear layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Init {
     /// PyTorch's default: weights and biases from `U(-1 / sqrt(fan_in), 1 / sqrt(fan_in))`.
@@ -11,44 +11,44 @@ pub enum Init {
     KaimingFanIn,
     /// Convolutions from `N(0, 2 / fan_out)`, biases of linear layers 0.
     KaimingFanOut,
-    /// As `KaimingFanOut`, biases of convolutions 0, too.
+    /// As `KaimingFanOut`, and biases of convolutions are 0.
     KaimingFanOutNoBias,
     /// Linear layers from the normal distribution of this standard deviation, their biases 0.
     Normal(f64),
     /// Convolutions, including transposed ones, from `N(0, 2 / ((1 + slope^2) fan_in))`, where
-    /// `slope` is that of the leaky ReLU after them; their biases 0.
+    /// `slope` is that of the leaky ReLU after them. Biases are 0.
     KaimingLeaky(f64),
-    /// Convolutions from the normal distribution of this standard deviation, scales of batch norms
-    /// from the same about 1, biases 0 (`monai.networks.utils.normal_init`).
+    /// Convolutions from a normal distribution of this standard deviation, scales of batch norms
+    /// from the same distribution around 1, biases 0 (`monai.networks.utils.normal_init`).
     Gan(f64),
-    /// Convolutions, including transposed ones, from `N(0, 2 / (kx ky out))`: the kernel counts
-    /// within its first plane only.
+    /// Convolutions, including transposed ones, from `N(0, 2 / (kx ky out))`: the third axis of the
+    /// kernel is not counted.
     InPlane,
-    /// Convolutions and linear layers of 0: a residual block begins as its shortcut.
+    /// Convolutions and linear layers of 0, so that a residual block starts as its shortcut.
     Zeros,
-    /// Convolutions as `KaimingFanIn`, but this many output channels in a row have the same kernel,
-    /// so that a pixel shuffle starts as nearest-neighbour resizing (Aitken et al.,
-    /// <https://arxiv.org/abs/1707.02937>).
+    /// Convolutions as `KaimingFanIn`, where groups of this many consecutive output channels have
+    /// the same kernel, so that a pixel shuffle starts as nearest-neighbour resizing (Aitken et
+    /// al., <https://arxiv.org/abs/1707.02937>).
     Icnr(usize),
 }
 
-/// One distribution.
+/// A distribution of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
-    /// Between minus and plus this bound.
+    /// Uniform between minus and plus this bound.
     Uniform(f64),
     /// Normal with mean 0 and this standard deviation.
     Normal(f64),
     /// Normal with mean 1 and this standard deviation.
     NormalAboutOne(f64),
-    /// Normal with mean 0 and this standard deviation; groups of this many consecutive entries of
+    /// Normal with mean 0 and this standard deviation. Groups of this many consecutive entries of
     /// the first axis are equal.
     NormalInGroups(f64, usize),
-    /// This value.
+    /// A constant.
     Constant(f64),
 }
 
-/// The bound of PyTorch's default draw: `kaiming_uniform(a = sqrt(5))` for weights comes to
+/// The bound of PyTorch's default distribution: `kaiming_uniform(a = sqrt(5))` for weights equals
 /// `1 / sqrt(fan_in)`, and the bias is drawn from the same interval.
 fn torch_bound(fan_in: usize) -> f64 {
     if fan_in == 0 { 0.0 } else { 1.0 / (fan_in as f64).sqrt() }
@@ -65,7 +65,7 @@ fn fan_in([_, second, x, y, z]: [usize; 5]) -> usize {
 }
 
 impl Init {
-    /// Of a convolution's weight `[out, in / groups, kx, ky, kz]` and bias.
+    /// The distributions of a convolution's weight `[out, in / groups, kx, ky, kz]` and bias.
     pub(super) fn convolution(self, weight: [usize; 5]) -> [Draw; 2] {
         let bias = Draw::Uniform(torch_bound(fan_in(weight)));
         let [outputs, _, x, y, z] = weight;
@@ -80,7 +80,8 @@ impl Init {
         }
     }
 
-    /// Of a transposed convolution's weight `[in, out / groups, kx, ky, kz]` and bias.
+    /// The distributions of a transposed convolution's weight `[in, out / groups, kx, ky, kz]` and
+    /// bias.
     pub(super) fn transposed(self, weight: [usize; 5], outputs: usize) -> [Draw; 2] {
         let uniform = Draw::Uniform(torch_bound(fan_in(weight)));
         match self {
@@ -100,7 +101,7 @@ impl Init {
         }
     }
 
-    /// Of a linear layer's weight and bias.
+    /// The distributions of a linear layer's weight and bias.
     pub(super) fn linear(self, fan_in: usize) -> [Draw; 2] {
         let uniform = Draw::Uniform(torch_bound(fan_in));
         match self {
@@ -111,7 +112,7 @@ impl Init {
         }
     }
 
-    /// Of a batch norm's scales.
+    /// The distribution of a batch norm's scales.
     pub(super) fn scales(self) -> Draw {
         match self {
             Init::Gan(deviation) => Draw::NormalAboutOne(deviation),

@@ -7,11 +7,11 @@ use hearth_kernels::cast;
 use super::{LayerPath, Scope};
 use crate::cost;
 
-/// PyTorch's default.
+/// The epsilon, PyTorch's default.
 const EPS: f64 = 1e-5;
 
-/// `torch.nn.LayerNorm` (Ba et al., <https://arxiv.org/abs/1607.06450>): mean and variance over the
-/// last axis, in f32.
+/// `torch.nn.LayerNorm` (Ba et al., <https://arxiv.org/abs/1607.06450>): normalizes by mean and
+/// variance over the last axis, in f32.
 #[derive(Module, Debug)]
 pub struct LayerNorm {
     /// Scale per feature.
@@ -25,7 +25,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Scale 1 and offset 0.
+    /// Builds a layer norm with scale 1 and offset 0.
     pub fn new(scope: &Scope, features: usize) -> Self {
         LayerNorm {
             weight: scope.constant([features], 1.0),
@@ -35,13 +35,13 @@ impl LayerNorm {
         }
     }
 
-    /// The same with another epsilon than PyTorch's default.
+    /// Replaces the epsilon.
     #[must_use]
     pub fn with_eps(self, eps: f64) -> Self {
         LayerNorm { eps, ..self }
     }
 
-    /// Same shape and type out as in.
+    /// Applies the norm; shape and type are unchanged.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let _range = self.path.enter(0);
         let dtype = x.dtype();
@@ -51,7 +51,7 @@ impl LayerNorm {
     }
 }
 
-/// The same without scale and offset (`torch.nn.functional.layer_norm`).
+/// Layer norm without scale and offset (`torch.nn.functional.layer_norm`).
 pub fn layer_norm<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let (dtype, features, device) = (x.dtype(), x.dims()[D - 1], x.device());
     let (one, zero) = (Tensor::ones([features], &device), Tensor::zeros([features], &device));

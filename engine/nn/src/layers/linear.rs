@@ -1,4 +1,4 @@
-//! A matrix for the last axis.
+//! Linear layers over the last axis.
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -14,7 +14,7 @@ use crate::trace::{self, Op, Weight};
 pub struct Linear {
     /// The matrix.
     pub weight: Param<Tensor<2>>,
-    /// One number per output.
+    /// The bias, one value per output.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     pub(super) path: LayerPath,
@@ -31,7 +31,7 @@ impl Linear {
         }
     }
 
-    /// `[..., in]` to `[..., out]`, in the weight's type.
+    /// Maps `[..., in]` to `[..., out]`, in the weight's type.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let weight = self.weight.val();
         let dtype = weight.dtype();
@@ -45,8 +45,8 @@ impl Linear {
         cost::product(Some(self.weight.id), multiply_adds, output, &device, || linear(cast(x, dtype), weight, bias))
     }
 
-    /// Flattens everything but the batch: `[b, c, x, y, z]` with `c x y z = in` to
-    /// `[b, out, 1, 1, 1]`.
+    /// Flattens all axes but the batch: maps `[b, c, x, y, z]` with `c x y z = in` to `[b, out, 1,
+    /// 1, 1]`.
     pub fn forward_flat(&self, x: Tensor<5>) -> Tensor<5> {
         let [b, c, dx, dy, dz] = x.dims();
         let taken = trace::inputs([&x]);

@@ -1,8 +1,8 @@
-//! The layers networks are built from, with MONAI's names, defaults and state-dict keys.
+//! The layers that networks are built from, with MONAI's names, defaults and state-dict keys.
 //!
 //! Precision: a convolution casts its input to its weight's type; a norm computes in f32 and
-//! returns its input's type. So when weights are bf16 or f16 (automatic mixed precision)
-//! convolutions run in that type and the statistics do not.
+//! returns its input's type. With bf16 or f16 weights (automatic mixed precision), convolutions run
+//! in that type and statistics in f32.
 
 mod activation;
 mod adn;
@@ -57,45 +57,45 @@ pub use sync::{SumOverRanks, SyncedNorms};
 pub(crate) use upsample::resize;
 pub use upsample::{UpSample, UpSampleOptions, UpsampleMode};
 
-/// Why a network or layer cannot be built.
+/// An error of building a network or layer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// An unknown name.
     #[error("unknown {kind} `{name}`; known are: {known}")]
     UnknownName {
-        /// What it names: activation, norm, ...
+        /// The kind of object: activation, norm, ...
         kind: &'static str,
-        /// The name given.
+        /// The given name.
         name: String,
-        /// The names that exist.
+        /// The known names.
         known: &'static str,
     },
     /// An argument that the layer does not have.
     #[error("{layer} has no argument `{argument}`; it has: {known}")]
     UnknownArgument {
-        /// The layer.
+        /// Name of the layer.
         layer: String,
-        /// The argument given.
+        /// The given argument.
         argument: String,
-        /// The arguments that exist.
+        /// The arguments of the layer.
         known: String,
     },
     /// An invalid value.
     #[error("{name} is {value}: {expected}")]
     Value {
-        /// The parameter.
+        /// Name of the parameter.
         name: String,
         /// The given value.
         value: String,
         /// The expected value.
         expected: String,
     },
-    /// Weights that there is no memory for, or more than any network has.
+    /// Weights for which there is not enough memory, or more than any network has.
     #[error("{reason}")]
     TooLarge {
-        /// The shape of the weight that was one too many.
+        /// The shape of the weight that exceeded the limit.
         shape: Vec<usize>,
-        /// What it takes, and what there is.
+        /// The required amount and the limit.
         reason: String,
     },
 }

@@ -1,6 +1,6 @@
 //! Normalization layers: batch, instance and group.
 //!
-//! All compute sums in f32 and return their input's type.
+//! All norms compute sums in f32 and return their input's type.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::cost;
 use crate::running::{Buffer, Counter};
 use crate::trace::{self, Op, Weight};
 
-/// Counts the output of a layer, which its weight identifies where it has one.
+/// Counts the output of a layer, which is identified by its weight, if any.
 fn counted(weight: &Option<Param<Tensor<1>>>, y: Tensor<5>) -> Tensor<5> {
     cost::output(weight.as_ref().map(|weight| weight.id), y)
 }
@@ -24,12 +24,12 @@ fn counted(weight: &Option<Param<Tensor<1>>>, y: Tensor<5>) -> Tensor<5> {
 /// No activation after the norm.
 const NONE: Slope = Slope::Fixed(1.0);
 
-/// Scale and offset for the network's graph.
+/// Scale and offset as weights in the network's graph.
 fn told(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) -> [Option<Weight>; 2] {
     [weight, bias].map(|values| values.as_ref().map(|values| Weight::of(&values.val())))
 }
 
-/// Scale and offset in f32, of a layer that has them.
+/// Scale and offset in f32, if the layer has them.
 fn affine(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) -> Option<(Tensor<1>, Tensor<1>)> {
     weight
         .as_ref()
@@ -39,19 +39,19 @@ fn affine(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) ->
 
 /// `torch.nn.BatchNorm3d` (Ioffe and Szegedy, <https://arxiv.org/abs/1502.03167>).
 ///
-/// In training the batch's biased variance normalizes; the running variance is updated with the
-/// unbiased one, as in PyTorch.
+/// In training, the batch is normalized with its biased variance, and the running variance is
+/// updated with the unbiased one, as in PyTorch.
 #[derive(Module, Debug)]
 pub struct BatchNorm {
     /// Scale per channel.
     pub weight: Option<Param<Tensor<1>>>,
     /// Offset per channel.
     pub bias: Option<Param<Tensor<1>>>,
-    /// Mean per channel for evaluation.
+    /// Mean per channel, used in evaluation.
     pub running_mean: Buffer,
-    /// Variance per channel for evaluation.
+    /// Variance per channel, used in evaluation.
     pub running_var: Buffer,
-    /// Training batches seen.
+    /// Number of training batches so far.
     pub num_batches_tracked: Counter,
     /// Whether the layer is in training mode; `freeze` clears it.
     pub training: Param<Flag>,
@@ -59,7 +59,7 @@ pub struct BatchNorm {
     eps: f64,
     #[module(skip)]
     momentum: f64,
-    /// Whether its statistics are those of all ranks.
+    /// Whether the statistics are computed over all ranks.
     #[module(skip)]
     synced: bool,
     #[module(skip)]
@@ -70,7 +70,7 @@ impl BatchNorm {
     /// A batch norm with scale 1, offset 0, running mean 0 and running variance 1.
     pub fn new(scope: &Scope, channels: usize, eps: f64, momentum: f64, affine: bool) -> Self {
         let device = scope.device().clone().inner();
-        // Mean and variance; of a network that is rehearsed they have no values.
+        // The length of mean and variance. In a rehearsal they have no values.
         let kept = if scope.count("running_mean", &[2, channels]) { 1 } else { channels };
         BatchNorm {
             weight: affine.then(|| scope.draw("weight", [channels], scope.init().scales())),
@@ -86,18 +86,18 @@ impl BatchNorm {
         }
     }
 
-    /// With the statistics of all ranks that train together (`torch.nn.SyncBatchNorm`): see
+    /// Computes the statistics over all ranks that train together (`torch.nn.SyncBatchNorm`); see
     /// [`SyncedNorms`].
     pub fn synced(self) -> Self {
         Self { synced: true, ..self }
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
 
-    /// The norm and a ReLU.
+    /// Applies the norm and a ReLU.
     pub(crate) fn forward_relu(&self, x: Tensor<5>) -> Tensor<5> {
         if cost::apart() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
     }
@@ -114,7 +114,7 @@ impl BatchNorm {
         trace::note(taken, self.path.name(), op, counted(&self.weight, y))
     }
 
-    /// Scale and offset by channel, from the running statistics.
+    /// Scale and offset per channel, from the running statistics.
     pub(crate) fn evaluation(&self) -> (Tensor<1>, Tensor<1>) {
         let inverse = (self.running_var.value() + self.eps).sqrt().recip();
         let (factor, start) = match affine(&self.weight, &self.bias) {
@@ -143,7 +143,7 @@ impl BatchNorm {
         output
     }
 
-    /// The same over the batches of all ranks, which may differ in size.
+    /// Applies the norm with statistics over the batches of all ranks, which may differ in size.
     fn forward_synced(&self, x: Tensor<5>, slope: &Slope, synced: &Arc<SyncedNorms>) -> Tensor<5> {
         let [b, c, dx, dy, dz] = x.dims();
         let (number, dtype) = (synced.next(), x.dtype());
@@ -173,7 +173,7 @@ impl BatchNorm {
         y.cast(dtype)
     }
 
-    /// Moves the running statistics towards those of `count` values.
+    /// Updates the running statistics with those of `count` values.
     fn follow(&self, mean: Tensor<1>, variance: Tensor<1>, count: f64) {
         let running = [self.running_mean.value(), self.running_var.value()];
         let [mean, variance] = follow(running, [mean, variance], self.momentum, count);
@@ -183,8 +183,8 @@ impl BatchNorm {
     }
 }
 
-/// `torch.nn.GroupNorm` (Wu and He, <https://arxiv.org/abs/1803.08494>): mean and variance of each
-/// item and group of channels.
+/// `torch.nn.GroupNorm` (Wu and He, <https://arxiv.org/abs/1803.08494>): normalizes by mean and
+/// variance of each item and group of channels.
 #[derive(Module, Debug)]
 pub struct GroupNorm {
     /// Scale per channel.
@@ -200,7 +200,7 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// A group norm. `channels` must be divisible by `groups`.
+    /// Builds a group norm. `channels` must be divisible by `groups`.
     pub fn new(scope: &Scope, groups: usize, channels: usize, eps: f64, affine: bool) -> Result<Self, ConfigError> {
         if groups == 0 || !channels.is_multiple_of(groups) {
             return Err(ConfigError::value(
@@ -218,7 +218,7 @@ impl GroupNorm {
         })
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
@@ -237,13 +237,13 @@ impl GroupNorm {
     }
 }
 
-/// `torch.nn.InstanceNorm3d` (Ulyanov et al., <https://arxiv.org/abs/1607.08022>): mean and
-/// variance of each item and channel. Without affine parameters by default.
+/// `torch.nn.InstanceNorm3d` (Ulyanov et al., <https://arxiv.org/abs/1607.08022>): normalizes by
+/// mean and variance of each item and channel. Without affine parameters by default.
 #[derive(Module, Debug)]
 pub struct InstanceNorm {
-    /// Scale per channel, when affine.
+    /// Scale per channel, if affine.
     pub weight: Option<Param<Tensor<1>>>,
-    /// Offset per channel, when affine.
+    /// Offset per channel, if affine.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     eps: f64,
@@ -252,7 +252,7 @@ pub struct InstanceNorm {
 }
 
 impl InstanceNorm {
-    /// An instance norm.
+    /// Builds an instance norm.
     pub fn new(scope: &Scope, channels: usize, eps: f64, affine: bool) -> Self {
         InstanceNorm {
             weight: affine.then(|| scope.constant([channels], 1.0)),
@@ -262,7 +262,7 @@ impl InstanceNorm {
         }
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
@@ -281,7 +281,7 @@ impl InstanceNorm {
     }
 }
 
-/// A normalization layer by MONAI's name.
+/// A normalization layer, with MONAI's name.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only a few dozen of them, and modules cannot be boxed")]
 pub enum Norm {
@@ -326,7 +326,8 @@ impl Norm {
         }
     }
 
-    /// The norm, and an activation of this slope, as the epilogue of a convolution outside training.
+    /// The norm followed by an activation of this slope, as the epilogue of a convolution outside
+    /// training.
     pub(crate) fn behind_convolution(&self, slope: Slope) -> NormAct {
         let norm = match self {
             Norm::Batch(norm) => {
@@ -343,12 +344,12 @@ impl Norm {
         NormAct { norm, slope }
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
 
-    /// The norm and the activation after it, in one pass for activations like ReLU.
+    /// Applies the norm and the activation after it, in one pass for activations like ReLU.
     pub fn forward_with(&self, x: Tensor<5>, act: &Act) -> Tensor<5> {
         match act.slope() {
             Some(slope) if !cost::apart() => self.forward_then(x, &slope),
@@ -356,12 +357,12 @@ impl Norm {
         }
     }
 
-    /// The norm and a ReLU.
+    /// Applies the norm and a ReLU.
     pub(crate) fn forward_relu(&self, x: Tensor<5>) -> Tensor<5> {
         if cost::apart() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
     }
 
-    /// The norm, followed by multiplying non-positive values by a slope.
+    /// Applies the norm, and multiplies non-positive results by a slope.
     pub(crate) fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         match self {
             Norm::Batch(norm) => norm.forward_then(x, slope),

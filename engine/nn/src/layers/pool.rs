@@ -1,4 +1,4 @@
-//! Poolings by MONAI's names.
+//! Pooling layers with MONAI's names.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -14,7 +14,7 @@ const KNOWN: &str = "max, avg, adaptivemax, adaptiveavg";
 enum Kind {
     Max(PoolShape),
     Avg(PoolShape, Divisor),
-    /// Windows per axis; `None` leaves an axis unchanged.
+    /// Number of windows per axis; `None` leaves an axis unchanged.
     AdaptiveMax([Option<usize>; 3]),
     AdaptiveAvg([Option<usize>; 3]),
 }
@@ -26,13 +26,13 @@ pub struct Pool {
     kind: Kind,
 }
 
-/// One number per axis; in 2-D the third is `depth`.
+/// Returns one number per axis; the third axis of a 2-D network takes `depth`.
 pub(crate) fn per_axis(spatial_dims: usize, value: usize, depth: usize) -> [usize; 3] {
     [value, value, if spatial_dims == 3 { value } else { depth }]
 }
 
 impl Pool {
-    /// Builds the layer that is asked for: `["avg", { kernel_size = 7, stride = 1 }]`.
+    /// Builds the requested layer: `["avg", { kernel_size = 7, stride = 1 }]`.
     pub fn new(spec: &LayerSpec, spatial_dims: usize) -> Result<Self, ConfigError> {
         let kind = match spec.name().as_str() {
             "max" => {
@@ -69,22 +69,22 @@ impl Pool {
         Ok(Pool { kind })
     }
 
-    /// The largest value of each window.
+    /// Max pooling: the largest value of each window.
     pub fn max(shape: PoolShape) -> Self {
         Pool { kind: Kind::Max(shape) }
     }
 
-    /// The mean of each window, padding included.
+    /// Average pooling: the mean of each window, including padding.
     pub fn avg(shape: PoolShape) -> Self {
         Pool { kind: Kind::Avg(shape, Divisor::Window) }
     }
 
-    /// The mean of each channel: `[b, c, 1, 1, 1]`.
+    /// Global average pooling: the mean of each channel, `[b, c, 1, 1, 1]`.
     pub fn global_avg() -> Self {
         Pool { kind: Kind::AdaptiveAvg([Some(1); 3]) }
     }
 
-    /// The output's size; `None` for an input smaller than one window.
+    /// The size of the output; `None` if the input is smaller than one window.
     pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
         match self.kind {
             Kind::Max(shape) | Kind::Avg(shape, _) => shape.output(input),
@@ -94,7 +94,7 @@ impl Pool {
         }
     }
 
-    /// `[b, c, x, y, z]` to `[b, c, x', y', z']`.
+    /// Maps `[b, c, x, y, z]` to `[b, c, x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, _, dx, dy, dz] = x.dims();
         let taken = trace::inputs([&x]);
@@ -107,26 +107,26 @@ impl Pool {
         trace::note(taken, "", || self.op(), cost::output(None, y))
     }
 
-    /// For the network's graph.
+    /// The operation in the network's graph.
     fn op(&self) -> Op {
         let unsupported = |what: &str| Op::Unsupported { what: what.to_owned() };
         match self.kind {
             Kind::Max(PoolShape { kernel, stride, padding, dilation, ceil_mode }) => {
                 Op::MaxPool { kernel, stride, padding, dilation, ceil: ceil_mode }
             }
-            Kind::Avg(_, Divisor::Given(_)) => unsupported("an average pooling with a divisor of its own has no graph"),
+            Kind::Avg(_, Divisor::Given(_)) => unsupported("an average pooling with a given divisor is not supported"),
             Kind::Avg(PoolShape { kernel, stride, padding, ceil_mode, .. }, divisor) => {
                 Op::AvgPool { kernel, stride, padding, ceil: ceil_mode, include_pad: divisor == Divisor::Window }
             }
             Kind::AdaptiveAvg([Some(1), Some(1), Some(1)]) => Op::GlobalAvgPool,
             Kind::AdaptiveMax([Some(1), Some(1), Some(1)]) => Op::GlobalMaxPool,
-            _ => unsupported("an adaptive pooling to more than one value has no graph"),
+            _ => unsupported("an adaptive pooling to more than one value is not supported"),
         }
     }
 }
 
-/// `torch.nn.functional.max_pool3d` of `[b, c, x, y, z]`: a window that does not fit at the far end
-/// is dropped.
+/// `torch.nn.functional.max_pool3d` of `[b, c, x, y, z]`: an incomplete window at the far end is
+/// dropped.
 pub(crate) fn max_pool(x: Tensor<5>, kernel: [usize; 3], stride: [usize; 3], padding: [usize; 3]) -> Tensor<5> {
     Pool::max(PoolShape { kernel, stride, padding, dilation: [1; 3], ceil_mode: false }).forward(x)
 }
@@ -135,7 +135,7 @@ fn adapted(output: [Option<usize>; 3], input: [usize; 3]) -> [usize; 3] {
     std::array::from_fn(|axis| output[axis].unwrap_or(input[axis]))
 }
 
-/// Kernel, stride, padding and rounding, checked.
+/// Reads and checks kernel, stride, padding and rounding.
 fn window(spec: &LayerSpec, known: &[&str], spatial_dims: usize) -> Result<PoolShape, ConfigError> {
     let (name, given) = (spec.name(), spec.arguments(known)?);
     let kernel = given

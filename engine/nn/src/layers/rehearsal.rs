@@ -1,4 +1,5 @@
-//! What a network's weights take, before any of them is drawn: [`rehearse`].
+//! Rehearsals, which count the memory of a network's weights before any weight is drawn:
+//! [`rehearse`].
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -11,11 +12,11 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::ConfigError;
 
-/// The most weights, each of any size, that a network may have. The largest networks have a few
-/// thousand; more than this is a number that was mistyped.
+/// The largest number of weight tensors, of any size, that a network may have. The largest networks
+/// have a few thousand; more than this is a mistyped number.
 const MOST_WEIGHTS: usize = 20_000;
 
-/// What is counted while a network is rehearsed.
+/// The counts of a rehearsal.
 struct Tally {
     allowance: Allowance,
     bytes: u64,
@@ -26,17 +27,18 @@ thread_local! {
     static OPEN: RefCell<Option<Tally>> = const { RefCell::new(None) };
 }
 
-/// Builds a network whose weights are only counted: bytes of all of them in f32, and the network. Constructors of
-/// layers do not fail, so one that exceeds the memory of this process leaves them by unwinding,
-/// without a panic's message.
+/// Builds a network whose weights are only counted. Returns the number of bytes of all weights in
+/// f32, and the network. Constructors of layers return no errors, so a network that exceeds the
+/// memory of this process unwinds out of them, without a panic message.
 ///
 /// # Errors
-/// Those of `build`, and [`ConfigError::TooLarge`].
+/// Returns the errors of `build`, and [`ConfigError::TooLarge`].
 pub(crate) fn rehearse<T>(
     allowance: Allowance,
     build: impl FnOnce() -> Result<T, ConfigError>,
 ) -> Result<(u64, T), ConfigError> {
-    /// A panic inside must not leave the tally open: later networks would have no weights.
+    /// Closes the tally on drop. A panic in `build` must not leave it open: later networks would
+    /// have no weights.
     struct Close;
     impl Drop for Close {
         fn drop(&mut self) {
@@ -45,14 +47,14 @@ pub(crate) fn rehearse<T>(
     }
     OPEN.set(Some(Tally { allowance, bytes: 0, weights: 0 }));
     let _close = Close;
-    // What a network says of its parameters, it says when it is built.
+    // Parameters log their messages when the network is built for use, so they are silenced here.
     match catch_unwind(AssertUnwindSafe(|| with_default(NoSubscriber::new(), build))) {
         Ok(built) => built.map(|built| (OPEN.take().map_or(0, |tally| tally.bytes), built)),
         Err(payload) => Err(too_large(payload)),
     }
 }
 
-/// The error that left a constructor; any other panic goes on.
+/// The error that a constructor unwound with; any other panic is resumed.
 fn too_large(payload: Box<dyn Any + Send>) -> ConfigError {
     match payload.downcast::<ConfigError>() {
         Ok(error) => *error,
@@ -60,7 +62,8 @@ fn too_large(payload: Box<dyn Any + Send>) -> ConfigError {
     }
 }
 
-/// Counts a weight, where a network is rehearsed; says whether one is. `path` is its state-dict key.
+/// Counts a weight, if a rehearsal is in progress; returns whether one is. `path` is the weight's
+/// state-dict key.
 pub(crate) fn count(path: impl FnOnce() -> String, shape: &[usize]) -> bool {
     let refused = OPEN.with_borrow_mut(|open| {
         let tally = open.as_mut()?;
@@ -70,7 +73,7 @@ pub(crate) fn count(path: impl FnOnce() -> String, shape: &[usize]) -> bool {
         let mut shape = shape.to_vec();
         let reason = if tally.weights > MOST_WEIGHTS {
             let reason = format!("the network has more than {MOST_WEIGHTS} weights, `{}` among them", path());
-            // It is not this one that is too large.
+            // The limit is on the number of weights, not on the size of this one.
             shape.clear();
             reason
         } else if tally.bytes > tally.allowance.bytes {
@@ -91,7 +94,7 @@ pub(crate) fn count(path: impl FnOnce() -> String, shape: &[usize]) -> bool {
     }
 }
 
-/// A weight of a network that is rehearsed: it has a shape, and no values until somebody asks.
+/// A weight in a rehearsal: it has a shape, and no values until they are read.
 pub(crate) fn unwritten<const D: usize>(shape: [usize; D], device: &Device) -> Param<Tensor<D>> {
     let values = move |device: &Device, _: bool| Tensor::zeros(shape, device);
     Param::uninitialized(ParamId::new(), values, device.clone(), true, Shape::from(shape))

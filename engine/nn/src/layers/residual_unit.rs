@@ -1,4 +1,4 @@
-//! Convolutions with a shortcut around them (`monai.networks.blocks.ResidualUnit`).
+//! Convolutions with a shortcut (`monai.networks.blocks.ResidualUnit`).
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -7,14 +7,14 @@ use hearth_kernels::conv3d::{Channels, ConvShape};
 use super::{ConfigError, Conv, Convolution, ConvolutionOptions, LayerPath, Scope, residual_sum};
 use crate::named::Named;
 
-/// `units` convolutions in a row plus a shortcut (He et al., <https://arxiv.org/abs/1512.03385>).
+/// A sequence of convolutions with a shortcut (He et al., <https://arxiv.org/abs/1512.03385>).
 ///
-/// The shortcut is a convolution of the same kernel when the stride is not 1, of kernel 1 when only
-/// the number of channels changes, and else the identity. It is added after the last activation of
+/// The shortcut is a convolution of the same kernel if the stride is not 1, of kernel 1 if only the
+/// number of channels changes, and otherwise the identity. It is added after the last activation of
 /// the main path.
 #[derive(Module, Debug)]
 pub struct ResidualUnit {
-    /// The main path: `unit0`, `unit1`, ...
+    /// The main path of convolutions: `unit0`, `unit1`, ...
     pub conv: Named<Convolution>,
     /// The shortcut, unless it is the identity.
     pub residual: Option<Conv>,
@@ -23,8 +23,8 @@ pub struct ResidualUnit {
 }
 
 impl ResidualUnit {
-    /// Builds `units` convolutions, at least one; the first has the stride, the last is a bare
-    /// convolution if `last_conv_only`.
+    /// Builds `units` convolutions, at least one. The first has the stride; the last has no
+    /// activation, dropout or norm if `last_conv_only`.
     pub fn new(
         scope: &Scope,
         options: &ConvolutionOptions,
@@ -60,7 +60,7 @@ impl ResidualUnit {
         Ok(ResidualUnit { conv: Named::new(path), residual, path: LayerPath::of(scope) })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x / stride, ...]`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x / stride, ...]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let _range = self.path.enter(0);
         let shortcut = match &self.residual {

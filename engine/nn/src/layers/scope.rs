@@ -9,10 +9,10 @@ use super::awaited::{are_awaited, when_used};
 use super::rehearsal::{self, unwritten};
 use super::{Draw, Init};
 
-/// Device, seed and path of the layer under construction.
+/// The context of a layer under construction: device, seed and path.
 ///
-/// Initial weights are draws keyed by (seed, parameter path): the same on any device, and a
-/// parameter keeps its draw when other layers come or go.
+/// Initial weights are draws keyed by (seed, parameter path): they are the same on any device, and
+/// do not change when other layers are added or removed.
 #[derive(Clone, Debug)]
 pub struct Scope {
     device: Device,
@@ -43,7 +43,7 @@ impl Scope {
         self.init
     }
 
-    /// The device parameters go to.
+    /// The device of the parameters.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -73,13 +73,13 @@ impl Scope {
         Key::new(self.seed).with_text("init").with_text(&self.enter(name).path)
     }
 
-    /// Counts values that a layer makes by itself, where a network is only rehearsed; says whether
-    /// it is.
+    /// Counts values that a layer creates itself, if a rehearsal is in progress; returns whether
+    /// one is.
     pub(crate) fn count(&self, name: &str, shape: &[usize]) -> bool {
         rehearsal::count(|| self.enter(name).path, shape)
     }
 
-    /// A parameter of one value.
+    /// A parameter filled with one value.
     pub fn constant<const D: usize>(&self, shape: [usize; D], value: f64) -> Param<Tensor<D>> {
         if self.count("*", &shape) {
             return unwritten(shape, &self.device);
@@ -88,7 +88,7 @@ impl Scope {
     }
 }
 
-/// The values of a parameter with this key.
+/// The values of a parameter, drawn with this key.
 fn drawn(key: Key, shape: &[usize], draw: Draw) -> Vec<f32> {
     let count = shape.iter().product::<usize>() as u64;
     match draw {

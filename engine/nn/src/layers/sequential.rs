@@ -1,4 +1,4 @@
-//! Layers one after the other.
+//! Sequences of layers.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use super::{Act, Conv, ConvTranspose, Convolution, Dropout, Linear, Norm, Pool, ResidualUnit, UpSample};
 use crate::named::Named;
 
-/// Any layer that maps one batch to one batch.
+/// A layer that maps one batch to one batch.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only a few dozen of them, and modules cannot be boxed")]
 pub enum Layer {
@@ -16,26 +16,26 @@ pub enum Layer {
     Conv(Conv),
     /// A transposed convolution.
     ConvTranspose(ConvTranspose),
-    /// A convolution and what follows it.
+    /// A convolution and the layers after it.
     Convolution(Convolution),
-    /// Dropout.
+    /// A dropout layer.
     Dropout(Dropout),
-    /// A linear layer over everything but the batch.
+    /// A linear layer over all axes but the batch.
     Linear(Linear),
-    /// A norm.
+    /// A normalization layer.
     Norm(Norm),
-    /// A pooling.
+    /// A pooling layer.
     Pool(Pool),
     /// Convolutions with a shortcut.
     ResidualUnit(ResidualUnit),
-    /// Layers in a row.
+    /// A sequence of layers.
     Sequence(Named<Layer>),
-    /// Upsampling.
+    /// An upsampling layer.
     UpSample(UpSample),
 }
 
 impl Layer {
-    /// `[b, c, x, y, z]` to `[b, c', x', y', z']`.
+    /// Maps `[b, c, x, y, z]` to `[b, c', x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {
             Layer::Act(layer) => layer.forward(x),
@@ -53,7 +53,7 @@ impl Layer {
     }
 }
 
-/// `torch.nn.Sequential`.
+/// A sequence of layers (`torch.nn.Sequential`).
 pub type Sequential = Named<Layer>;
 
 impl Sequential {

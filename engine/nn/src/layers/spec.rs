@@ -1,4 +1,4 @@
-//! How a layer is specified: a name, or a name and arguments, as in MONAI's factories.
+//! The specification of a layer: a name, or a name and arguments, as in MONAI's factories.
 
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error};
@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 use super::ConfigError;
 
-/// `"batch"` or `["group", { num_groups = 2 }]`. Names are not case-sensitive; `""` is no layer.
+/// The specification of a layer: `"batch"` or `["group", { num_groups = 2 }]`. Names are not
+/// case-sensitive; `""` means no layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected the name of a layer, or as in [\"group\", { num_groups = 2 }]")]
 pub enum LayerSpec {
@@ -24,7 +25,7 @@ impl From<&str> for LayerSpec {
 }
 
 impl LayerSpec {
-    /// A name and its arguments.
+    /// A specification with a name and arguments.
     pub fn with(name: &str, arguments: &[(&str, Value)]) -> Self {
         LayerSpec::With(
             name.to_owned(),
@@ -32,14 +33,14 @@ impl LayerSpec {
         )
     }
 
-    /// The name, lower case.
+    /// The name in lower case.
     pub fn name(&self) -> String {
         match self {
             LayerSpec::Name(name) | LayerSpec::With(name, _) => name.to_lowercase(),
         }
     }
 
-    /// The arguments, checked against the ones the layer has.
+    /// The arguments, checked against those of the layer.
     pub(crate) fn arguments(&self, known: &[&str]) -> Result<Arguments<'_>, ConfigError> {
         let LayerSpec::With(_, map) = self else {
             return Ok(Arguments { layer: self.name(), map: None });
@@ -85,8 +86,8 @@ impl Arguments<'_> {
         self.get(name, default, "a whole number", |v| v.as_u64().map(|n| n as usize))
     }
 
-    /// One number per axis; the third of a 2-D network takes `depth`. `None` where nothing is
-    /// given.
+    /// One number per axis; the third axis of a 2-D network takes `depth`. `None` if the argument
+    /// is missing.
     pub(crate) fn axes<T>(&self, name: &str, spatial_dims: usize, depth: T) -> Result<Option<[T; 3]>, ConfigError>
     where
         T: DeserializeOwned + Copy + core::fmt::Debug,
@@ -106,18 +107,18 @@ impl Arguments<'_> {
     }
 }
 
-/// A number for the axes in use and 1 for the third axis of 2-D work.
+/// The number for the axes in use, and 1 for the third axis in 2-D.
 pub(crate) fn in_space(spatial_dims: usize, number: usize) -> [usize; 3] {
     [number, number, if spatial_dims == 3 { number } else { 1 }]
 }
 
-/// One number for all axes, or one per axis.
+/// A number for all axes, or one number per axis.
 #[derive(Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Axes<T = usize> {
-    /// The same on every axis.
+    /// The same number on every axis.
     All(T),
-    /// One per spatial axis.
+    /// One number per spatial axis.
     Each(Vec<T>),
 }
 
@@ -141,7 +142,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Axes<T> {
     }
 }
 
-/// As it is written in a recipe: errors show it.
+/// Formats as in a recipe, for error messages.
 impl<T: core::fmt::Debug> core::fmt::Debug for Axes<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -152,7 +153,7 @@ impl<T: core::fmt::Debug> core::fmt::Debug for Axes<T> {
 }
 
 impl<T: Copy + core::fmt::Debug> Axes<T> {
-    /// One number per axis of 3-D; a 2-D network's third axis takes `depth`.
+    /// Returns one number per axis in 3-D; the third axis of a 2-D network takes `depth`.
     pub fn resolve(&self, name: &str, spatial_dims: usize, depth: T) -> Result<[T; 3], ConfigError> {
         let mut axes = [depth; 3];
         match self {
@@ -167,11 +168,11 @@ impl<T: Copy + core::fmt::Debug> Axes<T> {
 }
 
 impl Axes {
-    /// The highest number of [`positive`](Self::positive): beyond an image's axes nothing is meant, and
-    /// products of a few would not fit into 64 bits.
+    /// The upper limit of [`positive`](Self::positive). No image axis needs more, and it keeps
+    /// products of a few numbers within 64 bits.
     const MOST: usize = 1 << 16;
 
-    /// [`resolve`](Self::resolve) with depth 1, and every number from 1 to 65536.
+    /// [`resolve`](Self::resolve) with depth 1, for numbers from 1 to 65536.
     pub(crate) fn positive(&self, name: &str, spatial_dims: usize) -> Result<[usize; 3], ConfigError> {
         match self.resolve(name, spatial_dims, 1)? {
             resolved if resolved.contains(&0) => Err(ConfigError::value(name, self, "expected at least 1")),

@@ -1,4 +1,4 @@
-//! Batch norms with the statistics of several ranks' batches, as `torch.nn.SyncBatchNorm`.
+//! Batch norms with statistics over the batches of several ranks, as `torch.nn.SyncBatchNorm`.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::tensor::{Tensor, TensorData};
 use hearth_kernels::exchange;
 
-/// The sum of values over all ranks; the name is that of the operation, the same on all of them.
+/// A function that sums values over all ranks. The name identifies the operation and is the same on
+/// all ranks.
 pub type SumOverRanks = dyn Fn(&str, &[f32]) -> Result<Vec<f32>, String> + Send + Sync;
 
-/// How the batch norms of one forward pass, and of its backward pass, reach those of other ranks.
+/// The exchange of batch norm statistics between ranks, in one forward pass and its backward pass.
 pub struct SyncedNorms {
     sum: Box<SumOverRanks>,
-    /// Whether every batch norm takes part, or `syncbatch` alone.
+    /// Whether every batch norm takes part, or only `syncbatch`.
     all: bool,
     norms: AtomicU64,
     fault: Mutex<Option<String>>,
@@ -31,7 +32,8 @@ thread_local! {
 }
 
 impl SyncedNorms {
-    /// Norms that add their sums by `sum`: `all` batch norms, or those named `syncbatch`.
+    /// Creates the exchange, with `sum` as the sum over ranks. It applies to `all` batch norms, or
+    /// to those named `syncbatch`.
     pub fn new(all: bool, sum: impl Fn(&str, &[f32]) -> Result<Vec<f32>, String> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { sum: Box::new(sum), all, norms: AtomicU64::new(0), fault: Mutex::new(None) })
     }
@@ -48,15 +50,15 @@ impl SyncedNorms {
         forward()
     }
 
-    /// What went wrong since the last call: a pass cannot be stopped within a layer.
+    /// Reports the first failure since the last call: a pass cannot be stopped within a layer.
     ///
     /// # Errors
-    /// What `sum` reported. The values of the pass are then not valid.
+    /// Returns the error of `sum`. The values of the pass are then invalid.
     pub fn check(&self) -> Result<(), String> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 
-    /// What a batch norm of this thread takes part in.
+    /// The exchange that a batch norm of this thread takes part in.
     pub(super) fn current(named: bool) -> Option<Arc<Self>> {
         CURRENT.with_borrow(|current| current.clone()).filter(|current| current.all || named)
     }

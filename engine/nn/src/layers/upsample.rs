@@ -12,36 +12,36 @@ use super::{ConfigError, Conv, ConvTranspose, Init, Scope};
 use crate::cost;
 use crate::trace::{self, Op};
 
-/// How an [`UpSample`] computes the new voxels.
+/// The upsampling method of an [`UpSample`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UpsampleMode {
     /// A transposed convolution.
     Deconv,
-    /// A transposed convolution in as many groups as there are output channels.
+    /// A transposed convolution with one group per output channel.
     DeconvGroup,
-    /// A convolution of kernel 1 where the number of channels changes, then interpolation.
+    /// Interpolation, after a convolution of kernel 1 if the number of channels changes.
     NonTrainable,
     /// A convolution whose channels become voxels (Shi et al., <https://arxiv.org/abs/1609.05158>),
-    /// then a mean that removes the checkerboard (Aitken et al.,
+    /// then a mean that removes the checkerboard pattern (Aitken et al.,
     /// <https://arxiv.org/abs/1707.02937>).
     PixelShuffle,
 }
 
-/// How to build an [`UpSample`].
+/// Options of an [`UpSample`].
 #[derive(Clone, Debug)]
 pub struct UpSampleOptions {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// Input and output channels.
     pub channels: [usize; 2],
-    /// Factor per axis. A pixel shuffle takes the first for all.
+    /// Factor per axis. A pixel shuffle uses the first for all axes.
     pub scale: [usize; 3],
     /// Kernel of a transposed convolution; `None` for the factor.
     pub kernel: Option<[usize; 3]>,
-    /// The mode.
+    /// The upsampling method.
     pub mode: UpsampleMode,
-    /// How [`UpsampleMode::NonTrainable`] interpolates.
+    /// Interpolation of [`UpsampleMode::NonTrainable`].
     pub interpolation: InterpolateMode,
     /// Whether interpolation aligns the centres of the corner voxels instead of their outer corners.
     pub align_corners: bool,
@@ -50,7 +50,7 @@ pub struct UpSampleOptions {
 }
 
 impl UpSampleOptions {
-    /// Factor 2 and MONAI's defaults.
+    /// Options with factor 2 and MONAI's defaults.
     pub fn new(spatial_dims: usize, channels: [usize; 2], mode: UpsampleMode) -> Self {
         let scale = in_space(spatial_dims, 2);
         UpSampleOptions {
@@ -83,7 +83,7 @@ pub struct DeconvGroup {
 /// Interpolation.
 #[derive(Module, Debug)]
 pub struct NonTrainable {
-    /// Changes the number of channels before, where it changes.
+    /// A convolution before the interpolation, if the number of channels changes.
     pub preconv: Option<Conv>,
     #[module(skip)]
     scale: [usize; 3],
@@ -103,13 +103,13 @@ pub struct PixelShuffle {
 /// `monai.networks.blocks.SubpixelUpsample`
 #[derive(Module, Debug)]
 pub struct SubpixelUpsample {
-    /// Computes a channel for every new voxel of an old one.
+    /// The convolution that computes one channel for every new voxel per old voxel.
     pub conv_block: Conv,
     #[module(skip)]
     factor: [usize; 3],
 }
 
-/// Upsampling by a whole factor.
+/// An upsampling layer with a whole factor.
 #[derive(Module, Debug)]
 pub enum UpSample {
     /// `deconv`
@@ -160,7 +160,7 @@ impl UpSample {
         })
     }
 
-    /// `[b, in, x, y, z]` to `[b, out, x scale, ...]`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x scale, ...]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         match self {
             UpSample::Deconv(layer) => layer.deconv.forward(x),
@@ -198,7 +198,7 @@ fn transposed(scope: &Scope, options: &UpSampleOptions, groups: usize) -> Result
 }
 
 impl SubpixelUpsample {
-    /// `[b, in, x, y, z]` to `[b, out, x f, y f, z f]`.
+    /// Maps `[b, in, x, y, z]` to `[b, out, x f, y f, z f]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let x = self.conv_block.forward(x);
         let [b, c, dx, dy, dz] = x.dims();
@@ -210,8 +210,8 @@ impl SubpixelUpsample {
     }
 }
 
-/// The mean of each voxel and the `window - 1` before it on one axis; before the first there are
-/// zeros.
+/// The mean of each voxel and the `window - 1` voxels before it on one axis, with zeros before the
+/// first.
 fn trailing_mean(x: Tensor<5>, axis: usize, window: usize) -> Tensor<5> {
     if window == 1 {
         return x;
@@ -225,7 +225,7 @@ fn trailing_mean(x: Tensor<5>, axis: usize, window: usize) -> Tensor<5> {
     sum / window as f64
 }
 
-/// `torch.nn.functional.interpolate` of `[b, c, x, y, z]` to a size.
+/// Resizes `[b, c, x, y, z]` to a size (`torch.nn.functional.interpolate`).
 pub(crate) fn resize(x: Tensor<5>, size: [usize; 3], mode: InterpolateMode, align_corners: bool) -> Tensor<5> {
     let [b, c, dx, dy, dz] = x.dims();
     let [x_size, y_size, z_size] = size;
@@ -234,7 +234,9 @@ pub(crate) fn resize(x: Tensor<5>, size: [usize; 3], mode: InterpolateMode, alig
     let y = interpolate(x.reshape([b * c, dx, dy, dz]), size, mode, align_corners);
     let op = || match (0..3).all(|axis| size[axis].is_multiple_of(from[axis])) {
         true if linear => Op::Resize { factors: std::array::from_fn(|axis| size[axis] / from[axis]), align_corners },
-        _ => Op::Unsupported { what: "only linear interpolation to whole multiples of a size has a graph".to_owned() },
+        _ => Op::Unsupported {
+            what: "only linear interpolation to a whole multiple of the size is supported".to_owned(),
+        },
     };
     trace::note(taken, "", op, cost::output(None, y.reshape([b, c, x_size, y_size, z_size])))
 }

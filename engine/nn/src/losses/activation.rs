@@ -22,7 +22,7 @@ pub enum OtherActivation {
 }
 
 impl OtherActivation {
-    /// Applies it to every value.
+    /// Applies the activation to every value.
     pub fn apply(self, x: Tensor<5>) -> Tensor<5> {
         match self {
             OtherActivation::Tanh => activation::tanh(x),
@@ -61,7 +61,7 @@ impl Activation {
         }
     }
 
-    /// Softmax is ignored with one channel.
+    /// Applies the activation. Softmax is ignored with one channel.
     pub(super) fn apply(self, x: Tensor<5>) -> Tensor<5> {
         match self {
             Activation::Sigmoid => activation::sigmoid(x),

@@ -14,9 +14,9 @@ use super::{LossError, Reduction};
 pub enum AdversarialCriterion {
     /// Binary cross-entropy with 1 and 0.
     Bce,
-    /// A hyperbolic tangent above 1, or below -1 (Lim and Ye, <https://arxiv.org/abs/1705.02894>).
+    /// The hinge loss, with limits 1 and -1 (Lim and Ye, <https://arxiv.org/abs/1705.02894>).
     Hinge,
-    /// Least squares to 1 and 0, of a leaky positive part (Mao et al.,
+    /// Least squares to 1 and 0 after a leaky ReLU (Mao et al.,
     /// <https://arxiv.org/abs/1611.04076>).
     #[default]
     LeastSquares,
@@ -37,21 +37,23 @@ pub enum AdversarialCriterion {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PatchAdversarialLoss {
-    /// How patches are reduced, and then scales; the hinge always averages its patches.
+    /// Reduction of the patches, and then of the scales; the hinge loss always averages its
+    /// patches.
     pub reduction: Reduction,
     /// The targets of real and fake patches.
     pub criterion: AdversarialCriterion,
-    /// Least squares of the discriminator's raw output, without activation.
+    /// Whether least squares use the discriminator's raw output, without activation.
     pub no_activation_leastsq: bool,
-    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
-    /// waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, because on other
+    /// devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
 const NAME: &str = "PatchAdversarialLoss";
 
 impl PatchAdversarialLoss {
-    /// The loss over all scales, `[1]`; without a reduction, the concatenated values of all scales.
+    /// Returns the loss over all scales, `[1]`; without a reduction, the concatenated values of all
+    /// scales.
     ///
     /// A generator (`for_discriminator` false) always uses the target of real patches.
     pub fn forward(

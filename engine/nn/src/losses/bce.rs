@@ -11,7 +11,7 @@ use super::checks::{self, check_finite};
 use super::inputs::{check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 
-/// Binary cross-entropy of logits and a target of the same shape.
+/// Binary cross-entropy of logits with a target of the same shape.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -26,22 +26,21 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct BceWithLogitsLoss {
-    /// Multiplies every value: one number, or one per channel.
+    /// Factor of every value: one number, or one per channel.
     pub weight: Option<ClassWeight>,
-    /// Multiplies the positive term: one number, or one per channel.
+    /// Factor of the positive term: one number, or one per channel.
     pub pos_weight: Option<ClassWeight>,
     /// How elements are reduced.
     pub reduction: Reduction,
-    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
-    /// waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, because on other
+    /// devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
 const NAME: &str = "BCEWithLogitsLoss";
 
 impl BceWithLogitsLoss {
-    /// From sums over space, without tensors of the logits' size; `None` where that is not
-    /// possible.
+    /// The loss from sums over space, without tensors of the logits' size; `None` if not possible.
     fn of_sums(&self, input: &Tensor<5>, target: &Tensor<5>) -> Result<Option<Tensor<1>>, LossError> {
         let pos_weight = match self.pos_weight.as_ref().map(for_all) {
             None => 1.0,
@@ -54,7 +53,7 @@ impl BceWithLogitsLoss {
         let look = checks::wanted(self.check_labels, input);
         let [x, t] = [input, target].map(|x| cast(x.clone(), DType::F32));
         let sums = sigmoid_sums(x, t, false, Some(Focal { pos_weight, ..Focal::default() }), look);
-        // Where something is odd, the slow path reports what.
+        // If a check fails, the slow path reports the problem.
         let Some(sums) = sums.filter(|sums| !sums.odd) else { return Ok(None) };
         let loss = per_class(sums.focal);
         let loss = match &self.weight {
@@ -70,7 +69,7 @@ impl BceWithLogitsLoss {
     }
 }
 
-/// A list of one number applies to all channels, as PyTorch broadcasts it.
+/// A weight list of one number applies to all channels, as PyTorch broadcasts it.
 fn for_all(weight: &ClassWeight) -> ClassWeight {
     match weight {
         ClassWeight::Each(each) if each.len() == 1 => ClassWeight::All(each[0]),

@@ -6,19 +6,19 @@ use hearth_kernels::host;
 
 use super::LossError;
 
-/// Whether inputs are checked: as requested, and by default on the CPU only, where it costs little
+/// Whether inputs are checked: as requested, by default on the CPU only, where the check is cheap
 /// and needs no synchronization.
 pub(super) fn wanted(asked: Option<bool>, x: &Tensor<5>) -> bool {
     asked.unwrap_or_else(|| host::is_host(&x.device().inner()))
 }
 
-/// The highest power that values are raised to; Burn's own powers are none beyond 64 bits.
+/// The largest allowed exponent; Burn does not support powers beyond 64 bits.
 const MOST_POWER: f64 = 1e9;
 
-/// Checks a power that values are raised to.
+/// Checks the exponent of a power.
 ///
 /// # Errors
-/// One below `least`, beyond [`MOST_POWER`], or that is not a number.
+/// Fails if it is below `least`, above [`MOST_POWER`], or not a number.
 pub(super) fn check_power(loss: &'static str, key: &'static str, power: f64, least: f64) -> Result<(), LossError> {
     if (least..=MOST_POWER).contains(&power) {
         return Ok(());
@@ -39,14 +39,14 @@ fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossEr
     }
 }
 
-/// Whether every value is finite. Reads the tensor back from the device.
+/// Checks that every value is finite. Reads the tensor back from the device.
 ///
 /// # Errors
-/// [`LossError::NonFinite`] with the number of such values and the index of the first.
+/// [`LossError::NonFinite`] with the number of non-finite values and the index of the first.
 pub fn check_finite(loss: &'static str, what: &'static str, x: &Tensor<5>) -> Result<(), LossError> {
     let [_, c, nx, ny, nz] = x.dims();
     look(x, |values| {
-        // Whole blocks at a time, so that the usual case is one fast pass.
+        // Whole blocks at a time, so that the common case is one fast pass.
         if values.chunks(4096).all(|block| block.iter().fold(true, |all, v| all & v.is_finite())) {
             return Ok(());
         }
@@ -58,11 +58,11 @@ pub fn check_finite(loss: &'static str, what: &'static str, x: &Tensor<5>) -> Re
     })?
 }
 
-/// Whether every label is a whole number in `0..classes` or equals `ignore`. Reads the labels back
-/// from the device.
+/// Checks that every label is a whole number in `0..classes` or equals `ignore`. Reads the labels
+/// back from the device.
 ///
 /// # Errors
-/// [`LossError::Label`] with the first that is not.
+/// [`LossError::Label`] with the first invalid label.
 pub fn check_labels(labels: &Tensor<5>, classes: usize, ignore: Option<i64>) -> Result<(), LossError> {
     let allowed = |label: f32| {
         let known = label >= 0.0 && label < classes as f32 && label.fract() == 0.0;

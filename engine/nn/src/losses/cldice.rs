@@ -9,8 +9,9 @@ use super::activation::{Activation, OtherActivation};
 use super::inputs::{Inputs, Prepared};
 use super::{DiceLoss, Loss, LossError, Reduction};
 
-/// Centreline Dice (Shit et al., <https://arxiv.org/abs/2003.07311>): how much of each one's soft
-/// skeleton lies within the other, for vessels and other thin structures.
+/// Centreline Dice (Shit et al., <https://arxiv.org/abs/2003.07311>), for vessels and other thin
+/// structures: measures how much of the soft skeletons of prediction and target lies within the
+/// other.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
 ///
@@ -28,13 +29,13 @@ use super::{DiceLoss, Loss, LossError, Reduction};
 pub struct SoftClDiceLoss {
     /// Number of thinning steps of the mask: at least the largest radius in voxels.
     pub iter_: usize,
-    /// Added to the numerators.
+    /// Constant added to the numerators.
     pub smooth_nr: f64,
-    /// Added to the denominators.
+    /// Constant added to the denominators.
     pub smooth_dr: f64,
-    /// Added to the denominator of their harmonic mean.
+    /// Constant added to the denominator of the harmonic mean.
     pub smooth: f64,
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -47,7 +48,7 @@ pub struct SoftClDiceLoss {
     /// How items are reduced.
     pub reduction: Reduction,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -83,7 +84,7 @@ impl SoftClDiceLoss {
         })
     }
 
-    /// One value per item, over all classes: `[b, 1, 1, 1, 1]`.
+    /// The loss of each item, over all classes: `[b, 1, 1, 1, 1]`.
     fn unreduced(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<5>, LossError> {
         self.check()?;
         let Prepared { input, target, .. } = self.inputs()?.prepare(input, target)?;
@@ -116,8 +117,8 @@ impl Loss for SoftClDiceLoss {
     }
 }
 
-/// The largest of each voxel and its two neighbours on an axis. The gradient goes to the first of
-/// equal ones, as it does in PyTorch's pooling.
+/// The maximum of each voxel and its two neighbours on an axis. The gradient goes to the first of
+/// equal values, as in PyTorch's pooling.
 fn widest(x: Tensor<5>, axis: usize) -> Tensor<5> {
     let length = x.dims()[axis];
     if length == 1 {
@@ -132,7 +133,7 @@ fn widest(x: Tensor<5>, axis: usize) -> Tensor<5> {
     larger(larger(before, x), after)
 }
 
-/// The smaller of two values; equal ones each get half of the gradient, as in PyTorch.
+/// The minimum of two values. Equal values each get half of the gradient, as in PyTorch.
 fn smaller(a: Tensor<5>, b: Tensor<5>) -> Tensor<5> {
     let equal = a.clone().equal(b.clone());
     let less = b.clone().lower(a.clone());
@@ -140,14 +141,14 @@ fn smaller(a: Tensor<5>, b: Tensor<5>) -> Tensor<5> {
     a.mask_where(less, b).mask_where(equal, half)
 }
 
-/// The smallest of a voxel and its neighbours on the axes; an axis of length 1 is ignored.
+/// The minimum of each voxel and its neighbours on the axes; an axis of length 1 is ignored.
 fn eroded(x: Tensor<5>) -> Tensor<5> {
     let axes = (2..5).filter(|axis| x.dims()[*axis] > 1);
     let thin = axes.map(|axis| -widest(-x.clone(), axis)).reduce(smaller);
     thin.unwrap_or(x)
 }
 
-/// The largest of a voxel and all its neighbours.
+/// The maximum of each voxel and all its neighbours.
 fn dilated(x: Tensor<5>) -> Tensor<5> {
     widest(widest(widest(x, 4), 3), 2)
 }
@@ -180,15 +181,15 @@ fn skeleton(x: Tensor<5>, iterations: usize) -> Tensor<5> {
 pub struct SoftDiceClDiceLoss {
     /// Number of thinning steps of the mask.
     pub iter_: usize,
-    /// Share of the centreline part.
+    /// Weight of the centreline part, in [0, 1].
     pub alpha: f64,
-    /// Added to the numerators.
+    /// Constant added to the numerators.
     pub smooth_nr: f64,
-    /// Added to the denominators.
+    /// Constant added to the denominators.
     pub smooth_dr: f64,
-    /// Added to the denominator of the harmonic mean.
+    /// Constant added to the denominator of the harmonic mean.
     pub smooth: f64,
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -201,7 +202,7 @@ pub struct SoftDiceClDiceLoss {
     /// How items are reduced.
     pub reduction: Reduction,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -238,7 +239,7 @@ impl SoftDiceClDiceLoss {
             softmax: self.softmax,
             other_act: self.other_act,
             reduction: self.reduction,
-            // The Dice part has already checked.
+            // The Dice part has already checked the inputs.
             check_labels: Some(false),
         }
     }

@@ -1,10 +1,10 @@
-//! Losses as a recipe names them.
+//! Losses by name, as in a recipe.
 
 use hearth_registry::{Fault, Kind, Named, Place};
 
 use super::{Loss, LossError};
 
-/// A loss by name, as a recipe gives it: `name = "DiceLoss"` and its own parameters.
+/// A loss by name, as in a recipe: `name = "DiceLoss"` and the loss's parameters.
 ///
 /// ```
 /// # use hearth_nn::losses::LossConfig;

@@ -10,7 +10,7 @@ use super::{Loss, LossError};
 
 /// Contrastive loss (Chen et al., <https://arxiv.org/abs/2002.05709>) of vectors `[b, n, 1, 1, 1]`
 /// and those of other views of the same items: each vector should be closer to its counterpart than
-/// to any other of the batch.
+/// to any other vector of the batch.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -24,10 +24,10 @@ use super::{Loss, LossError};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ContrastiveLoss {
-    /// Similarities are divided by this.
+    /// Temperature, by which similarities are divided.
     pub temperature: f64,
-    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
-    /// waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, because on other
+    /// devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -65,7 +65,7 @@ impl Loss for ContrastiveLoss {
         }
         let [b, n, ..] = shape;
         let all: Tensor<2> = Tensor::cat(vec![input, target], 0).cast(DType::F32).reshape([2 * b, n]);
-        // The bound is PyTorch's, on the norm.
+        // PyTorch applies the lower bound to the norm.
         let norm = (all.clone() * all.clone()).sum_dim(1).clamp_min(1e-16).sqrt();
         let unit = all / norm;
         let similar = unit.clone().matmul(unit.clone().transpose()) / self.temperature;

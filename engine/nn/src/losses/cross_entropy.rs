@@ -14,8 +14,8 @@ use crate::softmax::log_softmax;
 /// Cross-entropy of logits `[b, c, x, y, z]` with class indices `[b, 1, x, y, z]`, or with class
 /// probabilities of the logits' shape.
 ///
-/// With indices the mean is weighted by the labels' class weights, with probabilities it is over
-/// voxels, as in PyTorch.
+/// With indices, the mean is weighted by the class weights of the labels; with probabilities, it is
+/// over voxels, as in PyTorch.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -34,14 +34,14 @@ pub struct CrossEntropyLoss {
     /// Weight per class.
     #[setters(into)]
     pub weight: Option<Vec<f64>>,
-    /// Voxels of this label do not count; class indices only.
+    /// Voxels with this label are ignored; class indices only.
     pub ignore_index: i64,
     /// How voxels are reduced.
     pub reduction: Reduction,
-    /// Share of the label that is spread over all classes.
+    /// Share of the label's weight that is distributed over all classes.
     pub label_smoothing: f64,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -60,7 +60,7 @@ impl Default for CrossEntropyLoss {
 const NAME: &str = "CrossEntropyLoss";
 
 impl CrossEntropyLoss {
-    /// `[1, c, 1, 1, 1]`, or nothing when all weights are 1.
+    /// The weights `[1, c, 1, 1, 1]`, or `None` if all weights are 1.
     fn weights(&self, logits: &Tensor<5>) -> Result<Option<Tensor<5>>, LossError> {
         let classes = logits.dims()[1];
         match &self.weight {
@@ -78,7 +78,7 @@ impl CrossEntropyLoss {
         }
     }
 
-    /// Targets are class indices `[b, 1, x, y, z]`.
+    /// The loss for class indices `[b, 1, x, y, z]` as targets.
     pub fn with_indices(&self, logits: Tensor<5>, labels: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         self.fits(&logits, &labels, 1)?;
@@ -94,7 +94,7 @@ impl CrossEntropyLoss {
     /// The loss from sums over space, without ignored labels or smoothing.
     pub(super) fn of_sums(&self, sums: &SoftmaxSums, positions: usize) -> Result<Tensor<1>, LossError> {
         let [batch, classes] = sums.entropy.dims();
-        // As for logits with a single position.
+        // The same computation as for logits with a single position.
         let like = sums.entropy.clone().without_autodiff().reshape([batch, classes, 1, 1, 1]);
         let weights = self.weights(&like)?.map(|weights| weights.reshape([1, classes]));
         let weighted = |values: &Tensor<2>| match &weights {
@@ -109,8 +109,8 @@ impl CrossEntropyLoss {
         })
     }
 
-    /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form;
-    /// a mean divides by at least `least`.
+    /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form.
+    /// A mean divides by at least `least`.
     pub(super) fn of_logarithms(
         &self,
         log: Tensor<5>,
@@ -121,7 +121,7 @@ impl CrossEntropyLoss {
         let shape = log.dims();
         let classes = shape[1];
         let counts = labels.cast(DType::F32).trunc().not_equal_elem(self.ignore_index as f32).float().cast(DType::F32);
-        // An ignored label that is a class index has to vanish from the one-hot form as well.
+        // An ignored label that is a class index is also removed from the one-hot form.
         let hot =
             if (0..classes as i64).contains(&self.ignore_index) { hot * counts.clone().expand(shape) } else { hot };
         let weights = self.weights(&log)?;
@@ -142,14 +142,16 @@ impl CrossEntropyLoss {
             None => number,
         };
         Ok(match self.reduction {
-            // With and without smoothing PyTorch divides by the weights of the labels that count.
+            // With and without smoothing, PyTorch divides by the weights of the labels that are not
+            // ignored.
             Reduction::Mean if weights.is_some() => loss.sum() / over(hot.sum()),
             Reduction::Mean => loss.sum() / over(counts.sum()),
             other => other.apply(loss),
         })
     }
 
-    /// Targets are class probabilities of the logits' shape. `ignore_index` has no effect.
+    /// The loss for class probabilities of the logits' shape as targets. `ignore_index` has no
+    /// effect.
     pub fn with_probabilities(&self, logits: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let classes = logits.dims()[1];

@@ -1,4 +1,4 @@
-//! A loss of every output of a network (`monai.losses.DeepSupervisionLoss`).
+//! A loss over all outputs of a network (`monai.losses.DeepSupervisionLoss`).
 
 use burn::tensor::{Int, Tensor};
 use derive_setters::Setters;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{Loss, LossConfig, LossError};
 
-/// The weight of an output that is smaller than the first.
+/// The weights of outputs that are smaller than the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LevelWeight {
-    /// Half of the level before, at least 1/16.
+    /// Half of the previous output's weight, at least 1/16.
     #[default]
     Exp,
     /// Equal weights.
     Same,
-    /// Half of the first.
+    /// Half of the first output's weight.
     Two,
 }
 
-/// The weighted sum of a loss over a network's outputs; the target is scaled down to each (nearest
-/// voxel).
+/// The weighted sum of a loss over a network's outputs. The target is downsampled to the size of
+/// each output (nearest voxel).
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -41,7 +41,7 @@ pub struct DeepSupervisionLoss {
     /// The weights of the outputs.
     #[serde(default)]
     pub weight_mode: LevelWeight,
-    /// Explicit weights, used where there is one for each output. An output of weight 0 is not
+    /// Explicit weights, used if there is one for each output. An output of weight 0 is not
     /// evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
@@ -51,7 +51,7 @@ pub struct DeepSupervisionLoss {
 const NAME: &str = "DeepSupervisionLoss";
 
 impl DeepSupervisionLoss {
-    /// The weighted loss of each output, with half the weight for every further one.
+    /// The weighted sum of this loss, with half the weight for every further output.
     pub fn new(loss: LossConfig) -> Self {
         DeepSupervisionLoss { loss, weight_mode: LevelWeight::default(), weights: None }
     }
@@ -76,7 +76,7 @@ impl DeepSupervisionLoss {
     }
 }
 
-/// The target at the size of an output: for each output voxel, the target voxel that holds its
+/// The target at the size of an output: for each output voxel, the target voxel that contains its
 /// centre.
 fn scaled(target: Tensor<5>, size: [usize; 3]) -> Tensor<5> {
     let mut target = target;
@@ -116,7 +116,8 @@ impl Loss for DeepSupervisionLoss {
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let weights = self.level_weights(inputs.len());
         let mut total: Option<Tensor<1>> = None;
-        // What has no weight gets no gradient either, not even one of 0 that weight decay would follow.
+        // An output without weight gets no gradient at all: a gradient of 0 would still apply
+        // weight decay.
         let some = weights.iter().any(|weight| *weight != 0.0);
         for (input, weight) in inputs.into_iter().zip(weights).filter(|(_, weight)| !some || *weight != 0.0) {
             let shape = input.dims();
@@ -128,7 +129,7 @@ impl Loss for DeepSupervisionLoss {
             let [_, _, x, y, z] = shape;
             let part = self.loss.forward(input, scaled(target.clone(), [x, y, z]))? * weight;
             total = Some(match total {
-                // Without a reduction, parts of different sizes cannot be added.
+                // Without a reduction, outputs of different sizes cannot be added.
                 Some(sum) if sum.dims() != part.dims() => {
                     let reason = "the loss within must give one number: use reduction mean or sum".to_owned();
                     return Err(LossError::Option { key: "loss", loss: NAME, reason });

@@ -14,8 +14,8 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 /// <https://arxiv.org/abs/2303.16296>).
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
-/// Per item and class `1 - (2 tp + smooth_nr) / (2 (tp + fp + fn) + smooth_dr)`, with `fp` and `fn`
-/// halved unless `jaccard`.
+/// The loss of an item and class is `1 - (2 tp + smooth_nr) / (2 (tp + fp + fn) + smooth_dr)`, with
+/// `fp` and `fn` halved unless `jaccard`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,7 +30,7 @@ use super::{ClassWeight, Loss, LossError, Reduction};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DiceLoss {
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -40,26 +40,26 @@ pub struct DiceLoss {
     pub softmax: bool,
     /// Applies another activation to the prediction.
     pub other_act: Option<OtherActivation>,
-    /// Squares prediction and target in the denominator.
+    /// Whether prediction and target are squared in the denominator.
     pub squared_pred: bool,
-    /// Jaccard index instead of Dice.
+    /// Uses the Jaccard index instead of Dice.
     pub jaccard: bool,
     /// How items and classes are reduced.
     pub reduction: Reduction,
-    /// Added to the numerator.
+    /// Constant added to the numerator.
     pub smooth_nr: f64,
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub smooth_dr: f64,
-    /// Sums over the batch before dividing.
+    /// Whether sums include the batch before the division.
     pub batch: bool,
     /// Weight per class, without the background if that is excluded; ignored with one class.
     pub weight: Option<ClassWeight>,
-    /// The form for soft labels.
+    /// Whether the form for soft labels is used.
     pub soft_label: bool,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -99,8 +99,8 @@ impl DiceLoss {
         })
     }
 
-    /// The loss per item and class, weighted: `[b, c]`, or `[1, c]` with `batch`. `c` excludes the
-    /// background if the loss does.
+    /// The weighted loss of each item and class: `[b, c]`, or `[1, c]` with `batch`. `c` excludes
+    /// the background if the loss does.
     pub fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<2>, LossError> {
         self.check()?;
         let soft_label = self.soft_label && !self.squared_pred;
@@ -108,7 +108,7 @@ impl DiceLoss {
         self.of_overlap(self.inputs()?.overlap(input, target, form)?)
     }
 
-    /// [`values`](Self::values) from sums over space, `[b, c]` each, the background included.
+    /// [`values`](Self::values) from sums over space, `[b, c]` each, including the background.
     pub(super) fn of_sums(
         &self,
         both: &Tensor<2>,

@@ -17,9 +17,9 @@ use crate::softmax::log_softmax;
 /// `lambda_dice` times Dice plus `lambda_ce` times cross-entropy (Isensee et al.,
 /// <https://arxiv.org/abs/1809.10486>).
 ///
-/// With one channel the second part is binary cross-entropy, with `weight` as weight of positive
-/// voxels. The background is left out of the Dice part alone. Where `ignore_index` leaves no voxel
-/// of a batch, the cross-entropy is 0.
+/// With one channel, the second part is binary cross-entropy, with `weight` as the weight of
+/// positive voxels. The background is excluded from the Dice part only. If `ignore_index` excludes
+/// all voxels of a batch, the cross-entropy is 0.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -39,7 +39,7 @@ use crate::softmax::log_softmax;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DiceCELoss {
-    /// Whether channel 0 counts in the Dice part.
+    /// Whether channel 0, the background, is included in the Dice part.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -49,31 +49,31 @@ pub struct DiceCELoss {
     pub softmax: bool,
     /// Applies another activation for the Dice part.
     pub other_act: Option<OtherActivation>,
-    /// Squares prediction and target in the Dice denominator.
+    /// Whether prediction and target are squared in the Dice denominator.
     pub squared_pred: bool,
-    /// Jaccard index instead of Dice.
+    /// Uses the Jaccard index instead of Dice.
     pub jaccard: bool,
-    /// Mean or sum.
+    /// Reduction: mean or sum.
     pub reduction: Reduction,
-    /// Added to the Dice numerator.
+    /// Constant added to the Dice numerator.
     pub smooth_nr: f64,
-    /// Added to the Dice denominator.
+    /// Constant added to the Dice denominator.
     pub smooth_dr: f64,
-    /// Sums over the batch before dividing, in the Dice part.
+    /// Whether sums of the Dice part include the batch before the division.
     pub batch: bool,
-    /// Weight per class, the background included, for both parts.
+    /// Weight per class, including the background, for both parts.
     #[setters(into)]
     pub weight: Option<Vec<f64>>,
     /// Factor of the Dice part.
     pub lambda_dice: f64,
     /// Factor of the cross-entropy part.
     pub lambda_ce: f64,
-    /// Share of the label that cross-entropy spreads over all classes.
+    /// Share of the label's weight that cross-entropy distributes over all classes.
     pub label_smoothing: f64,
-    /// Voxels of this label do not count; class indices only.
+    /// Voxels with this label are ignored; class indices only.
     pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -129,7 +129,7 @@ impl DiceCELoss {
         }
     }
 
-    /// The usual case: both parts share the one-hot labels and the softmax.
+    /// The loss in the common case: both parts share the one-hot labels and the softmax.
     fn with_indices(&self, logits: Tensor<5>, labels: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let (input, target) = (logits.dims(), labels.dims());
         if input[0] != target[0] || input[2..] != target[2..] {
@@ -140,7 +140,7 @@ impl DiceCELoss {
             let look = checks::wanted(self.check_labels, &logits);
             let [logits, labels] = [&logits, &labels].map(|tensor| cast(tensor.clone(), DType::F32));
             let sums = softmax_sums(logits, labels.clone(), self.squared_pred, look);
-            // Where something is odd, the slow path reports what.
+            // If a check fails, the slow path reports the problem.
             if let Some(sums) = sums.filter(|sums| !sums.odd) {
                 let dice = self.reduction.apply(self.dice().of_sums(&sums.both, &sums.prediction, &sums.target)?);
                 let entropy = self.cross_entropy().of_sums(&sums, labels.shape().num_elements())?;
@@ -157,7 +157,7 @@ impl DiceCELoss {
         let dice = DiceLoss { to_onehot_y: false, softmax: false, check_labels: Some(false), ..self.dice() };
         let dice_input = if self.softmax { log.clone().exp() } else { logits };
         let dice = dice.forward(dice_input, hot.clone())?;
-        // The mean over no voxel is not a number.
+        // The mean over no voxel is NaN.
         let least = self.ignore_index.map(|_| f64::from(f32::MIN_POSITIVE));
         let entropy = self.cross_entropy().of_logarithms(log, labels, hot, least)?;
         Ok(dice * self.lambda_dice + entropy * self.lambda_ce)
@@ -169,7 +169,7 @@ impl DiceCELoss {
             reduction: self.reduction,
             label_smoothing: self.label_smoothing,
             ignore_index: self.ignore_index.unwrap_or(CrossEntropyLoss::default().ignore_index),
-            // The Dice part has already checked.
+            // The Dice part has already checked the inputs.
             check_labels: Some(false),
         }
     }

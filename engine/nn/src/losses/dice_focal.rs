@@ -27,7 +27,7 @@ use super::{ClassWeight, DiceLoss, FocalLoss, Loss, LossError, Reduction};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DiceFocalLoss {
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -37,33 +37,33 @@ pub struct DiceFocalLoss {
     pub softmax: bool,
     /// Applies another activation for the Dice part.
     pub other_act: Option<OtherActivation>,
-    /// Squares prediction and target in the Dice denominator.
+    /// Whether prediction and target are squared in the Dice denominator.
     pub squared_pred: bool,
-    /// Jaccard index instead of Dice.
+    /// Uses the Jaccard index instead of Dice.
     pub jaccard: bool,
     /// How values are reduced.
     pub reduction: Reduction,
-    /// Added to the Dice numerator.
+    /// Constant added to the Dice numerator.
     pub smooth_nr: f64,
-    /// Added to the Dice denominator.
+    /// Constant added to the Dice denominator.
     pub smooth_dr: f64,
-    /// Sums over the batch before dividing, in the Dice part.
+    /// Whether sums of the Dice part include the batch before the division.
     pub batch: bool,
     /// How strongly the focal part down-weights well-predicted values.
     pub gamma: f64,
-    /// Weight per class that counts, for both parts.
+    /// Weight per included class, for both parts.
     pub weight: Option<ClassWeight>,
     /// Factor of the Dice part.
     pub lambda_dice: f64,
     /// Factor of the focal part.
     pub lambda_focal: f64,
-    /// Balance of positive and negative voxels, in the focal part.
+    /// Balance of positive and negative voxels in the focal part.
     pub alpha: Option<ClassWeight>,
-    /// Voxels of this label do not count; or, for a target with a channel per class, those of this
-    /// channel, which may be one more than the prediction has.
+    /// Voxels with this label are ignored. For a target with one channel per class, the index of
+    /// the channel to ignore, which may be one more than the prediction has.
     pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -125,13 +125,13 @@ impl DiceFocalLoss {
             weight: self.weight.clone(),
             reduction: self.reduction,
             ignore_index: self.ignore_index,
-            // The Dice part has already checked.
+            // The Dice part has already checked the inputs.
             check_labels: Some(false),
             ..FocalLoss::default()
         }
     }
 
-    /// The usual case: both parts of a sigmoid, from the same sums; `None` in other cases.
+    /// The loss in the common case: both parts of a sigmoid from the same sums; `None` otherwise.
     fn of_one_pass(&self, input: &Tensor<5>, target: &Tensor<5>) -> Result<Option<Tensor<1>>, LossError> {
         let (dice, focal) = (self.dice(), self.focal());
         let Some(term) = focal.term().filter(|_| self.sigmoid) else { return Ok(None) };

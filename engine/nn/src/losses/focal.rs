@@ -14,10 +14,9 @@ use crate::softmax::log_softmax;
 
 /// Focal loss (Lin et al., <https://arxiv.org/abs/1708.02002>): cross-entropy that down-weights
 /// well-predicted values.
-///
 /// Logits `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
-/// Each channel is a separate binary problem (sigmoid) unless `use_softmax`. The sum is over items
-/// and classes of the mean over space, as in MONAI.
+/// Each channel is a separate binary problem (sigmoid) unless `use_softmax`. The loss is the mean
+/// over space, summed over items and classes, as in MONAI.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -31,26 +30,26 @@ use crate::softmax::log_softmax;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct FocalLoss {
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
     /// How strongly well-predicted values are down-weighted.
     pub gamma: f64,
     /// Balance of positive (`alpha`) and negative voxels (`1 - alpha`). With a softmax: balance of
-    /// the other classes and class 0, ignored without the background. A list gives the weights of
+    /// the other classes and class 0; ignored without the background. A list gives the weights of
     /// the positive voxels of each class.
     pub alpha: Option<ClassWeight>,
-    /// Weight of all classes, or of each one that counts.
+    /// Weight of all classes, or one weight per included class.
     pub weight: Option<ClassWeight>,
     /// How values are reduced.
     pub reduction: Reduction,
-    /// Softmax over the channels instead of a sigmoid of each.
+    /// Whether a softmax over the channels is used instead of a sigmoid of each.
     pub use_softmax: bool,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -73,8 +72,8 @@ impl Default for FocalLoss {
 const NAME: &str = "FocalLoss";
 
 impl FocalLoss {
-    /// One value per voxel and class, `[b, c, x, y, z]`, 0 where a voxel is ignored; and the mask
-    /// of voxels that are not ignored.
+    /// The loss of each voxel and class, `[b, c, x, y, z]`, 0 for ignored voxels; and the mask of
+    /// voxels that are not ignored.
     fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<(Tensor<5>, Option<Tensor<5>>), LossError> {
         self.check()?;
         let Prepared { input, target, mask } = self.inputs().prepare(input, target)?;
@@ -96,7 +95,7 @@ impl FocalLoss {
         }
     }
 
-    /// Times the weights of the classes, `[b, c, ...]`.
+    /// Multiplies the loss by the weights of the classes, `[b, c, ...]`.
     fn weighted(&self, loss: Tensor<5>) -> Result<Tensor<5>, LossError> {
         let Some(weight) = &self.weight else { return Ok(loss) };
         if loss.dims()[1] == 1 && matches!(weight, ClassWeight::Each(_)) {
@@ -107,7 +106,7 @@ impl FocalLoss {
         Ok(loss * weight)
     }
 
-    /// The options of a kernel that sums over space; `None` where the options need more than sums.
+    /// The options of a kernel that sums over space; `None` if the options need more than sums.
     pub(super) fn term(&self) -> Option<Focal> {
         let plain = Focal { gamma: self.gamma as f32, ..Focal::default() };
         if self.use_softmax || self.ignore_index.is_some() || self.reduction == Reduction::None {

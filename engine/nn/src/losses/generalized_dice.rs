@@ -14,7 +14,7 @@ use crate::class_size::SizeWeight;
 /// all classes, each weighted by its size.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
-/// An absent class has the weight of the smallest present one.
+/// A missing class has the weight of the smallest present one.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -29,7 +29,7 @@ use crate::class_size::SizeWeight;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct GeneralizedDiceLoss {
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -43,16 +43,16 @@ pub struct GeneralizedDiceLoss {
     pub w_type: SizeWeight,
     /// How items are reduced.
     pub reduction: Reduction,
-    /// Added to the numerator.
+    /// Constant added to the numerator.
     pub smooth_nr: f64,
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub smooth_dr: f64,
-    /// Sums over the batch before dividing.
+    /// Whether sums include the batch before the division.
     pub batch: bool,
-    /// The form for soft labels.
+    /// Whether the form for soft labels is used.
     pub soft_label: bool,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ impl GeneralizedDiceLoss {
         })
     }
 
-    /// One value per item, or one with `batch`: `[b, 1, 1, 1, 1]`.
+    /// The loss of each item, or of the batch with `batch`: `[b, 1, 1, 1, 1]`.
     pub(super) fn unreduced(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<5>, LossError> {
         let form = Form { squared: false, batch: self.batch, soft_label: self.soft_label };
         let Overlap { tp, fp, fn_, present } = self.inputs()?.overlap(input, target, form)?;

@@ -28,7 +28,7 @@ use crate::class_size::SizeWeight;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct GeneralizedDiceFocalLoss {
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -42,22 +42,22 @@ pub struct GeneralizedDiceFocalLoss {
     pub w_type: SizeWeight,
     /// How values are reduced.
     pub reduction: Reduction,
-    /// Added to the Dice numerator.
+    /// Constant added to the Dice numerator.
     pub smooth_nr: f64,
-    /// Added to the Dice denominator.
+    /// Constant added to the Dice denominator.
     pub smooth_dr: f64,
-    /// Sums over the batch before dividing, in the Dice part.
+    /// Whether sums of the Dice part include the batch before the division.
     pub batch: bool,
     /// How strongly the focal part down-weights well-predicted values.
     pub gamma: f64,
-    /// Weight per class that counts, for the focal part.
+    /// Weight per included class, for the focal part.
     pub weight: Option<ClassWeight>,
     /// Factor of the Dice part.
     pub lambda_gdl: f64,
     /// Factor of the focal part.
     pub lambda_focal: f64,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -111,7 +111,7 @@ impl GeneralizedDiceFocalLoss {
             gamma: self.gamma,
             weight: self.weight.clone(),
             reduction: self.reduction,
-            // The Dice part has already checked.
+            // The Dice part has already checked the inputs.
             check_labels: Some(false),
             ..FocalLoss::default()
         }

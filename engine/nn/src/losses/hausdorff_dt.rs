@@ -12,11 +12,11 @@ use super::inputs::{Inputs, Prepared, per_class};
 use super::{Loss, LossError, Reduction};
 
 /// Hausdorff distance loss (Karimi and Salcudean, <https://arxiv.org/abs/1904.10030>): the squared
-/// error of a voxel is weighted by its distance from the borders of prediction and target, to the
-/// power of `alpha`.
+/// error of each voxel is weighted by its distances from the borders of prediction and target, to
+/// the power of `alpha`.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
-/// Distances are counted in voxels, on the host, without a gradient.
+/// Distances are measured in voxels, on the host, without a gradient.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,9 +30,9 @@ use super::{Loss, LossError, Reduction};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct HausdorffDtLoss {
-    /// Power of the distances.
+    /// Exponent of the distances.
     pub alpha: f64,
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -44,10 +44,10 @@ pub struct HausdorffDtLoss {
     pub other_act: Option<OtherActivation>,
     /// How items and classes are reduced.
     pub reduction: Reduction,
-    /// Averages over the batch together with voxels.
+    /// Whether the mean includes the batch as well as voxels.
     pub batch: bool,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -81,8 +81,8 @@ impl HausdorffDtLoss {
         })
     }
 
-    /// Distance of every voxel to the border of the region above one half, to the power of `alpha`;
-    /// 0 where there is no border.
+    /// The distance of every voxel to the border of the region above one half, to the power of
+    /// `alpha`; 0 if there is no border.
     fn field(&self, x: &Tensor<5>) -> Result<Tensor<5>, LossError> {
         let shape = x.dims();
         let [_, _, nx, ny, nz] = shape;

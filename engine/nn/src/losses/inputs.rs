@@ -22,8 +22,8 @@ pub(super) struct Inputs {
     pub(super) check_labels: Option<bool>,
 }
 
-/// Prediction and target of one shape, f32, zero where a voxel is ignored; and 1 where it is not,
-/// `[b, 1, x, y, z]`.
+/// Prediction and target of one shape, in f32, zero for ignored voxels; and the mask `[b, 1, x, y,
+/// z]`, 1 for voxels that are not ignored.
 pub(super) struct Prepared {
     pub(super) input: Tensor<5>,
     pub(super) target: Tensor<5>,
@@ -31,7 +31,8 @@ pub(super) struct Prepared {
 }
 
 impl Inputs {
-    /// Activation, one-hot form, background, ignored voxels, in this order.
+    /// Applies the activation, the one-hot form, the exclusion of the background and the mask of
+    /// ignored voxels, in this order.
     pub(super) fn prepare(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Prepared, LossError> {
         let shapes = (input.dims(), target.dims());
         let misfit = |expected: &str| LossError::Shape {
@@ -52,7 +53,7 @@ impl Inputs {
         let mut input = self.activation.apply(cast(input, DType::F32));
         let mut target = cast(target, DType::F32);
         let mask = self.ignore_index.map(|index| counted(&target, index));
-        // A channel that says no more than what is ignored.
+        // The extra channel only marks the ignored voxels.
         if self.ignore_index == Some(channels as i64) && shapes.1[1] == channels + 1 {
             target = target.narrow(1, 0, channels);
         }
@@ -89,7 +90,7 @@ impl Inputs {
         Ok(Prepared { input, target, mask })
     }
 
-    /// Overlap and differences of prediction and target, summed over space. For a softmax with
+    /// The overlap and differences of prediction and target, summed over space. For a softmax with
     /// class indices and for a sigmoid, a kernel computes them without tensors of the inputs' size;
     /// other cases use tensor operations.
     pub(super) fn overlap(&self, input: Tensor<5>, target: Tensor<5>, form: Form) -> Result<Overlap, LossError> {
@@ -110,7 +111,7 @@ impl Inputs {
         Ok(Overlap::of(input, target, form))
     }
 
-    /// From sums over space, `[b, c]` each.
+    /// The overlap from sums over space, `[b, c]` each.
     pub(super) fn overlap_of_sums(
         &self,
         both: &Tensor<2>,
@@ -125,15 +126,15 @@ impl Inputs {
         Overlap::of_sums(both, prediction, target)
     }
 
-    /// The classes that count.
+    /// The classes that are included.
     pub(super) fn that_count(&self, sums: &Tensor<2>) -> Tensor<2> {
         let classes = sums.dims()[1];
         let first = usize::from(!self.include_background && classes > 1);
         if first == 0 { sums.clone() } else { sums.clone().narrow(1, first, classes - first) }
     }
 
-    /// `None` where there is no kernel, and where something is odd, because the slow path reports
-    /// what.
+    /// The sums of a softmax. `None` if there is no kernel, or if a check fails: the slow path then
+    /// reports the problem.
     fn softmax_sums(&self, input: &Tensor<5>, target: &Tensor<5>, squared: bool) -> Option<[Tensor<2>; 3]> {
         if self.ignore_index.is_some() || input.dims()[1] == 1 || target.dims()[1] != 1 {
             return None;
@@ -144,7 +145,7 @@ impl Inputs {
         Some([sums.both, sums.prediction, sums.target])
     }
 
-    /// As [`softmax_sums`](Self::softmax_sums), of a sigmoid, regardless of the activation.
+    /// [`softmax_sums`](Self::softmax_sums) for a sigmoid, regardless of the activation.
     pub(super) fn sigmoid_sums(
         &self,
         input: &Tensor<5>,
@@ -163,19 +164,19 @@ impl Inputs {
     }
 }
 
-/// How the overlap is computed.
+/// The options of the overlap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Form {
-    /// Squares prediction and target.
+    /// Whether prediction and target are squared.
     pub(super) squared: bool,
-    /// Sums over the batch.
+    /// Whether sums include the batch.
     pub(super) batch: bool,
-    /// The overlap is `(|p| + |t| - |p - t|) / 2`, which also holds for soft targets; not with
-    /// squares.
+    /// Whether the overlap is `(|p| + |t| - |p - t|) / 2`, which also holds for soft targets, but
+    /// not with squares.
     pub(super) soft_label: bool,
 }
 
-/// `[b, c, x, y, z]` to `[b, c]`, or `[1, c]` with the batch summed, too.
+/// Sums `[b, c, x, y, z]` to `[b, c]`, or to `[1, c]` including the batch.
 pub(super) fn sums(x: Tensor<5>, batch: bool) -> Tensor<2> {
     let [b, c, dx, dy, dz] = x.dims();
     let per_item: Tensor<2> = x.reshape([b, c, dx * dy * dz]).sum_dim(2).reshape([b, c]);
@@ -212,19 +213,20 @@ impl Overlap {
     }
 }
 
-/// `[rows, columns]` as a batch with spatial axes of length 1, so that it broadcasts over voxels.
+/// Reshapes `[rows, columns]` to a batch with spatial axes of length 1, so that it broadcasts over
+/// voxels.
 pub(super) fn per_class(x: Tensor<2>) -> Tensor<5> {
     let [rows, columns] = x.dims();
     x.reshape([rows, columns, 1, 1, 1])
 }
 
-/// Two parts of a loss, each times its factor, one value per voxel and class.
+/// The sum of two parts of a loss, each multiplied by its factor, one value per voxel and class.
 pub(super) fn weighted_sum(parts: [(Tensor<5>, f64); 2]) -> Tensor<1> {
     let [(first, a), (second, b)] = parts;
     Reduction::None.apply(first * a + second * b)
 }
 
-/// Whether weights are numbers of at least 0.
+/// Checks that weights are numbers of at least 0.
 pub(super) fn check_weight(loss: &'static str, weight: Option<&ClassWeight>) -> Result<(), LossError> {
     let wrong = |weight: &f64| weight.is_nan() || *weight < 0.0;
     let any = match weight {
@@ -242,7 +244,7 @@ pub(super) fn check_weight(loss: &'static str, weight: Option<&ClassWeight>) -> 
     }
 }
 
-/// Whether factors of parts are numbers of at least 0.
+/// Checks that the factors of parts are numbers of at least 0.
 pub(super) fn check_factors(loss: &'static str, factors: [(&'static str, f64); 2]) -> Result<(), LossError> {
     match factors.iter().find(|(_, factor)| factor.is_nan() || *factor < 0.0) {
         Some((name, factor)) => {

@@ -1,9 +1,9 @@
-//! Class indices: their one-hot form.
+//! The one-hot form of class indices.
 
 use burn::tensor::{DType, Tensor};
 
-/// `[b, 1, x, y, z]` class indices to `[b, classes, x, y, z]`, f32. Fractions are truncated, as by
-/// `long()`; a label outside `0..classes` becomes zeros in all channels
+/// Converts class indices `[b, 1, x, y, z]` to `[b, classes, x, y, z]` in f32. Fractions are
+/// truncated, as by `long()`. A label outside `0..classes` becomes zeros in all channels
 /// ([`check_labels`](super::check_labels) reports it).
 pub fn one_hot(labels: Tensor<5>, classes: usize) -> Tensor<5> {
     let [b, _, x, y, z] = labels.dims();

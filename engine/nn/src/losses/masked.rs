@@ -8,7 +8,8 @@ use super::activation::Activation;
 use super::checks::{self, check_finite};
 use super::{DiceLoss, Loss, LossError};
 
-/// A loss of prediction and target times a mask `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
+/// A loss within a mask: prediction and target are multiplied by a mask `[b, 1, x, y, z]` or `[1,
+/// 1, x, y, z]`.
 ///
 /// The mask is applied to the inputs of the loss: a loss of logits sees logits of 0 outside the
 /// mask, which still contribute ([`MaskedDiceLoss`] applies its activation before the mask).
@@ -27,21 +28,21 @@ use super::{DiceLoss, Loss, LossError};
 pub struct MaskedLoss<L>(pub L);
 
 impl<L: Loss> MaskedLoss<L> {
-    /// The loss within the mask.
+    /// Returns the loss within the mask.
     ///
     /// # Errors
-    /// Where the mask has several channels, another size, or another batch size; and those of the
-    /// loss.
+    /// Fails if the mask has several channels, another size, or another batch size; also returns
+    /// the errors of the loss.
     pub fn forward_masked(&self, input: Tensor<5>, target: Tensor<5>, mask: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let (input, target) = masked("MaskedLoss", None, input, target, mask)?;
         self.0.forward(input, target)
     }
 }
 
-/// Dice loss within a mask: of the prediction after its activation and of the target, both 0
-/// outside.
+/// Dice loss within a mask. The prediction after its activation and the target are 0 outside the
+/// mask.
 ///
-/// In training the mask is the batch's `mask`, a key that the data set and the transforms must
+/// In training, the mask is the batch's `mask`, a key that the data set and the transforms must
 /// provide; a batch without it is an error. [`Loss::forward`] has no mask and equals [`DiceLoss`].
 ///
 /// ```
@@ -61,11 +62,11 @@ pub struct MaskedDiceLoss(pub DiceLoss);
 const NAME: &str = "MaskedDiceLoss";
 
 impl MaskedDiceLoss {
-    /// The loss within the mask, `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
+    /// Returns the loss within the mask `[b, 1, x, y, z]` or `[1, 1, x, y, z]`.
     ///
     /// # Errors
-    /// Where the mask has several channels, another size, or another batch size; and those of
-    /// [`DiceLoss`].
+    /// Fails if the mask has several channels, another size, or another batch size; also returns
+    /// the errors of [`DiceLoss`].
     pub fn forward_masked(&self, input: Tensor<5>, target: Tensor<5>, mask: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let DiceLoss { sigmoid, softmax, other_act, .. } = self.0;
         let activation = Activation::choose(NAME, sigmoid, softmax, other_act)?;
@@ -108,7 +109,7 @@ impl Loss for MaskedDiceLoss {
     }
 }
 
-/// Prediction and target times the mask.
+/// Multiplies prediction and target by the mask.
 fn masked(
     loss: &'static str,
     check: Option<bool>,

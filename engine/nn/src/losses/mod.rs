@@ -1,9 +1,9 @@
 //! Losses with MONAI's options and values.
 //!
-//! Inputs are `[b, c, x, y, z]`, logits unless the options say otherwise; everything is computed in
+//! Inputs are `[b, c, x, y, z]`, logits unless the options say otherwise; all computations are in
 //! f32. Shapes are always checked. Values (finite) and labels (classes) are checked on the CPU by
-//! default. On other devices they are checked only with `check_labels = true`, since that reads
-//! from the device. `check_labels = false` disables these checks everywhere.
+//! default. On other devices they are checked only with `check_labels = true`, because the check
+//! reads from the device. `check_labels = false` disables these checks everywhere.
 
 mod activation;
 mod adversarial;
@@ -61,13 +61,13 @@ use burn::tensor::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Invalid inputs or options of a loss.
+/// An error of a loss: invalid inputs or options.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LossError {
     /// Prediction and target have different shapes.
     #[error("{loss}: target of shape {target:?} does not fit a prediction of shape {input:?}: {expected}")]
     Shape {
-        /// The loss.
+        /// Name of the loss.
         loss: &'static str,
         /// Shape of the prediction.
         input: [usize; 5],
@@ -76,14 +76,14 @@ pub enum LossError {
         /// The expected shape.
         expected: String,
     },
-    /// An option that is invalid, or contradicts the others.
+    /// An option that is invalid, or that contradicts other options.
     #[error("{loss}: {reason}")]
     Option {
-        /// The option's key in a recipe; empty where it is not a single one.
+        /// The option's key in a recipe; empty if several options are involved.
         key: &'static str,
-        /// The loss.
+        /// Name of the loss.
         loss: &'static str,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// A label outside the classes.
@@ -100,7 +100,7 @@ pub enum LossError {
              of space, and the same batch or batch 1"
     )]
     Mask {
-        /// The loss.
+        /// Name of the loss.
         loss: &'static str,
         /// Shape of the prediction.
         input: [usize; 5],
@@ -113,17 +113,17 @@ pub enum LossError {
              [batch, channel, x, y, z]"
     )]
     NonFinite {
-        /// The loss.
+        /// Name of the loss.
         loss: &'static str,
-        /// Prediction, target or mask.
+        /// The input: prediction, target or mask.
         what: &'static str,
-        /// The number of such values.
+        /// Number of non-finite values.
         count: usize,
-        /// The number of all values.
+        /// Number of all values.
         of: usize,
-        /// The first such value.
+        /// The first non-finite value.
         value: f32,
-        /// Its index.
+        /// Index of the first non-finite value.
         at: [usize; 5],
     },
     /// Reading values back from the device failed.
@@ -134,21 +134,21 @@ pub enum LossError {
     },
 }
 
-/// How the values per item and class become one.
+/// The reduction of values per item and class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reduction {
-    /// Their mean.
+    /// The mean.
     #[default]
     Mean,
-    /// Their sum.
+    /// The sum.
     Sum,
-    /// All of them, flat.
+    /// No reduction: all values, flattened.
     None,
 }
 
 impl Reduction {
-    /// Reduces to `[1]`, or flattens.
+    /// Reduces the values to `[1]`, or flattens them.
     pub(crate) fn apply<const D: usize>(self, values: Tensor<D>) -> Tensor<1> {
         match self {
             Reduction::Mean => values.mean(),
@@ -165,14 +165,14 @@ impl Reduction {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or one for each class")]
 pub enum ClassWeight {
-    /// The same for all.
+    /// The same weight for all classes.
     All(f64),
-    /// One per class.
+    /// One weight per class.
     Each(Vec<f64>),
 }
 
 impl ClassWeight {
-    /// One weight per channel, `[1, c, 1, 1, 1]` (or one for all), on the device of `like`.
+    /// The weights per channel, `[1, c, 1, 1, 1]` (or one for all), on the device of `like`.
     pub(crate) fn per_channel(&self, loss: &'static str, like: &Tensor<5>) -> Result<Tensor<5>, LossError> {
         let channels = like.dims()[1];
         let weights: Vec<f32> = match self {
@@ -188,13 +188,14 @@ impl ClassWeight {
 }
 
 impl LossError {
-    /// Any other error: `loss` is the loss's name.
+    /// Creates an error with a reason; `loss` is the loss's name.
     pub fn new(loss: &'static str, reason: impl Into<String>) -> Self {
         LossError::Option { key: "", loss, reason: reason.into() }
     }
 }
 
-/// A loss of a prediction `[b, c, x, y, z]` and a target. Two functions are required.
+/// A loss of a prediction `[b, c, x, y, z]` and a target. Implementations must provide two
+/// functions.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -223,7 +224,7 @@ impl LossError {
 /// # Ok::<(), LossError>(())
 /// ```
 pub trait Loss: Send + Sync {
-    /// Its name in messages: MONAI's name. By default the name of the type.
+    /// The loss's name in messages: MONAI's name. By default the name of the type.
     fn name(&self) -> &'static str {
         hearth_registry::type_name::<Self>()
     }
@@ -231,14 +232,14 @@ pub trait Loss: Send + Sync {
     /// Checks the options.
     ///
     /// # Errors
-    /// The first invalid one.
+    /// Fails with the first invalid option.
     fn check(&self) -> Result<(), LossError>;
 
-    /// The loss, `[1]` unless the reduction is none.
+    /// Computes the loss, `[1]` unless the reduction is none.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
 
-    /// The loss of all outputs of a network, the main one first: by default of the main one only
-    /// ([`DeepSupervisionLoss`] uses all).
+    /// Computes the loss over all outputs of a network, with the main output first. The default
+    /// uses the main output only ([`DeepSupervisionLoss`] uses all).
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         match inputs.into_iter().next() {
             Some(input) => self.forward(input, target),
@@ -246,14 +247,14 @@ pub trait Loss: Send + Sync {
         }
     }
 
-    /// Keys of further tensors of the batch that it reads, such as `mask`:
-    /// [`forward_with`](Self::forward_with) receives them.
+    /// Keys of additional tensors of the batch, such as `mask`, that
+    /// [`forward_with`](Self::forward_with) receives.
     fn needs(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The loss of all outputs of a network with the tensors of [`needs`](Self::needs), in that
-    /// order. The trainer calls it.
+    /// Computes the loss over all outputs of a network with the tensors of [`needs`](Self::needs),
+    /// in that order. Called by the trainer.
     fn forward_with(
         &self,
         inputs: Vec<Tensor<5>>,
@@ -265,7 +266,7 @@ pub trait Loss: Send + Sync {
     }
 }
 
-/// A boxed loss, such as one that a recipe names, is a loss.
+/// Implements the trait for boxed losses, such as those that a recipe names.
 impl<L: Loss + ?Sized> Loss for Box<L> {
     fn name(&self) -> &'static str {
         (**self).name()

@@ -24,8 +24,8 @@ use super::{Loss, LossError, Reduction};
 pub struct MseLoss {
     /// How elements are reduced.
     pub reduction: Reduction,
-    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
-    /// waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, because on other
+    /// devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 

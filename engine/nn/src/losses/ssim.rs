@@ -25,15 +25,15 @@ use crate::ssim::{KernelType, Ssim};
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SsimLoss {
-    /// 2 or 3; two-dimensional images have `z = 1`.
+    /// Number of spatial axes: 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
     /// Largest minus smallest value.
     #[serde(default = "one")]
     pub data_range: f64,
-    /// How voxels of a window are weighted.
+    /// Weights of the voxels of a window.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Window per axis.
+    /// Size of the window per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub win_size: Axes<usize>,
@@ -50,8 +50,8 @@ pub struct SsimLoss {
     /// How items are reduced.
     #[serde(default)]
     pub reduction: Reduction,
-    /// Whether values are checked in every call. By default only on the CPU, since elsewhere it
-    /// waits for the device.
+    /// Whether values are checked in every call. By default only on the CPU, because on other
+    /// devices the check waits for the device.
     #[serde(default)]
     pub check_labels: Option<bool>,
 }
@@ -79,7 +79,7 @@ fn k2() -> f64 {
 const NAME: &str = "SSIMLoss";
 
 impl SsimLoss {
-    /// MONAI's defaults for this number of axes.
+    /// A loss with MONAI's defaults for this number of axes.
     pub fn new(spatial_dims: usize) -> Self {
         SsimLoss {
             spatial_dims,

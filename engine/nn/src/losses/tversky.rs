@@ -13,7 +13,7 @@ use super::{Loss, LossError, Reduction};
 /// false positives and false negatives.
 ///
 /// Prediction `[b, c, x, y, z]`; target of the same shape, or `[b, 1, x, y, z]` with `to_onehot_y`.
-/// Per item and class `1 - (tp + smooth_nr) / (tp + alpha fp + beta fn + smooth_dr)`.
+/// The loss of an item and class is `1 - (tp + smooth_nr) / (tp + alpha fp + beta fn + smooth_dr)`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -28,7 +28,7 @@ use super::{Loss, LossError, Reduction};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct TverskyLoss {
-    /// Whether channel 0 counts.
+    /// Whether channel 0, the background, is included.
     pub include_background: bool,
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
@@ -44,18 +44,18 @@ pub struct TverskyLoss {
     pub beta: f64,
     /// How items and classes are reduced.
     pub reduction: Reduction,
-    /// Added to the numerator.
+    /// Constant added to the numerator.
     pub smooth_nr: f64,
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub smooth_dr: f64,
-    /// Sums over the batch before dividing.
+    /// Whether sums include the batch before the division.
     pub batch: bool,
-    /// The form for soft labels.
+    /// Whether the form for soft labels is used.
     pub soft_label: bool,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 

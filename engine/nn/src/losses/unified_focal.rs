@@ -11,7 +11,8 @@ use super::{Loss, LossError, Reduction};
 use crate::ignored::counted;
 
 /// Asymmetric unified focal loss (Yeung et al., <https://arxiv.org/abs/2102.04525>) of background
-/// and foreground: focal cross-entropy and a focal Tversky index, both hard on missed foreground.
+/// and foreground: the sum of focal cross-entropy and a focal Tversky index, both with a higher
+/// penalty on missed foreground.
 ///
 /// Probabilities `[b, 2, x, y, z]`, or `[b, 1, x, y, z]` for the foreground only; target of the
 /// same shape, or with class indices and `to_onehot_y`.
@@ -30,20 +31,20 @@ use crate::ignored::counted;
 pub struct AsymmetricUnifiedFocalLoss {
     /// Whether the target holds class indices in one channel.
     pub to_onehot_y: bool,
-    /// Number of classes of such a target.
+    /// Number of classes of a target with class indices.
     pub num_classes: usize,
-    /// Share of the cross-entropy part.
+    /// Weight of the cross-entropy part.
     pub weight: f64,
     /// How strongly well-predicted values are down-weighted.
     pub gamma: f64,
-    /// Weight of missed foreground; the rest is that of false alarms.
+    /// Weight of missed foreground; false alarms have the remaining weight.
     pub delta: f64,
     /// Has no effect: the loss is a single number.
     pub reduction: Reduction,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     pub check_labels: Option<bool>,
 }
 
@@ -65,14 +66,14 @@ impl Default for AsymmetricUnifiedFocalLoss {
 const NAME: &str = "AsymmetricUnifiedFocalLoss";
 const EPSILON: f64 = 1e-7;
 
-/// The most classes of a target; each is a channel.
+/// The largest number of classes of a target; each is a channel.
 const MOST_CLASSES: usize = 1 << 16;
 
-/// How far below 0 a power may be.
+/// The largest magnitude of a negative exponent.
 const MOST_BELOW: f64 = 1e6;
 
 impl AsymmetricUnifiedFocalLoss {
-    /// Two channels of the prediction, clamped away from 0 and 1, and of the target.
+    /// Two channels of the prediction, clamped away from 0 and 1, and two of the target.
     fn pair(&self, input: Tensor<5>, target: Tensor<5>) -> Result<[Tensor<5>; 2], LossError> {
         let (shape, got) = (input.dims(), target.dims());
         let misfit = |expected: String| LossError::Shape { loss: NAME, input: shape, target: got, expected };

@@ -11,23 +11,23 @@ use super::labels::one_hot;
 use super::{Loss, LossError, Reduction};
 use crate::softmax::softmax;
 
-/// How voxels of a class count as overlap.
+/// Weights of the voxels of a class in the overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WassersteinWeighting {
-    /// Equal weights, except that class 0, the background, does not count.
+    /// Equal weights, except that class 0, the background, is excluded.
     #[default]
     #[serde(rename = "default")]
     Default,
-    /// By one over the size of the class.
+    /// Weights of one over the size of the class.
     #[serde(rename = "GDL")]
     Gdl,
 }
 
-/// Generalized Wasserstein Dice loss (Fidon et al., <https://arxiv.org/abs/1707.00478>): mistaking
-/// a class for a close one costs less.
+/// Generalized Wasserstein Dice loss (Fidon et al., <https://arxiv.org/abs/1707.00478>): confusing
+/// a class with a similar one costs less.
 ///
-/// Logits `[b, c, x, y, z]` and class indices `[b, 1, x, y, z]`. The matrix of distances, `c` by
-/// `c`, is divided by its largest entry.
+/// Logits `[b, c, x, y, z]` and class indices `[b, 1, x, y, z]`. The `c` by `c` matrix of distances
+/// is divided by its largest entry.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -42,23 +42,23 @@ pub enum WassersteinWeighting {
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct GeneralizedWassersteinDiceLoss {
-    /// Distance from the class of the row to that of the column.
+    /// Distance from the class of the row to the class of the column.
     #[setters(into)]
     pub dist_matrix: Vec<Vec<f64>>,
-    /// How voxels of a class count.
+    /// Weights of the voxels of a class.
     #[serde(default)]
     pub weighting_mode: WassersteinWeighting,
     /// How items are reduced.
     #[serde(default)]
     pub reduction: Reduction,
-    /// Added to the numerator.
+    /// Constant added to the numerator.
     #[serde(default = "smooth")]
     pub smooth_nr: f64,
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     #[serde(default = "smooth")]
     pub smooth_dr: f64,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
-    /// since elsewhere it waits for the device.
+    /// because on other devices the check waits for the device.
     #[serde(default)]
     pub check_labels: Option<bool>,
 }
@@ -70,7 +70,7 @@ fn smooth() -> f64 {
 const NAME: &str = "GeneralizedWassersteinDiceLoss";
 
 impl GeneralizedWassersteinDiceLoss {
-    /// MONAI's defaults with these distances.
+    /// A loss with MONAI's defaults and these distances.
     pub fn new(dist_matrix: Vec<Vec<f64>>) -> Self {
         GeneralizedWassersteinDiceLoss {
             dist_matrix,
@@ -132,8 +132,8 @@ impl Loss for GeneralizedWassersteinDiceLoss {
         let [b, _, x, y, z] = shape;
         let hot = one_hot(target, classes);
         let probabilities = softmax(input.cast(DType::F32));
-        // The row of distances of each voxel's label, `[b, c, x, y, z]`: the matrix's columns,
-        // chosen by the one-hot form.
+        // The row of distances of each voxel's label, `[b, c, x, y, z]`: columns of the matrix,
+        // selected by the one-hot form.
         let matrix = self.matrix(&hot);
         let rows = (0..classes).map(|class| {
             let row = matrix.clone().narrow(0, class, 1).reshape([1, classes, 1, 1, 1]);

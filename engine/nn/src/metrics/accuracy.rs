@@ -9,12 +9,13 @@ use super::inputs::{count, indicator, read};
 use super::per_item::{PerItem, keeps_rows};
 use super::{Aggregate, MetricError, Reduced, Rows};
 
-/// The share of correct predictions: of items, or of voxels for images.
+/// Accuracy: the share of correct predictions, of items or, for images, of voxels.
 ///
 /// - Binary: prediction and label of the same shape, both 0 or 1.
-/// - Several classes: prediction `[b, classes, x, y, z]`, where the largest counts, and class
-///   indices `[b, 1, x, y, z]`.
-/// - Several labels at once (`is_multilabel`): the same shape; all labels have to be correct.
+/// - Several classes: prediction `[b, classes, x, y, z]`, whose largest channel is the class, and
+///   class indices `[b, 1, x, y, z]`.
+/// - Several labels at once (`is_multilabel`): the same shape; an item is correct if all its labels
+///   are correct.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,7 +31,7 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 pub struct Accuracy {
     /// Whether an item has several labels at once.
     pub is_multilabel: bool,
-    /// The rows so far: correct predictions, all predictions.
+    /// The rows collected so far: the numbers of correct and of all predictions.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

@@ -11,8 +11,8 @@ use super::{Aggregate, MetricError, Rows};
 
 /// Average precision, the area under the curve of precision over recall, over all items.
 ///
-/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always or
-/// never present.
+/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN if a class is always or never
+/// present.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor, TensorData};
@@ -28,7 +28,7 @@ use super::{Aggregate, MetricError, Rows};
 pub struct AveragePrecisionMetric {
     /// How classes are combined.
     pub average: Average,
-    /// Scores and labels so far.
+    /// The scores and labels collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -66,7 +66,7 @@ impl PerItem for AveragePrecisionMetric {
         curve::rows(Self::NAME, pred, label)
     }
 
-    /// One item has no area.
+    /// Empty: a single item has no area.
     fn values_of(&self, _: &[f32]) -> Vec<f32> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Which classes are taken for which: [`ClassConfusion`] (`sklearn.metrics.confusion_matrix`).
+//! The confusion matrix over classes: [`ClassConfusion`] (`sklearn.metrics.confusion_matrix`).
 
 use burn::tensor::Tensor;
 
@@ -6,13 +6,13 @@ use super::inputs::read;
 use super::per_item::{PerItem, keeps_rows};
 use super::{Aggregate, MetricError, Reduced, Rows};
 
-/// Voxels of each true class by predicted class; for classification, where the spatial axes have
-/// length 1, images.
+/// The number of voxels of each true class by predicted class. For classification, where the
+/// spatial axes have length 1, the number of images.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, of which the largest channel counts (one-hot,
-/// scores), or class indices in one channel. A label outside the classes does not count. Rows hold
-/// whole numbers of any size; [`ClassConfusion::counts`] adds them up. Over all items the metric is
-/// the share that is right.
+/// Prediction and label are `[b, classes, x, y, z]`, whose largest channel is the class (one-hot,
+/// scores), or class indices in one channel. A label outside the classes is ignored. Rows hold
+/// whole numbers of any size; [`ClassConfusion::counts`] adds them up. Over all items, the metric
+/// is the share of correct voxels.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -27,17 +27,17 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassConfusion {
     classes: usize,
-    /// The rows so far.
+    /// The rows collected so far.
     pub rows: Rows,
 }
 
-/// A count as f32: so many of it, and the rest, are both exact.
+/// The base in which a count is split into two f32 values: quotient and remainder are exact.
 const HIGH: u64 = 1 << 20;
 
 impl ClassConfusion {
     const NAME: &'static str = "ClassConfusion";
 
-    /// Of so many classes.
+    /// Creates the metric for this number of classes.
     pub fn new(classes: usize) -> Self {
         Self { classes, rows: Rows::default() }
     }
@@ -47,7 +47,7 @@ impl ClassConfusion {
         Self::of_rows(self.classes, self.rows.iter().map(Vec::as_slice))
     }
 
-    /// The same of rows that were kept elsewhere.
+    /// `counts[truth][prediction]` of rows that are stored elsewhere.
     pub fn of_rows<'a>(classes: usize, rows: impl IntoIterator<Item = &'a [f32]>) -> Vec<Vec<u64>> {
         let mut counts = vec![vec![0; classes]; classes];
         for row in rows {
@@ -65,7 +65,7 @@ impl ClassConfusion {
         }
     }
 
-    /// The same of a label, which may have voxels of no class.
+    /// The class of each voxel of a label; -1 for voxels without a class.
     fn true_indices(label: &Tensor<5>) -> Result<Vec<f32>, MetricError> {
         let mut indices = Self::indices(label)?;
         if label.dims()[1] > 1 {
@@ -140,14 +140,14 @@ mod tests {
         let mut confusion = ClassConfusion::new(3);
         confusion.update(&map(&pred, 1), &map(&truth, 1)).expect("sound");
         assert_eq!(confusion.counts(), wanted);
-        // The same as channels, and once more.
+        // The same maps as channels, with the same result.
         let channels = |map: &[f32]| -> Vec<f32> {
             (0..3).flat_map(|class| map.iter().map(move |value| f32::from(*value == class as f32))).collect()
         };
         confusion.update(&map(&channels(&pred), 3), &map(&channels(&truth), 3)).expect("sound");
         assert_eq!(confusion.counts(), wanted.map(|row| row.iter().map(|count| 2 * count).collect::<Vec<u64>>()));
         assert!((confusion.aggregate().expect("rows").scalar() - 4.0 / 6.0).abs() < 1e-6);
-        // Of a voxel that is in no channel nobody knows the class.
+        // A voxel that is in no channel has no class.
         let mut known = channels(&truth);
         known[0] = 0.0;
         let mut confusion = ClassConfusion::new(3);

@@ -1,10 +1,10 @@
-//! Metrics as a recipe names them.
+//! Metrics by name, as in a recipe.
 
 use hearth_registry::{Fault, FromPlugin, Kind, Named, Place};
 
 use super::{Metric, MetricError};
 
-/// A metric by name, as a recipe gives it: `name = "HausdorffDistanceMetric"` and its own
+/// A metric by name, as in a recipe: `name = "HausdorffDistanceMetric"` and the metric's
 /// parameters.
 ///
 /// ```

@@ -11,11 +11,12 @@ use super::inputs::{Compared, compared, count, indicator, read};
 use super::per_item::{PerItem, keeps_rows};
 use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 
-/// True and false positives and negatives of binarised predictions, and rates computed from them.
+/// True and false positives and negatives of binarised predictions, and the rates computed from
+/// them.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; for classification the
 /// spatial axes have length 1. A row holds true positives, false positives, true negatives and
-/// false negatives of one class after another.
+/// false negatives, class by class.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,18 +31,18 @@ use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ConfusionMatrixMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
-    /// Which rates: one name or several.
+    /// The rates to compute: one name or several.
     pub metric_name: ConfusionNames,
-    /// Computes the rates of each item and class before the reduction, instead of from reduced
-    /// counts; not for classification, where an item is one voxel.
+    /// Whether the rates of each item and class are computed before the reduction, instead of from
+    /// reduced counts. No effect for classification, where an item is one voxel.
     pub compute_sample: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -64,12 +65,12 @@ impl ConfusionMatrixMetric {
     /// One result per name, in the order of the names.
     ///
     /// # Errors
-    /// Where no item was added yet.
+    /// Fails if no item was added yet.
     pub fn aggregates(&self) -> Result<Vec<Aggregate>, MetricError> {
         if self.rows.is_empty() {
             return Err(MetricError::Empty { metric: Self::NAME });
         }
-        // An item of one voxel has no rate of its own.
+        // An item of one voxel has no rate.
         let voxels: f32 = self.rows[0].iter().take(4).sum();
         let per_item = self.compute_sample && voxels > 1.0;
         let first = usize::from(!self.include_background);
@@ -81,7 +82,7 @@ impl ConfusionMatrixMetric {
     }
 }
 
-/// A rate from rows of counts.
+/// Computes a rate from rows of counts.
 fn rate(
     rows: &[Vec<f32>],
     reduction: MetricReduction,
@@ -101,7 +102,7 @@ fn rate(
         reduce(&counts, reduction)
     });
     let values = (0..parts[0].0.values.len()).map(|i| of(std::array::from_fn(|kind| parts[kind].0.values[i])));
-    // Here MONAI returns one number as a list of one.
+    // MONAI returns a single number as a list of one here.
     let shape = match parts[0].0.shape.as_slice() {
         [] => vec![1],
         shape => shape.to_vec(),
@@ -186,7 +187,7 @@ impl PerItem for ConfusionMatrixMetric {
         }
     }
 
-    /// With several names: their concatenated values, each labelled with its name.
+    /// For several names: their concatenated values, each labelled with its name.
     fn summarize(&self, _: &[Vec<f32>]) -> Aggregate {
         let mut all = self.aggregates().unwrap_or_default();
         if all.len() == 1 {
@@ -209,8 +210,8 @@ impl PerItem for ConfusionMatrixMetric {
     }
 }
 
-/// F-beta score of binarised predictions: the weighted harmonic mean of precision and recall,
-/// recall counting `beta` times.
+/// F-beta score of binarised predictions: the weighted harmonic mean of precision and recall, where
+/// recall has `beta` times the weight.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class. Rows are those of
 /// [`ConfusionMatrixMetric`].
@@ -227,13 +228,13 @@ impl PerItem for ConfusionMatrixMetric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct FBetaScore {
-    /// How many times recall counts as precision.
+    /// Weight of recall relative to precision.
     pub beta: f64,
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -246,7 +247,7 @@ impl Default for FBetaScore {
 }
 
 impl FBetaScore {
-    /// The score from counts; NaN where it divides by zero.
+    /// The score from counts; NaN if it divides by zero.
     fn score(&self, [tp, fp, _, missed]: Counts) -> f32 {
         let square = (self.beta * self.beta) as f32;
         let whole = (1.0 + square) * tp + square * missed + fp;

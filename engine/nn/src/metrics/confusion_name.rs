@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// True positives, false positives, true negatives, false negatives.
 pub(crate) type Counts = [f32; 4];
 
-/// A rate computed from a confusion matrix. Recipes may use any of its names, in any case, with
-/// spaces or underscores.
+/// A rate computed from a confusion matrix. Recipes may use any of its names; case is ignored, and
+/// words are separated by spaces or underscores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum ConfusionName {
@@ -52,7 +52,7 @@ pub enum ConfusionName {
 
 use ConfusionName as Name;
 
-/// Every rate with its names, the first of which is printed.
+/// Every rate with its names; the first name is printed.
 const NAMES: [(Name, &[&str]); 17] = [
     (Name::Sensitivity, &["sensitivity", "recall", "hit_rate", "true_positive_rate", "tpr"]),
     (Name::Specificity, &["specificity", "selectivity", "true_negative_rate", "tnr"]),
@@ -74,17 +74,17 @@ const NAMES: [(Name, &[&str]); 17] = [
 ];
 
 impl ConfusionName {
-    /// The name in full.
+    /// The full name.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(rate, _)| *rate == self).map_or("", |(_, names)| names[0])
     }
 
-    /// The names in full of all rates.
+    /// The full names of all rates.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(_, names)| names[0])
     }
 
-    /// Whether a larger rate is better; `None` where that depends.
+    /// Whether a larger rate is better; `None` if it depends.
     pub fn higher_is_better(self) -> Option<bool> {
         match self {
             Name::MissRate | Name::FallOut | Name::FalseDiscoveryRate | Name::FalseOmissionRate => Some(false),
@@ -93,7 +93,7 @@ impl ConfusionName {
         }
     }
 
-    /// The rate; NaN where it divides by zero.
+    /// Computes the rate; NaN if it divides by zero.
     pub(crate) fn of(self, [tp, fp, tn, missed]: Counts) -> f32 {
         let (p, n) = (tp + missed, fp + tn);
         let share = |part: f32, whole: f32| if whole == 0.0 { f32::NAN } else { part / whole };
@@ -146,13 +146,13 @@ impl From<ConfusionName> for String {
     }
 }
 
-/// One rate or several.
+/// One rate or several rates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ConfusionNames {
-    /// One.
+    /// One rate.
     One(ConfusionName),
-    /// Several.
+    /// Several rates.
     Many(Vec<ConfusionName>),
 }
 
@@ -170,7 +170,7 @@ impl JsonSchema for ConfusionNames {
 }
 
 impl ConfusionNames {
-    /// All of them, in order.
+    /// Iterates over the rates in order.
     pub fn iter(&self) -> impl Iterator<Item = ConfusionName> {
         match self {
             ConfusionNames::One(name) => std::slice::from_ref(name),
@@ -181,7 +181,7 @@ impl ConfusionNames {
     }
 }
 
-/// By hand, so that an unknown rate is reported as such.
+/// Implemented by hand, so that an unknown rate is reported as such.
 impl<'de> Deserialize<'de> for ConfusionNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Read;

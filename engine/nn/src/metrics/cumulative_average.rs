@@ -2,7 +2,7 @@
 
 use super::MetricError;
 
-/// The average of values that come with counts, entry by entry. Non-finite values are skipped.
+/// The average of values with counts, entry by entry. Non-finite values are skipped.
 ///
 /// ```
 /// # use hearth_nn::metrics::CumulativeAverage;
@@ -20,18 +20,18 @@ pub struct CumulativeAverage {
 }
 
 impl CumulativeAverage {
-    /// Adds values that each count `count` times.
+    /// Adds values that all have the count `count`.
     ///
     /// # Errors
-    /// Where there are more or fewer values than before.
+    /// Fails if the number of values differs from before.
     pub fn append(&mut self, values: &[f64], count: f64) -> Result<(), MetricError> {
         self.append_each(values, &vec![count; values.len()])
     }
 
-    /// Adds values, each with a count of its own.
+    /// Adds values, each with its own count.
     ///
     /// # Errors
-    /// Where there are more or fewer values than before, or than counts.
+    /// Fails if the number of values differs from before, or from the number of counts.
     pub fn append_each(&mut self, values: &[f64], counts: &[f64]) -> Result<(), MetricError> {
         let expected = if self.sums.is_empty() { counts.len() } else { self.sums.len() };
         if let Some(got) = [values.len(), counts.len()].into_iter().find(|got| *got != expected) {
@@ -53,7 +53,7 @@ impl CumulativeAverage {
     /// Adds the sums of another rank.
     ///
     /// # Errors
-    /// Where the other has averages of more or fewer values.
+    /// Fails if the other has averages of another number of values.
     pub fn merge(&mut self, other: &CumulativeAverage) -> Result<(), MetricError> {
         if self.sums.is_empty() {
             *self = CumulativeAverage { last: std::mem::take(&mut self.last), ..other.clone() };
@@ -71,12 +71,12 @@ impl CumulativeAverage {
         Ok(())
     }
 
-    /// The values that were added last; 0 for one that was not finite.
+    /// The values added last; non-finite values are 0.
     pub fn current(&self) -> Vec<f64> {
         self.last.iter().map(|value| if value.is_finite() { *value } else { 0.0 }).collect()
     }
 
-    /// The averages so far; 0 where nothing counts. Empty before anything was added.
+    /// The averages so far, 0 for an entry without counted values. Empty before the first value.
     pub fn aggregate(&self) -> Vec<f64> {
         let average = |(sum, count): (&f64, &f64)| if *count > 0.0 { sum / count } else { *sum };
         self.sums.iter().zip(&self.counts).map(average).collect()

@@ -1,5 +1,5 @@
-//! The shared part of areas under curves: scores and labels of all items are collected, and each
-//! class is ranked.
+//! The common part of areas under curves: collects scores and labels of all items, and ranks each
+//! class.
 
 use burn::tensor::Tensor;
 use schemars::JsonSchema;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::inputs::read;
 use super::{Aggregate, MetricError, Reduced};
 
-/// How the values of several classes become one (`monai.utils.Average`).
+/// The average over several classes (`monai.utils.Average`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Average {
-    /// Their mean.
+    /// The mean over classes.
     #[default]
     Macro,
-    /// Their mean, weighted by how often each class occurs.
+    /// The mean over classes, weighted by the frequency of each class.
     Weighted,
-    /// One curve over all classes together.
+    /// One curve over all classes pooled.
     Micro,
     /// One value per class.
     None,
 }
 
-/// A score and whether the class is present.
+/// A score, and 1 if the class is present, otherwise 0.
 pub(super) type Scored = (f32, f32);
 
-/// One row per item: the scores of all classes, then their labels. `pred` and `label` are
+/// One row per item: the scores of all classes, followed by their labels. `pred` and `label` are
 /// `[b, classes, 1, 1, 1]`.
 pub(super) fn rows(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<Vec<Vec<f32>>, MetricError> {
     let (shape, got) = (pred.dims(), label.dims());
@@ -39,11 +39,12 @@ pub(super) fn rows(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) ->
     Ok(scores.chunks(classes).zip(labels.chunks(classes)).map(|(s, l)| [s, l].concat()).collect())
 }
 
-/// The result from rows of scores and labels: `area` is that under the curve of one class.
+/// The result from rows of scores and labels. `area` computes the area under the curve of one
+/// class.
 pub(super) fn aggregate(rows: &[Vec<f32>], average: Average, area: impl Fn(Vec<Scored>) -> f64) -> Aggregate {
     let classes = rows.first().map_or(0, |row| row.len() / 2);
     let class = |c: usize| -> Vec<Scored> { rows.iter().map(|row| (row[c], row[classes + c])).collect() };
-    // NaN where a class is always or never present, or a label is neither 0 nor 1.
+    // NaN if a class is always or never present, or if a label is neither 0 nor 1.
     let guarded = |scored: Vec<Scored>| {
         let both = [0.0, 1.0].iter().all(|label| scored.iter().any(|(_, l)| l == label));
         let only = scored.iter().all(|(_, label)| *label == 0.0 || *label == 1.0);
@@ -68,7 +69,7 @@ pub(super) fn aggregate(rows: &[Vec<f32>], average: Average, area: impl Fn(Vec<S
     Aggregate { value, not_nans: Reduced { shape, values: counted }, labels }
 }
 
-/// For every score, from the lowest or the highest: how many positive and negative items have it.
+/// The number of positive and negative items for every score, from the lowest or the highest.
 pub(super) fn ranked(mut scored: Vec<Scored>, highest_first: bool) -> Vec<(f64, f64)> {
     scored.sort_unstable_by(|a, b| if highest_first { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
     let groups = scored.chunk_by(|a, b| a.0 == b.0);

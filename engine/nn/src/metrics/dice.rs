@@ -11,9 +11,9 @@ use crate::ignored::counted;
 
 /// Dice score of binarised predictions, per item and class.
 ///
-/// Prediction and label are `[b, classes, x, y, z]`, zero or nonzero per class; either may instead
-/// be a map of class indices `[b, 1, x, y, z]` when `num_classes` is given. Counted on the device,
-/// with one small read per update.
+/// Prediction and label are `[b, classes, x, y, z]`, zero or nonzero per class; with `num_classes`,
+/// either may also be a map of class indices `[b, 1, x, y, z]`. Counted on the device, with one
+/// small read per update.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -28,22 +28,22 @@ use crate::ignored::counted;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DiceMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
-    /// prediction has none of it either, and 0 otherwise.
+    /// Whether a class that is missing in the label is NaN and ignored. Otherwise it scores 1 if it
+    /// is also missing in the prediction, and 0 if not.
     pub ignore_empty: bool,
-    /// Number of classes, the background included, where predictions are class indices.
+    /// Number of classes, including the background, if predictions are class indices.
     pub num_classes: Option<usize>,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// Scores every component of the label separately and averages the scores, independent of size
-    /// (<https://arxiv.org/abs/2410.18684>): two channels, background and foreground, one value per
-    /// item.
+    /// Whether each component of the label is scored separately and the scores are averaged,
+    /// independent of size (<https://arxiv.org/abs/2410.18684>). Requires two channels, background
+    /// and foreground; one value per item.
     pub per_component: bool,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -66,7 +66,7 @@ impl Default for DiceMetric {
 const NAME: &str = "DiceMetric";
 
 impl DiceMetric {
-    /// The classes that count: indices into channels, or values of a map.
+    /// The included classes: indices of channels, or values of a map.
     fn classes(&self, channels: usize) -> std::ops::Range<usize> {
         match self.num_classes.unwrap_or(channels) {
             0 | 1 => 1..2,
@@ -74,8 +74,8 @@ impl DiceMetric {
         }
     }
 
-    /// 1 where the class is present, `[b, classes, x, y, z]`; multi-channel labels keep their
-    /// (soft) values.
+    /// 1 if the class is present, `[b, classes, x, y, z]`; multi-channel labels keep their (soft)
+    /// values.
     fn members(x: Tensor<5>, classes: &std::ops::Range<usize>, binary: bool) -> Option<Tensor<5>> {
         let [b, channels, dx, dy, dz] = x.dims();
         let x = x.cast(DType::F32);

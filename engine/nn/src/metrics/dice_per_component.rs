@@ -6,9 +6,9 @@ use hearth_kernels::label::{To, components, nearest};
 use super::MetricError;
 use super::inputs::{read, same_shape};
 
-/// For one class against the background: every voxel belongs to the nearest component of the label,
-/// each of these regions has its own Dice score, and all count equally, independent of size (Jaus
-/// et al., <https://arxiv.org/abs/2410.18684>).
+/// Dice per component for one class against the background. Every voxel is assigned to the nearest
+/// component of the label; each of these regions has its own Dice score, and all have equal weight,
+/// independent of size (Jaus et al., <https://arxiv.org/abs/2410.18684>).
 ///
 /// Prediction and label are `[b, 2, x, y, z]`, background first; voxels that touch at a corner are
 /// connected. One value per item. Read back from the device and computed on the CPU.
@@ -24,7 +24,7 @@ pub(super) fn rows(
         let reason = format!("per_component needs two channels, background and foreground: there are {channels}");
         return Err(MetricError::Option { key: "", metric, reason });
     }
-    // The larger channel wins, the background where they are equal.
+    // The larger channel is the class; the background if they are equal.
     let foreground = |t: &Tensor<5>| -> Result<Vec<bool>, MetricError> {
         let t = t.clone().cast(DType::F32);
         let margin = t.clone().narrow(1, 1, 1) - t.narrow(1, 0, 1);
@@ -57,7 +57,7 @@ fn score(
     }
     let of_voxel = parts.labels();
     let to = nearest(label, &shape, &[1.0; 3], To::Set).map_err(fail)?;
-    // Voxels of label and prediction, and of both, in each region.
+    // The voxels of label and prediction, and of both, in each region.
     let mut counts = vec![[0_u64; 2]; parts.len()];
     for (index, nearest) in to.into_iter().enumerate() {
         let Some(nearest) = nearest else { continue };

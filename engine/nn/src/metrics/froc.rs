@@ -2,7 +2,7 @@
 
 use super::MetricError;
 
-/// False positives per image at which the sensitivity is averaged: those of the CAMELYON16
+/// Numbers of false positives per image at which the sensitivity is averaged, as in the CAMELYON16
 /// challenge.
 pub const EVAL_THRESHOLDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
@@ -11,23 +11,23 @@ const NAME: &str = "FROC";
 /// The hits and false positives of the detections of one image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageHits {
-    /// Probability of every detection that hits nothing.
+    /// Probabilities of the detections that hit no target.
     pub fp_probs: Vec<f32>,
-    /// For every target the largest probability of its hits: 0 for one that is never hit or is
+    /// The largest probability of a hit for every target; 0 for a target that is not hit or is
     /// excluded.
     pub tp_probs: Vec<f32>,
-    /// Targets that are not excluded.
+    /// Number of targets that are not excluded.
     pub num_targets: usize,
 }
 
-/// Detections compared with a map of targets, which are numbered from 1; 0 is none
+/// Compares detections with a map of targets, which are numbered from 1; 0 is background
 /// (`compute_fp_tp_probs_nd`).
 ///
-/// `shape` is that of the map, row-major; each detection is a voxel of it. Every detection outside
-/// all targets is a false positive; one on an excluded target is neither.
+/// `shape` is that of the map, row-major; each detection is a voxel of it. A detection outside all
+/// targets is a false positive; one on an excluded target is ignored.
 ///
 /// # Errors
-/// Where the map has another shape, or a detection lies outside.
+/// Fails if the map has another shape, or if a detection lies outside.
 pub fn compute_fp_tp_probs_nd(
     detections: &[(f32, Vec<usize>)],
     mask: &[u32],
@@ -58,11 +58,11 @@ pub fn compute_fp_tp_probs_nd(
     Ok(hits)
 }
 
-/// The same for detections at `(y, x)` of level 0 of a slide, and a map of targets at another level
+/// Compares detections at `(y, x)` of level 0 of a slide with a map of targets at another level
 /// (`compute_fp_tp_probs`).
 ///
 /// # Errors
-/// Where the map has another shape, or a detection lies outside.
+/// Fails if the map has another shape, or if a detection lies outside.
 pub fn compute_fp_tp_probs(
     detections: &[(f32, [f64; 2])],
     mask: &[u32],
@@ -77,18 +77,18 @@ pub fn compute_fp_tp_probs(
             let reason = format!("a detection at {wrong} lies outside the slide");
             return Err(MetricError::Option { key: "", metric: NAME, reason });
         }
-        // Truncated, as by NumPy's astype(int).
+        // Truncated, as in NumPy's astype(int).
         placed.push((*probability, at.iter().map(|place| (place / scale) as usize).collect()));
     }
     compute_fp_tp_probs_nd(&placed, mask, &shape, labels_to_exclude)
 }
 
-/// Sensitivity against false positives per image, from the lowest threshold up.
+/// Sensitivity against false positives per image, starting at the lowest threshold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrocCurve {
-    /// False positives per image.
+    /// Number of false positives per image.
     pub fps_per_image: Vec<f64>,
-    /// The share of targets that are found.
+    /// Share of targets that are found.
     pub sensitivity: Vec<f64>,
 }
 
@@ -96,8 +96,7 @@ impl FrocCurve {
     /// The mean sensitivity at given numbers of false positives per image, interpolated linearly
     /// between the points and constant outside (`compute_froc_score`).
     pub fn score(&self, eval_thresholds: &[f64]) -> f64 {
-        // From the fewest false positives up; of points with equal numbers the last counts, as in
-        // NumPy.
+        // Sorted by the number of false positives; the last of equal ones is used, as in NumPy.
         let points: Vec<(f64, f64)> =
             self.fps_per_image.iter().copied().zip(self.sensitivity.iter().copied()).rev().collect();
         let at = |x: f64| match points.partition_point(|(fps, _)| *fps <= x) {
@@ -142,13 +141,13 @@ impl Froc {
         self.images += other.images;
     }
 
-    /// Images and targets so far.
+    /// The numbers of images and targets so far.
     pub fn totals(&self) -> (usize, usize) {
         (self.images, self.hits.num_targets)
     }
 
     /// The curve: one point per threshold (all probabilities except the smallest), and a last point
-    /// with no detections.
+    /// without detections.
     pub fn curve(&self) -> FrocCurve {
         let sorted = |values: &[f32]| {
             let mut values = values.to_vec();
@@ -169,8 +168,8 @@ impl Froc {
         curve
     }
 
-    /// The mean sensitivity at given numbers of false positives per image; NaN without images or
-    /// targets.
+    /// The mean sensitivity at given numbers of false positives per image; NaN if there are no
+    /// images or targets.
     pub fn score(&self, eval_thresholds: &[f64]) -> f64 {
         self.curve().score(eval_thresholds)
     }

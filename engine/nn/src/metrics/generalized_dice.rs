@@ -12,7 +12,7 @@ use crate::class_size::SizeWeight;
 
 /// Generalized Dice score (Sudre et al., <https://arxiv.org/abs/1707.03237>) of binarised
 /// predictions: one score per item over all classes, each weighted by its size. Reductions that
-/// keep classes apart score each class.
+/// keep classes separate score each class.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class.
 ///
@@ -29,15 +29,15 @@ use crate::class_size::SizeWeight;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct GeneralizedDiceScore {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
     /// How a class is weighted by its size.
     pub weight_type: SizeWeight,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -72,7 +72,7 @@ impl GeneralizedDiceScore {
             .iter()
             .zip(weights)
             .map(|([overlap, present, predicted], weight)| (2.0 * overlap * weight, (present + predicted) * weight));
-        // An empty label and an empty prediction: a perfect score.
+        // An empty label with an empty prediction has a perfect score.
         let score = |(overlap, whole): (f32, f32)| if whole == 0.0 { 1.0 } else { overlap / whole };
         match self.reduction {
             MetricReduction::None | MetricReduction::MeanBatch | MetricReduction::SumBatch => {

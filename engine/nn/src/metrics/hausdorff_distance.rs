@@ -9,12 +9,12 @@ use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Side, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
-/// Hausdorff distance of binarised predictions, per item and class: the largest distance of the
-/// surface of one mask from that of the other.
+/// Hausdorff distance of binarised predictions, per item and class: the largest distance from the
+/// surface of one mask to that of the other.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
-/// two axes. Infinite where one mask is empty, NaN where both are. Read back from the device and
-/// computed on the CPU.
+/// two axes. Infinite if one mask is empty, NaN if both are. Read back from the device and computed
+/// on the CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -29,20 +29,21 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct HausdorffDistanceMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
-    /// The percentile of the distances instead of the largest; from 0 to 100, where 0 also means
-    /// the largest, as in MONAI.
+    /// Percentile of the distances to use instead of the largest, from 0 to 100; 0 also selects the
+    /// largest, as in MONAI.
     pub percentile: Option<f64>,
-    /// From the prediction to the label only, instead of the larger of both directions.
+    /// Whether only distances from the prediction to the label are used, instead of the larger of
+    /// both directions.
     pub directed: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// Voxels of this label do not count, and the class is NaN.
+    /// Voxels with this label are ignored, and the class is NaN.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -52,7 +53,7 @@ impl HausdorffDistanceMetric {
     /// Checks the options.
     ///
     /// # Errors
-    /// For a percentile outside 0 to 100.
+    /// Fails for a percentile outside 0 to 100.
     pub fn check(&self) -> Result<(), MetricError> {
         match self.percentile.filter(|percentile| !(0.0..=100.0).contains(percentile)) {
             Some(percentile) => {
@@ -73,8 +74,8 @@ impl HausdorffDistanceMetric {
     }
 }
 
-/// `torch.quantile`: linear interpolation between the two nearest order statistics. Infinite ones
-/// yield NaN, as in PyTorch.
+/// `torch.quantile`: linear interpolation between the two nearest order statistics. Infinite values
+/// give NaN, as in PyTorch.
 fn quantile(values: &mut [f32], q: f32) -> f32 {
     let last = values.len() - 1;
     let rank = q * last as f32;

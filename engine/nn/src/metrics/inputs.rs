@@ -6,10 +6,10 @@ use hearth_kernels::device_error::reason;
 use super::MetricError;
 use crate::ignored::counted;
 
-/// An error where the shapes differ.
+/// Checks that the shapes are equal.
 ///
 /// # Errors
-/// [`MetricError::Shape`], with both shapes.
+/// [`MetricError::Shape`] with both shapes.
 pub fn same_shape(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<(), MetricError> {
     let (pred, label) = (pred.dims(), label.dims());
     match pred == label {
@@ -20,7 +20,7 @@ pub fn same_shape(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> 
     }
 }
 
-/// The channels of `[b, c, x, y, z]` without the first, if there are others.
+/// The channels of `[b, c, x, y, z]` without the first, unless it is the only one.
 pub fn foreground(x: Tensor<5>) -> Tensor<5> {
     match x.dims()[1] {
         0 | 1 => x,
@@ -28,28 +28,29 @@ pub fn foreground(x: Tensor<5>) -> Tensor<5> {
     }
 }
 
-/// Sums over space: `[b, c, x, y, z]` to `[b, c]`. Axis by axis, so that counts of voxels stay
-/// exact in f32.
+/// Sums over space: `[b, c, x, y, z]` to `[b, c]`. Computed axis by axis, so that counts of voxels
+/// stay exact in f32.
 pub fn count(x: Tensor<5>) -> Tensor<2> {
     let [b, c, ..] = x.dims();
     x.sum_dim(4).sum_dim(3).sum_dim(2).reshape([b, c])
 }
 
-/// The values, row-major, read back from the device as f32.
+/// Reads the values back from the device as f32, row-major.
 ///
 /// # Errors
-/// [`MetricError::Read`] where reading from the device fails.
+/// [`MetricError::Read`] if reading from the device fails.
 pub fn read<const D: usize>(metric: &'static str, x: Tensor<D>) -> Result<Vec<f32>, MetricError> {
     x.cast(DType::F32).try_into_vec_as::<f32>().map_err(|e| MetricError::Read { metric, reason: reason(&e) })
 }
 
-/// 1 where a condition holds, 0 elsewhere, f32.
+/// 1 where a condition is true and 0 elsewhere, in f32.
 pub fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> {
     x.float().cast(DType::F32)
 }
 
-/// A label whose last channel marks the voxels that do not count, one more than the prediction has:
-/// without that channel; and 1 where a voxel counts, `[b, 1, x, y, z]`.
+/// Splits off the label's last channel if it marks the ignored voxels, one channel more than the
+/// prediction has. Returns the label without this channel, and a mask `[b, 1, x, y, z]` that is 1
+/// for voxels that are not ignored.
 fn apart(pred: &Tensor<5>, label: &Tensor<5>, ignore_index: Option<i64>) -> (Tensor<5>, Option<Tensor<5>>) {
     let channels = pred.dims()[1];
     match ignore_index {
@@ -60,11 +61,11 @@ fn apart(pred: &Tensor<5>, label: &Tensor<5>, ignore_index: Option<i64>) -> (Ten
     }
 }
 
-/// Prediction and label, f32, of one shape: 0 where a voxel does not count, and without the label's last
-/// channel where that only marks such voxels.
+/// Prediction and label in f32 and in one shape: 0 for ignored voxels, and without the label's last
+/// channel if it only marks such voxels.
 ///
 /// # Errors
-/// [`MetricError::Shape`], with both shapes.
+/// [`MetricError::Shape`] with both shapes.
 pub fn without_ignored(
     metric: &'static str,
     pred: &Tensor<5>,
@@ -79,16 +80,16 @@ pub fn without_ignored(
     Ok((pred * mask.clone(), label * mask))
 }
 
-/// Prediction and label, f32, without the background and without ignored voxels.
+/// Prediction and label in f32, without the background and without ignored voxels.
 pub(crate) struct Compared {
     pub(crate) pred: Tensor<5>,
     pub(crate) label: Tensor<5>,
-    /// 1 where a voxel counts, `[b, 1, x, y, z]`; `None` where all do.
+    /// 1 for voxels that are not ignored, `[b, 1, x, y, z]`; `None` if none is ignored.
     pub(crate) mask: Option<Tensor<5>>,
 }
 
-/// As MONAI's mean IoU and confusion matrix: an ignored class is emptied in both, another ignored
-/// index removes the voxels that belong to no class.
+/// Prepares inputs as MONAI's mean IoU and confusion matrix do: an ignored class is emptied in
+/// both; another ignored index removes the voxels that belong to no class.
 pub(crate) fn compared(
     metric: &'static str,
     (pred, label): (&Tensor<5>, &Tensor<5>),

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::MetricError;
 use super::froc::{EVAL_THRESHOLDS, Froc, compute_fp_tp_probs_nd};
 
-/// Counts the detected tumours of slides and the false positives, by the rules of the CAMELYON16
+/// Counts the detected tumours and the false positives on slides, by the rules of the CAMELYON16
 /// challenge.
 ///
-/// Detections are peaks of a probability map (`ProbNMS`). Tumours closer than `grow_distance` count
-/// as one; those smaller than `itc_diameter` are isolated tumour cells, and a detection on one does
-/// not count.
+/// Detections are peaks of a probability map (`ProbNMS`). Tumours closer than `grow_distance` are
+/// counted as one. Tumours smaller than `itc_diameter` are isolated tumour cells; a detection on
+/// one is ignored.
 ///
 /// ```
 /// # use hearth_nn::metrics::LesionFroc;
@@ -28,14 +28,14 @@ use super::froc::{EVAL_THRESHOLDS, Froc, compute_fp_tp_probs_nd};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct LesionFroc {
-    /// Half of it is added around every tumour, in micrometres.
+    /// Distance in micrometres; half of it is added around every tumour.
     pub grow_distance: f64,
-    /// Tumours with a longest diameter below this, in micrometres, are isolated tumour cells.
+    /// Tumours with a longest diameter below this value, in micrometres, are isolated tumour cells.
     pub itc_diameter: f64,
-    /// False positives per slide at which the sensitivity is averaged.
+    /// Numbers of false positives per slide at which the sensitivity is averaged.
     #[setters(into)]
     pub eval_thresholds: Vec<f64>,
-    /// The slides so far.
+    /// The slides collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub froc: Froc,
@@ -52,10 +52,10 @@ impl Default for LesionFroc {
     }
 }
 
-/// Tumours of a slide at some level.
+/// The tumours of a slide at one level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tumours {
-    /// 0, or the number of the tumour from 1, row-major.
+    /// The number of the tumour from 1, or 0 for background, row-major.
     pub labels: Vec<u32>,
     /// The numbers of isolated tumour cells.
     pub isolated_cells: Vec<u32>,
@@ -64,11 +64,11 @@ pub struct Tumours {
 const NAME: &str = "LesionFROC";
 
 impl LesionFroc {
-    /// The tumours of a mask (0 is background) at a level of a slide; `pixel_spacing` is that of
-    /// level 0, in micrometres.
+    /// Finds the tumours of a mask (0 is background) at a level of a slide. `pixel_spacing` is that
+    /// of level 0, in micrometres.
     ///
     /// # Errors
-    /// Where the mask has another shape, or the spacing is not above 0.
+    /// Fails if the mask has another shape, or if the spacing is not above 0.
     pub fn tumours(
         &self,
         mask: &[u8],
@@ -93,12 +93,12 @@ impl LesionFroc {
         Ok(Tumours { isolated_cells: small.map(|(i, _)| i as u32 + 1).collect(), labels })
     }
 
-    /// Adds a slide: its detections, as probability and pixel (row, column) at the level, and its
-    /// mask of tumours at that level; `None` for a normal slide, on which every detection is a
-    /// false positive.
+    /// Adds a slide: its detections as probability and pixel (row, column) at the level, and its
+    /// mask of tumours at that level. The mask is `None` for a normal slide, on which every
+    /// detection is a false positive.
     ///
     /// # Errors
-    /// As [`tumours`](Self::tumours), and where a detection lies outside.
+    /// Fails as [`tumours`](Self::tumours) does, and if a detection lies outside.
     pub fn add(
         &mut self,
         detections: &[(f32, [usize; 2])],
@@ -123,11 +123,11 @@ impl LesionFroc {
     }
 }
 
-/// Length of the long axis of the ellipse with the same second moments, for every label from 1 on
+/// Length of the major axis of the ellipse with the same second moments, for every label from 1 on
 /// (scikit-image's `axis_major_length`).
 fn major_axes(labels: &[u32], columns: usize) -> Vec<f64> {
     let count = labels.iter().copied().max().unwrap_or(0) as usize;
-    // Number, sums, and sums of squares and products.
+    // The count, the sums, and the sums of squares and products.
     let mut moments = vec![[0.0_f64; 6]; count];
     for (i, label) in labels.iter().enumerate().filter(|(_, label)| **label > 0) {
         let (r, c) = ((i / columns) as f64, (i % columns) as f64);

@@ -1,4 +1,4 @@
-//! Lesion-wise Dice and Hausdorff distance, as the BraTS challenges count them since 2023.
+//! Lesion-wise Dice and Hausdorff distance, as in the BraTS challenges since 2023.
 
 use burn::tensor::Tensor;
 use derive_setters::Setters;
@@ -10,28 +10,28 @@ use super::per_item::{PerItem, keeps_rows, summary};
 use super::surface::{DistanceMetric, Masks, Pair, Side, spacing_of};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
-/// What is computed of each lesion.
+/// The score of a lesion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LesionScore {
-    /// The Dice score; a lesion that is missed or made up scores 0.
+    /// The Dice score; a missed or false lesion scores 0.
     #[default]
     Dice,
-    /// A percentile of the distances between the surfaces, in mm; a lesion that is missed or made
-    /// up scores `penalty`.
+    /// A percentile of the distances between the surfaces, in mm; a missed or false lesion scores
+    /// `penalty`.
     Hausdorff,
 }
 
-/// Dice or Hausdorff distance of each lesion, averaged over the lesions of an image and class, made-up
-/// ones included: the rules of BraTS 2023 (Moawad et al., <https://arxiv.org/abs/2306.00838>).
+/// Dice score or Hausdorff distance per lesion, averaged over all lesions of an image and class,
+/// including false ones, by the rules of BraTS 2023 (Moawad et al.,
+/// <https://arxiv.org/abs/2306.00838>).
 ///
-/// Lesions of the label are its parts that lie within twice the dilation of each other: the label is
-/// dilated `dilation_factor` times (18 neighbours), and components of that (26 neighbours) are one
-/// lesion. Every component of the prediction that touches a dilated lesion belongs to it;
-/// components that touch none are false positives. Lesions of the label of up to
-/// `lesion_volume_thresh` mm^3 do not count. Where there is nothing to count, Dice is 1 and the
-/// distance 0. Distances weigh each place by the area of the surface in it (DeepMind's
-/// `surface-distance`).
+/// A lesion of the label consists of the parts that lie within twice the dilation of each other:
+/// the label is dilated `dilation_factor` times (18 neighbours), and each component of the result
+/// (26 neighbours) is one lesion. Every component of the prediction that touches a dilated lesion
+/// belongs to it; components that touch no lesion are false positives. Lesions of the label of up
+/// to `lesion_volume_thresh` mm^3 are ignored. If there are no lesions, Dice is 1 and the distance
+/// 0. Distances are weighted by the surface area at each position (DeepMind's `surface-distance`).
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class. Read back from the device and
 /// computed on the CPU.
@@ -52,21 +52,22 @@ pub enum LesionScore {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct LesionWiseMetric {
-    /// What is computed of each lesion.
+    /// The score of each lesion.
     pub score: LesionScore,
-    /// Whether class 0 counts. It does by default: regions have no background.
+    /// Whether class 0 is included. Included by default: regions have no background.
     pub include_background: bool,
-    /// How often the label is dilated. 3 for gliomas, 1 for metastases.
+    /// Number of dilations of the label: 3 for gliomas, 1 for metastases.
     pub dilation_factor: usize,
-    /// Lesions of the label of up to so many mm^3 do not count. 50 for gliomas, 2 for metastases.
+    /// Lesions of the label up to this volume in mm^3 are ignored: 50 for gliomas, 2 for
+    /// metastases.
     pub lesion_volume_thresh: f64,
-    /// The distance of a lesion that is missed or made up, in mm.
+    /// The distance of a missed or false lesion, in mm.
     pub penalty: f64,
     /// Percentile of the distances, 0 to 100.
     pub percentile: f64,
-    /// How rows are combined.
+    /// The reduction of rows.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -87,24 +88,24 @@ impl Default for LesionWiseMetric {
     }
 }
 
-/// Dilation has 18 neighbours, components have 26.
+/// Connectivity: 18 neighbours for dilation, 26 for components.
 const DILATE: usize = 2;
 const JOIN: usize = 3;
 
-/// One lesion of the label.
+/// A lesion of the label.
 struct Lesion {
-    /// Its voxels.
+    /// The voxels of the lesion.
     label: Vec<bool>,
-    /// The components of the prediction that touch it once it is dilated.
+    /// The components of the prediction that touch the dilated lesion.
     pred: Vec<bool>,
-    /// In mm^3.
+    /// Volume in mm^3.
     volume: f64,
 }
 
 /// The lesions of an image and class.
 struct Lesions {
     found: Vec<Lesion>,
-    /// Components of the prediction that touch no lesion.
+    /// Number of components of the prediction that touch no lesion.
     false_positives: usize,
 }
 
@@ -130,7 +131,7 @@ impl LesionWiseMetric {
         Ok(())
     }
 
-    /// Pairs the lesions of the label with the components of the prediction.
+    /// Matches the lesions of the label with the components of the prediction.
     fn lesions(&self, pair: &Pair, spacing: [f64; 3]) -> Result<Lesions, LabelError> {
         let shape = &pair.size[..];
         let voxel: f64 = spacing.iter().product();
@@ -143,7 +144,8 @@ impl LesionWiseMetric {
         let mut found = Vec::with_capacity(groups.len());
         for group in 1..=groups.len() as u32 {
             let label: Vec<bool> = pair.label.iter().zip(&group_of).map(|(set, of)| *set && *of == group).collect();
-            // A lesion's own dilation: what lies near another part of the label belongs to that.
+            // Each lesion is dilated by itself: a component near another part of the label belongs
+            // to that part.
             let around = self.dilate(label.clone(), shape)?;
             let mut own = vec![false; pred_parts.len() + 1];
             around
@@ -209,12 +211,12 @@ impl LesionWiseMetric {
     }
 }
 
-/// Components that nothing was paired with.
+/// The number of components without a match.
 fn missed(parts: &Components, hit: &[bool]) -> usize {
     (1..=parts.len()).filter(|part| !hit[*part]).count()
 }
 
-/// The distance that so large a part of the surface lies within.
+/// The smallest distance within which at least this share of the surface lies.
 fn weighted_percentile(distances: Vec<f32>, areas: Vec<f32>, part: f64) -> f64 {
     let mut places: Vec<(f32, f32)> = distances.into_iter().zip(areas).collect();
     places.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -303,11 +305,12 @@ mod tests {
         let dice = LesionWiseMetric::default;
         let distance = || LesionWiseMetric::default().score(LesionScore::Hausdorff);
         let label = boxes(SIZE, &[A, B]);
-        // A is found, B is missed, and a small thing far away is made up: one of three.
+        // A is found, B is missed, and a small distant component is a false positive: one of three.
         let pred = boxes(SIZE, &[A, FAR]);
         assert!((value(dice(), &pred, &label) - 1.0 / 3.0).abs() < 1e-6);
         assert!((value(distance(), &pred, &label) - 2.0 * 374.0 / 3.0).abs() < 1e-3);
-        // Shifted by one voxel along an axis: 5/6 of each box in common, surfaces 1 mm apart.
+        // Shifted by one voxel along an axis: 5/6 of each box overlap, and the surfaces are 1 mm
+        // apart.
         let shifted = boxes(SIZE, &[[[3, 9], [2, 8], [2, 8]], B]);
         assert!((value(dice(), &shifted, &label) - (5.0 / 6.0 + 1.0) / 2.0).abs() < 1e-6);
         assert!((value(distance(), &shifted, &label) - 0.5).abs() < 1e-6);
@@ -315,13 +318,13 @@ mod tests {
 
     #[test]
     fn what_lies_near_is_one_lesion_and_small_ones_do_not_count() {
-        // Four voxels apart: the dilations by three touch, so both are one lesion of the label.
+        // Four voxels apart: the dilations by three touch, so both form one lesion of the label.
         let near = boxes(SIZE, &[A, [[12, 18], [2, 8], [2, 8]]]);
         let half = boxes(SIZE, &[A]);
         assert!((value(LesionWiseMetric::default(), &half, &near) - 2.0 / 3.0).abs() < 1e-6);
-        // Not dilated, they are two.
+        // Without dilation they are two lesions.
         assert!((value(LesionWiseMetric::default().dilation_factor(0), &half, &near) - 0.5).abs() < 1e-6);
-        // 8 mm^3 in the label do not count, whether found or not.
+        // 8 mm^3 in the label are ignored, whether found or not.
         let small = boxes(SIZE, &[A, FAR]);
         assert_eq!(value(LesionWiseMetric::default(), &half, &small), 1.0);
         assert_eq!(value(LesionWiseMetric::default(), &small, &small), 1.0);

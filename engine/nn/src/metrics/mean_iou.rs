@@ -26,16 +26,16 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct MeanIoU {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
-    /// prediction has none of it either, and 0 otherwise.
+    /// Whether a class that is missing in the label is NaN and ignored. Otherwise it scores 1 if it
+    /// is also missing in the prediction, and 0 if not.
     pub ignore_empty: bool,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

@@ -1,4 +1,4 @@
-//! Metrics that collect a row per item over a whole evaluation and reduce the rows at its end.
+//! Metrics that collect one row per item over an evaluation and reduce the rows at its end.
 
 mod accuracy;
 mod average_precision;
@@ -60,13 +60,13 @@ pub use crate::ssim::KernelType;
 use burn::tensor::Tensor;
 use hearth_kernels::label::LabelError;
 
-/// Invalid inputs or options of a metric.
+/// An error of a metric: invalid inputs or options.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MetricError {
     /// Prediction and label have different shapes.
     #[error("{metric}: label of shape {label:?} does not fit a prediction of shape {pred:?}: {expected}")]
     Shape {
-        /// The metric.
+        /// Name of the metric.
         metric: &'static str,
         /// Shape of the prediction.
         pred: [usize; 5],
@@ -75,36 +75,36 @@ pub enum MetricError {
         /// The expected shape.
         expected: String,
     },
-    /// An option that is invalid, or not for these inputs.
+    /// An option that is invalid, or does not apply to these inputs.
     #[error("{metric}: {reason}")]
     Option {
-        /// The option's key in a recipe; empty where it is not a single one.
+        /// The option's key in a recipe; empty if several options are involved.
         key: &'static str,
-        /// The metric.
+        /// Name of the metric.
         metric: &'static str,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
-    /// Nothing was added yet.
+    /// No item was added yet.
     #[error("{metric}: there is nothing to aggregate; the evaluation saw no item")]
     Empty {
-        /// The metric.
+        /// Name of the metric.
         metric: &'static str,
     },
-    /// Rows of another metric or number of classes.
+    /// Rows of another metric or of another number of classes.
     #[error("{metric}: a row of {got} values does not fit rows of {expected}")]
     Row {
-        /// The metric.
+        /// Name of the metric.
         metric: &'static str,
-        /// Values in the row.
+        /// Number of values in the row.
         got: usize,
-        /// Values in the rows so far.
+        /// Number of values in the rows so far.
         expected: usize,
     },
     /// Reading the result back from the device failed.
     #[error("{metric}: reading the result back from the device failed: {reason}")]
     Read {
-        /// The metric.
+        /// Name of the metric.
         metric: &'static str,
         /// The device's error.
         reason: String,
@@ -112,7 +112,7 @@ pub enum MetricError {
 }
 
 impl MetricError {
-    /// Any other error: `metric` is the metric's name.
+    /// Creates an error with a reason; `metric` is the metric's name.
     pub fn new(metric: &'static str, reason: impl Into<String>) -> Self {
         MetricError::Option { key: "", metric, reason: reason.into() }
     }
@@ -123,26 +123,26 @@ impl MetricError {
     }
 }
 
-/// A metric over a whole evaluation, as evaluators use it. A custom metric implements [`PerItem`],
-/// which [becomes](PerItem::gathered) one.
+/// A metric over an evaluation, as evaluators use it. A custom metric implements [`PerItem`], which
+/// [can be converted](PerItem::gathered) to a `Metric`.
 pub trait Metric: Send {
-    /// MONAI's name.
+    /// The metric's name in MONAI.
     fn name(&self) -> &'static str;
 
-    /// Whether a larger value is better; `None` where that depends, as for several rates of a
-    /// confusion matrix at once.
+    /// Whether a larger value is better; `None` if it depends, as for several rates of a confusion
+    /// matrix.
     fn higher_is_better(&self) -> Option<bool>;
 
-    /// Whether the background counts as a class of its own.
+    /// Whether the background is included as a class.
     fn includes_background(&self) -> bool;
 
     /// Checks the options for this number of classes, before any update.
     ///
     /// # Errors
-    /// The first invalid one.
+    /// Fails with the first invalid option.
     fn check_for(&self, classes: usize) -> Result<(), MetricError>;
 
-    /// Whether it takes one score per image instead of a label map.
+    /// Whether the metric takes one score per image instead of a label map.
     fn takes_scores(&self) -> bool {
         false
     }
@@ -151,8 +151,8 @@ pub trait Metric: Send {
     /// one per item.
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError>;
 
-    /// The same for metrics that measure lengths: `spacing` is that of every item, one for all, or
-    /// empty for voxels of side 1. Other metrics ignore it.
+    /// Adds the items of a batch to a metric that measures lengths. `spacing` has an entry for
+    /// every item, one for all, or none for voxels of side 1. Other metrics ignore it.
     fn update_spaced(
         &mut self,
         pred: &Tensor<5>,
@@ -162,10 +162,10 @@ pub trait Metric: Send {
         self.update(pred, label)
     }
 
-    /// Adds rows from elsewhere: another rank, a checkpoint.
+    /// Adds rows of another rank or of a checkpoint.
     fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError>;
 
-    /// What it counts beside its rows, which ranks add up: nothing by default.
+    /// Counts in addition to the rows, summed over ranks; empty by default.
     fn counts(&self) -> Vec<u64> {
         Vec::new()
     }
@@ -173,12 +173,12 @@ pub trait Metric: Send {
     /// Sets what [`Metric::counts`] returns, after rows were [merged](Metric::merge).
     fn set_counts(&mut self, _counts: Vec<u64>) {}
 
-    /// All rows so far, one per item in the order they came, one value per class.
+    /// All rows so far: one per item in the order of addition, with one value per class.
     fn rows(&self) -> &[Vec<f32>];
 
-    /// The values of an item from its row: one per class that counts, or one for all of them. By
-    /// default that is the row itself; metrics whose rows hold counts convert them. Empty where a
-    /// single item has no value.
+    /// The values of an item, from its row: one per included class, or one for all. The default is
+    /// the row itself; metrics whose rows hold counts convert them. Empty if a single item has no
+    /// value.
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         row.to_vec()
     }
@@ -190,7 +190,7 @@ pub trait Metric: Send {
     fn reset(&mut self);
 }
 
-/// A boxed metric, such as one that a recipe names, is a metric.
+/// Implements the trait for boxed metrics, such as those that a recipe names.
 impl Metric for Box<dyn Metric> {
     fn name(&self) -> &'static str {
         (**self).name()

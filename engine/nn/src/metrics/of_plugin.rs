@@ -1,4 +1,4 @@
-//! A metric of a plugin, on host memory: `mine.Sharpness`.
+//! Metrics of plugins, computed on host memory: `mine.Sharpness`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{Metric, MetricError, PerItem, read};
 
-/// What every one has in a recipe beside its own options.
+/// The options that all plugin metrics have in a recipe, in addition to their own.
 #[derive(Deserialize)]
 struct Shared {
     #[serde(default)]
@@ -22,14 +22,14 @@ fn yes() -> bool {
     true
 }
 
-/// Calls a plugin for each item.
+/// A metric that calls a plugin for each item.
 struct OfPlugin {
     name: &'static str,
     shared: Shared,
     component: Arc<dyn Component>,
 }
 
-/// Builds the metric that a name with a dot means, from its table without the name.
+/// Builds the metric for a name with a dot, from its table without the name.
 pub(super) fn build(name: &str, table: &Node) -> Result<Box<dyn Metric>, Fault> {
     let mut options = table.clone();
     let mut own = Node::empty();
@@ -40,7 +40,7 @@ pub(super) fn build(name: &str, table: &Node) -> Result<Box<dyn Metric>, Fault> 
     }
     let shared: Shared = hearth_registry::read(&own)?;
     let component = component::find(ComponentKind::Metric, name, &options)?;
-    // A name per metric of a recipe, which is read a few times in a process.
+    // Leaks one name per metric of a recipe, which is read only a few times in a process.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
     Ok(Box::new(OfPlugin { name, shared, component }.gathered()))
 }

@@ -1,13 +1,15 @@
-//! Metrics that measure each item separately: [`PerItem`], and [`Gathered`], which keeps the rows.
+//! Metrics that measure each item separately: [`PerItem`], and [`Gathered`], which stores the rows.
 
 use burn::tensor::Tensor;
 use hearth_registry::type_name;
 
 use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 
-/// A metric that maps a batch to one row of values per item. Two functions are required.
+/// A metric that maps a batch to one row of values per item. Implementations must provide two
+/// functions.
 ///
-/// [`gathered`](Self::gathered) makes it a [`Metric`], which keeps the rows over an evaluation.
+/// [`gathered`](Self::gathered) converts it to a [`Metric`], which stores the rows over an
+/// evaluation.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -37,13 +39,13 @@ use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 /// # Ok::<(), MetricError>(())
 /// ```
 pub trait PerItem: Send {
-    /// One row per item, of the same length in every call: one value per class, or one for all. NaN
-    /// where there is nothing to measure. `pred` and `label` are `[b, c, x, y, z]` and outside any
-    /// graph. `spacing` in mm has one entry for all items, one per item, or none where voxels have
-    /// side 1.
+    /// Returns one row per item, of the same length in every call: one value per class, or one for
+    /// all. NaN if there is nothing to measure. `pred` and `label` are `[b, c, x, y, z]`, outside
+    /// any autodiff graph. `spacing` in mm has one entry for all items, one per item, or none if
+    /// voxels have side 1.
     ///
     /// # Errors
-    /// Where prediction and label do not match, or the options do not match them.
+    /// Fails if prediction and label do not match, or if the options do not match them.
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError>;
 
     /// See [`Metric::higher_is_better`].
@@ -79,12 +81,12 @@ pub trait PerItem: Send {
         row.to_vec()
     }
 
-    /// The result over rows (at least one): by default [MONAI's mean](MetricReduction::Mean).
+    /// The result over at least one row; the default is [MONAI's mean](MetricReduction::Mean).
     fn summarize(&self, rows: &[Vec<f32>]) -> Aggregate {
         summary(rows, MetricReduction::Mean, usize::from(!self.includes_background()))
     }
 
-    /// The metric together with its rows: a [`Metric`].
+    /// Converts the metric to a [`Metric`] that stores its rows.
     fn gathered(self) -> Gathered<Self>
     where
         Self: Sized,
@@ -95,10 +97,10 @@ pub trait PerItem: Send {
 
 /// Access to the rows of a metric.
 pub(crate) trait KeepsRows {
-    /// The rows so far.
+    /// The rows collected so far.
     fn kept(&self) -> &Rows;
 
-    /// The rows so far, mutable.
+    /// The rows collected so far, mutable.
     fn kept_mut(&mut self) -> &mut Rows;
 }
 
@@ -124,7 +126,7 @@ pub(crate) use keeps_rows;
 pub struct Gathered<M> {
     /// The metric.
     pub metric: M,
-    /// The rows so far.
+    /// The rows collected so far.
     pub rows: Rows,
 }
 
@@ -236,8 +238,8 @@ impl<M: PerItem + KeepsRows> Metric for M {
     }
 }
 
-/// The result of a reduction, with names for values that stand for a class; `first` is the first
-/// class that counts: 1 where rows exclude the background.
+/// The result of a reduction, with names for values that belong to a class. `first` is the first
+/// included class: 1 if rows exclude the background.
 pub fn summary(rows: &[Vec<f32>], reduction: MetricReduction, first: usize) -> Aggregate {
     let (value, not_nans) = reduce(rows, reduction);
     let labels = match reduction {

@@ -1,4 +1,4 @@
-//! From rows of values per item and class to a result; NaN means "does not count".
+//! Reduction of values per item and class to a result; NaN means that a value is ignored.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub enum MetricReduction {
     /// No reduction: one number per item and class.
     None,
-    /// Over classes, then over the items that have any: one number.
+    /// Over classes, then over the items that have values: one number.
     #[default]
     Mean,
-    /// Over everything: one number.
+    /// Over all values: one number.
     Sum,
     /// Over items: one number per class.
     MeanBatch,
@@ -27,7 +27,7 @@ pub enum MetricReduction {
 /// Values with MONAI's shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reduced {
-    /// Axes: items, classes, `[1]` or none.
+    /// Length of the axes: items, classes, `[1]` or none.
     pub shape: Vec<usize>,
     /// The values, row-major.
     pub values: Vec<f32>,
@@ -38,14 +38,15 @@ pub struct Reduced {
 pub struct Aggregate {
     /// The reduced values.
     pub value: Reduced,
-    /// The number of non-NaN values in each, of the same size.
+    /// The number of non-NaN values behind each result, in the same shape.
     pub not_nans: Reduced,
-    /// One name per value, for reductions that keep classes apart.
+    /// One name per value, for reductions that keep classes separate.
     pub labels: Vec<String>,
 }
 
 impl Aggregate {
-    /// One number: the value itself, or the mean of the non-NaN values (NaN if there are none).
+    /// The result as one number: the value itself, or the mean of the non-NaN values (NaN if there
+    /// are none).
     pub fn scalar(&self) -> f32 {
         let counted: Vec<f32> = self.value.values.iter().copied().filter(|v| !v.is_nan()).collect();
         counted.iter().sum::<f32>() / counted.len() as f32
@@ -55,7 +56,7 @@ impl Aggregate {
 /// Values and counts for a reduction. Rows must be of equal length.
 pub fn reduce(rows: &[Vec<f32>], reduction: MetricReduction) -> (Reduced, Reduced) {
     let classes = rows.first().map_or(0, Vec::len);
-    // Sum and number of the non-NaN values.
+    // Sum and count of the non-NaN values.
     let totals = |values: &mut dyn Iterator<Item = f32>| {
         values.filter(|v| !v.is_nan()).fold((0.0_f32, 0.0_f32), |(sum, count), v| (sum + v, count + 1.0))
     };

@@ -1,4 +1,4 @@
-//! Errors of predicted values, per item (`monai.metrics.regression`).
+//! Regression errors per item (`monai.metrics.regression`).
 
 use burn::tensor::{DType, Tensor};
 use derive_setters::Setters;
@@ -9,7 +9,7 @@ use super::inputs::{read, same_shape};
 use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
-/// The mean over everything but the items.
+/// The mean over all axes but the items.
 fn means(metric: &'static str, errors: Tensor<5>) -> Result<Vec<f32>, MetricError> {
     let [items, ..] = errors.dims();
     let count = errors.shape().num_elements() / items.max(1);
@@ -48,7 +48,7 @@ fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
 pub struct MaeMetric {
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -76,7 +76,7 @@ impl PerItem for MaeMetric {
     }
 }
 
-/// Mean absolute error as a share of the label, in percent.
+/// Mean absolute percentage error: the absolute error as a share of the label, in percent.
 ///
 /// Prediction and label have the same shape `[b, c, x, y, z]`; one value per item.
 ///
@@ -91,11 +91,11 @@ impl PerItem for MaeMetric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct MapeMetric {
-    /// Labels count as at least this.
+    /// Lower limit of the label in the division.
     pub epsilon: f64,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -148,7 +148,7 @@ impl PerItem for MapeMetric {
 pub struct MseMetric {
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -196,14 +196,14 @@ pub struct PsnrMetric {
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
 }
 
 impl PsnrMetric {
-    /// MONAI's defaults for images up to this value.
+    /// A metric with MONAI's defaults for images with values up to `max_val`.
     pub fn new(max_val: f64) -> Self {
         PsnrMetric { max_val, reduction: MetricReduction::Mean, rows: Rows::default() }
     }
@@ -237,7 +237,7 @@ impl PerItem for PsnrMetric {
     }
 }
 
-/// Root of the mean squared error.
+/// Root mean squared error.
 ///
 /// Prediction and label have the same shape `[b, c, x, y, z]`; one value per item.
 ///
@@ -254,7 +254,7 @@ impl PerItem for PsnrMetric {
 pub struct RmseMetric {
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

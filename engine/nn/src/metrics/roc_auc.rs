@@ -11,8 +11,8 @@ use super::{Aggregate, MetricError, Rows};
 
 /// Area under the receiver operating characteristic, over all items.
 ///
-/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN where a class is always or
-/// never present.
+/// Scores and labels are `[b, classes, 1, 1, 1]`, labels 0 or 1. NaN if a class is always or never
+/// present.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor, TensorData};
@@ -28,14 +28,14 @@ use super::{Aggregate, MetricError, Rows};
 pub struct RocAucMetric {
     /// How classes are combined.
     pub average: Average,
-    /// Scores and labels so far.
+    /// The scores and labels collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
 }
 
-/// The share of pairs of a positive and a negative item in which the positive one scores higher;
-/// ties count half.
+/// The share of pairs of a positive and a negative item in which the positive one has the higher
+/// score; ties count half.
 fn area(scored: Vec<Scored>) -> f64 {
     let (mut below, mut pairs, mut positives) = (0.0, 0.0, 0.0);
     for (positive, negative) in ranked(scored, false) {
@@ -67,7 +67,7 @@ impl PerItem for RocAucMetric {
         curve::rows(Self::NAME, pred, label)
     }
 
-    /// One item has no area.
+    /// Empty: a single item has no area.
     fn values_of(&self, _: &[f32]) -> Vec<f32> {
         Vec::new()
     }

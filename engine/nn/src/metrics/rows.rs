@@ -7,11 +7,11 @@ use super::MetricError;
 pub struct Rows(Vec<Vec<f32>>);
 
 impl Rows {
-    /// Adds rows at the end, or none of them if one does not fit. `metric` is its name, for the
+    /// Appends rows, or none of them if one does not fit. `metric` is the metric's name, for the
     /// error.
     ///
     /// # Errors
-    /// [`MetricError::Row`] for a row of another length than those before.
+    /// [`MetricError::Row`] for a row of another length than the previous ones.
     pub fn extend(&mut self, metric: &'static str, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
         let expected = self.0.first().or(rows.first()).map_or(0, Vec::len);
         if let Some(row) = rows.iter().find(|row| row.len() != expected) {

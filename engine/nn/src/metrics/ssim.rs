@@ -31,7 +31,7 @@ fn k2() -> f64 {
     0.03
 }
 
-/// The mean over everything but the items.
+/// The mean over all axes but the items.
 fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> {
     let [items, ..] = map.dims();
     let count = map.shape().num_elements() / items.max(1);
@@ -55,15 +55,15 @@ fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SsimMetric {
-    /// 2 or 3; two-dimensional images have `z = 1`.
+    /// Number of spatial axes: 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
-    /// Largest minus smallest value.
+    /// The largest minus the smallest possible value.
     #[serde(default = "one")]
     pub data_range: f64,
-    /// How voxels of a window are weighted.
+    /// Weights of the voxels of a window.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Window per axis.
+    /// Size of the window per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub win_size: Axes<usize>,
@@ -80,14 +80,14 @@ pub struct SsimMetric {
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
 }
 
 impl SsimMetric {
-    /// MONAI's defaults for this number of axes.
+    /// A metric with MONAI's defaults for this number of axes.
     pub fn new(spatial_dims: usize) -> Self {
         SsimMetric {
             spatial_dims,
@@ -113,7 +113,7 @@ impl SsimMetric {
     /// Checks the options.
     ///
     /// # Errors
-    /// For invalid windows.
+    /// Fails for invalid windows.
     pub fn check(&self) -> Result<(), MetricError> {
         self.ssim().map(drop)
     }
@@ -150,8 +150,8 @@ impl PerItem for SsimMetric {
     }
 }
 
-/// Structural similarity at several scales, each half the size of the one before (Wang, Simoncelli
-/// and Bovik, Asilomar 2003); one value per item.
+/// Structural similarity at several scales, each half the size of the previous one (Wang,
+/// Simoncelli and Bovik, Asilomar 2003); one value per item.
 ///
 /// Prediction and label have the same shape `[b, c, x, y, z]`.
 ///
@@ -167,15 +167,15 @@ impl PerItem for SsimMetric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct MultiScaleSsimMetric {
-    /// 2 or 3; two-dimensional images have `z = 1`.
+    /// Number of spatial axes: 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
-    /// Largest minus smallest value.
+    /// The largest minus the smallest possible value.
     #[serde(default = "one")]
     pub data_range: f64,
-    /// How voxels of a window are weighted.
+    /// Weights of the voxels of a window.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Window per axis.
+    /// Size of the window per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub kernel_size: Axes<usize>,
@@ -189,14 +189,14 @@ pub struct MultiScaleSsimMetric {
     /// Stabilizes the ratio of variances.
     #[serde(default = "k2")]
     pub k2: f64,
-    /// The exponent of each scale, from the full size down.
+    /// Exponent of each scale, from the full size down.
     #[serde(default = "scales")]
     #[setters(into)]
     pub weights: Vec<f64>,
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -207,7 +207,7 @@ fn scales() -> Vec<f64> {
 }
 
 impl MultiScaleSsimMetric {
-    /// MONAI's defaults for this number of axes.
+    /// A metric with MONAI's defaults for this number of axes.
     pub fn new(spatial_dims: usize) -> Self {
         MultiScaleSsimMetric {
             spatial_dims,
@@ -232,7 +232,7 @@ impl MultiScaleSsimMetric {
     /// Checks the options.
     ///
     /// # Errors
-    /// For invalid windows or scales.
+    /// Fails for invalid windows or scales.
     pub fn check(&self) -> Result<(), MetricError> {
         if self.weights.is_empty() {
             let reason = "`weights` are empty: expected one per scale".to_owned();
@@ -264,7 +264,7 @@ impl MultiScaleSsimMetric {
     }
 }
 
-/// The mean of every two voxels along each of the first axes of space; a last odd voxel is dropped.
+/// The mean of every two voxels along each spatial axis; a last unpaired voxel is dropped.
 fn halved(mut x: Tensor<5>, spatial_dims: usize) -> Tensor<5> {
     for axis in 2..2 + spatial_dims {
         let shape = x.dims();

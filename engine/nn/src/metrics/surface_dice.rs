@@ -11,10 +11,10 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 
 /// Surface Dice, or normalized surface distance (Nikolov et al.,
 /// <https://arxiv.org/abs/1809.04430>), of binarised predictions, per item and class: the share of
-/// both surfaces that lies within a tolerance of the other.
+/// both surfaces that lies within a tolerance of the other surface.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
-/// two axes. NaN where both masks are empty. Read back from the device and computed on the CPU.
+/// two axes. NaN if both masks are empty. Read back from the device and computed on the CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -29,10 +29,10 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SurfaceDiceMetric {
-    /// The tolerance for each class that counts.
+    /// Tolerance of each included class.
     #[setters(into)]
     pub class_thresholds: Vec<f64>,
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     #[serde(default)]
     pub include_background: bool,
     /// How distance is measured.
@@ -41,20 +41,21 @@ pub struct SurfaceDiceMetric {
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// Weights every element by its surface area (in 2-D: length) instead of counting voxels.
+    /// Whether elements are weighted by their surface area (in 2-D: length) instead of counting
+    /// voxels.
     #[serde(default)]
     pub use_subvoxels: bool,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     #[serde(default)]
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
 }
 
 impl SurfaceDiceMetric {
-    /// MONAI's defaults with these tolerances.
+    /// A metric with MONAI's defaults and these tolerances.
     pub fn new(class_thresholds: &[f64]) -> Self {
         SurfaceDiceMetric {
             class_thresholds: class_thresholds.to_vec(),
@@ -67,10 +68,10 @@ impl SurfaceDiceMetric {
         }
     }
 
-    /// Checks the options for this number of classes that count.
+    /// Checks the options for this number of included classes.
     ///
     /// # Errors
-    /// For another number of tolerances, or an invalid one.
+    /// Fails for another number of tolerances, or an invalid one.
     pub fn check(&self, classes: usize) -> Result<(), MetricError> {
         let fail = |reason: String| Err(MetricError::Option { key: "class_thresholds", metric: Self::NAME, reason });
         let thresholds = &self.class_thresholds;
@@ -95,7 +96,7 @@ impl SurfaceDiceMetric {
             let distances = surfaces.distances(side, self.distance_metric, spacing)?;
             let within = distances.iter().map(|distance| *distance <= threshold);
             match surfaces.areas(side) {
-                // An empty surface has no area, independent of its number of distances.
+                // An empty surface has no area, whatever its number of distances.
                 Some(areas) => {
                     whole += areas.iter().map(|area| f64::from(*area)).sum::<f64>();
                     right +=

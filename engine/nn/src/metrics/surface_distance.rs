@@ -12,8 +12,8 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// Average distance from the predicted to the true surface, per item and class.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
-/// two axes. Infinite where one mask is empty, NaN where both are. Read back from the device and
-/// computed on the CPU.
+/// two axes. Infinite if one mask is empty, NaN if both are. Read back from the device and computed
+/// on the CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -28,17 +28,17 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SurfaceDistanceMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
-    /// Averages over the distances in both directions.
+    /// Whether the average is over the distances in both directions.
     pub symmetric: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

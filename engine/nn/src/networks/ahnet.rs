@@ -16,7 +16,7 @@ use super::facts::{Facts, by_facts};
 use crate::layers::{BatchNorm, ConfigError, Conv, Init, Scope, max_pool};
 use crate::named::Named;
 
-/// How an [`AHNet`] upsamples features to the next size.
+/// The upsampling of features in an [`AHNet`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AHNetUpsample {
@@ -27,31 +27,31 @@ pub enum AHNetUpsample {
     Bilinear,
     /// Trilinear interpolation (3-D), corners aligned.
     Trilinear,
-    /// The nearest voxel.
+    /// Nearest-neighbour interpolation.
     Nearest,
 }
 
-/// How to build an [`AHNet`]: MONAI's parameters and defaults.
+/// Options of [`AHNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct AHNetConfig {
-    /// Residual blocks of the four encoder levels.
+    /// Number of residual blocks of each of the four encoder levels.
     #[serde(default = "layers")]
     #[setters(into)]
     pub layers: Vec<usize>,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "one")]
     pub out_channels: usize,
-    /// Poolings of the pyramid before the output, 0 to 4.
+    /// Number of poolings of the pyramid before the output, 0 to 4.
     #[serde(default = "four")]
     pub psp_block_num: usize,
-    /// How features are upsampled to the next size.
+    /// Upsampling of features to the next size.
     #[serde(default)]
     pub upsample_mode: AHNetUpsample,
 }
@@ -130,7 +130,7 @@ impl AHNetConfig {
         })
     }
 
-    /// The sizes on which all branches agree.
+    /// The input sizes for which the sizes of all branches agree.
     fn facts(&self) -> Result<Facts, ConfigError> {
         let mut facts = Facts::new("AHNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
         if self.psp_block_num > 4 {
@@ -144,7 +144,7 @@ impl AHNetConfig {
                 format!("expected bilinear in 2-D and trilinear in 3-D, this one is {}-D", self.spatial_dims);
             return Err(ConfigError::value("upsample_mode", self.upsample_mode, expected));
         }
-        // The pyramid pools the features, which have half the size of the image in a plane.
+        // The pyramid pools the features, which have half the in-plane size of the image.
         let pyramid = match self.psp_block_num {
             0 => 1,
             blocks => 1 << (blocks + 3),
@@ -153,8 +153,8 @@ impl AHNetConfig {
         let in_plane = if transposed { pyramid.max(32) } else { 32 };
         let least = if transposed { 32 } else { pyramid.max(32) };
         let along = 32;
-        // The kernels are cut from the end in 2-D: its first axis is the plane, its second the one
-        // across.
+        // In 2-D, MONAI takes the last entries of the kernels: the first axis is in the plane, the
+        // second is perpendicular to it.
         (facts.divisor, facts.least) = if flat {
             ([in_plane, along, 1], [least, along, 1])
         } else {
@@ -164,8 +164,7 @@ impl AHNetConfig {
     }
 }
 
-/// An encoder with 2-D kernels, a decoder with 3-D ones (Liu et al.,
-/// <https://arxiv.org/abs/1711.08580>).
+/// A network with a 2-D encoder and a 3-D decoder (Liu et al., <https://arxiv.org/abs/1711.08580>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`. In 3-D the last axis is perpendicular to the planes
 /// and must be divisible by 32, the others by `max(32, 2^(psp_block_num + 3))` with transposed
@@ -242,7 +241,7 @@ impl Network for AHNet {
             Some(rest) => format!("final.{rest}"),
             None => path.to_owned(),
         };
-        // In MONAI these are entries of a Sequential, with a pooling between them.
+        // In MONAI these are entries of a Sequential with a pooling between them.
         Some(path.replace(".downsample.conv.", ".downsample.0.").replace(".downsample.norm.", ".downsample.2."))
     }
 }

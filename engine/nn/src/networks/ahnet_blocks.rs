@@ -1,5 +1,4 @@
-//! The parts of the anisotropic hybrid network, and how they are built for two and three
-//! dimensions.
+//! The parts of the anisotropic hybrid network, and their construction in two and three dimensions.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -10,24 +9,24 @@ use super::AHNetUpsample;
 use crate::layers::{BatchNorm, Conv, ConvTranspose, Scope, activated_sum, in_space, max_pool, residual_sum, resize};
 use crate::named::Named;
 
-/// Channels that a dense layer adds.
+/// Number of channels that a dense layer adds.
 pub(super) const GROWTH: usize = 20;
-/// Width of a dense layer's first convolution, times [`GROWTH`].
+/// Width of a dense layer's first convolution, as a multiple of [`GROWTH`].
 const WIDTH: usize = 4;
-/// Layers of a dense block.
+/// Number of layers of a dense block.
 pub(super) const DENSE_LAYERS: usize = 3;
 
 pub(super) fn norm(scope: &Scope, channels: usize) -> BatchNorm {
     BatchNorm::new(scope, channels, 1e-5, 0.1, true)
 }
 
-/// A convolution without bias that keeps the size.
+/// A convolution without norm, activation and bias that keeps the size.
 pub(super) fn bare(scope: &Scope, channels: [usize; 2], kernel: [usize; 3]) -> Conv {
     let shape = ConvShape { padding: kernel.map(|k| k / 2), ..ConvShape::default() };
     Conv::new(scope, channels, kernel, shape, false)
 }
 
-/// The shortcut of a residual block that is not the identity.
+/// A shortcut of a residual block other than the identity.
 #[derive(Module, Debug)]
 struct Downsample {
     conv: Conv,
@@ -36,7 +35,7 @@ struct Downsample {
     pool: [usize; 3],
 }
 
-/// A residual block with in-plane convolutions only.
+/// A residual block with in-plane convolutions.
 #[derive(Module, Debug)]
 pub(super) struct Bottleneck {
     conv1: Conv,
@@ -65,14 +64,14 @@ impl Bottleneck {
     }
 }
 
-/// Norm, ReLU, convolution of kernel 1.
+/// A norm, a ReLU and a convolution of kernel 1.
 #[derive(Module, Debug)]
 pub(super) struct Projection {
     pub(super) norm: BatchNorm,
     pub(super) conv: Conv,
 }
 
-/// Norm, ReLU, convolution, and twice the size.
+/// A norm, a ReLU, a convolution and an upsampling by 2.
 #[derive(Module, Debug)]
 pub(super) struct UpTransition {
     norm: BatchNorm,
@@ -103,7 +102,7 @@ fn interpolated(x: Tensor<5>, size: [usize; 3], mode: AHNetUpsample) -> Tensor<5
     }
 }
 
-/// A dense layer whose 3x3x3 neighbourhood is a plane and a line.
+/// A dense layer whose 3x3x3 neighbourhood is split into a plane and a line.
 #[derive(Module, Debug)]
 pub(super) struct Pseudo3DLayer {
     bn1: BatchNorm,
@@ -139,7 +138,7 @@ pub(super) struct Pyramid {
 }
 
 impl Pyramid {
-    /// The pooled channels, then `x`.
+    /// Returns the pooled channels followed by `x`.
     pub(super) fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, _, dx, dy, dz] = x.dims();
         let mut ups = self.up_modules.iter();
@@ -162,14 +161,14 @@ impl Pyramid {
 /// Kernel, stride and padding.
 pub(super) type MaxPool = [[usize; 3]; 3];
 
-/// Builds the parts.
+/// The builder of the parts.
 pub(super) struct Builder {
     pub(super) dims: usize,
     pub(super) mode: AHNetUpsample,
 }
 
 impl Builder {
-    /// The last `dims` of three numbers, as MONAI cuts them.
+    /// The last `dims` of three numbers, as in MONAI.
     pub(super) fn trailing(&self, numbers: [usize; 3], depth: usize) -> [usize; 3] {
         let [_, y, z] = numbers;
         if self.dims == 3 { numbers } else { [y, z, depth] }
@@ -278,7 +277,7 @@ impl Builder {
         let sizes: Vec<[usize; 3]> = (0..blocks).map(|i| self.last([8 << i, 8 << i, 1])).collect();
         let project = |i: usize| {
             let scope = scope.enter("project_modules").enter(&i.to_string());
-            // A border of one voxel, which the transposed convolution removes again.
+            // A border of one voxel, which the transposed convolution removes.
             let shape = ConvShape { padding: self.trailing([1, 1, 0], 0), ..ConvShape::default() };
             Conv::new(&scope, [channels, 1], [1; 3], shape, true)
         };

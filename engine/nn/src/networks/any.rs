@@ -8,9 +8,9 @@ use burn::tensor::{Bool, Device, Int, Tensor};
 
 use super::{Network, ShapeError};
 
-/// Any network: one of this crate, or a custom one.
+/// Any network: a network of this crate or a custom one.
 ///
-/// Burn's modules have generic methods and cannot be trait objects. Here their parameters pass
+/// Burn's modules have generic methods and cannot be trait objects. Here the parameters pass
 /// through object-safe calls, for ranks 1 to 8. Paths of parameters are those of the inner network.
 pub struct AnyNetwork(Box<dyn Dynamic>);
 
@@ -20,8 +20,8 @@ impl AnyNetwork {
         Self(Box::new(network))
     }
 
-    /// The network inside, where it is of this type: for what only this one can do, such as the decoder of
-    /// an autoencoder alone.
+    /// The inner network if it is of type `N`, for functions that only this type has, such as the
+    /// decoder of an autoencoder.
     pub fn downcast_ref<N: Network>(&self) -> Option<&N> {
         self.0.as_any().downcast_ref()
     }
@@ -238,7 +238,8 @@ trait Visits {
     fn parameter(&mut self, parameter: &dyn Any);
 }
 
-/// A mapper as an object. A parameter is passed in an `Option`, taken out, and put back changed.
+/// A mapper as an object. A parameter is passed in an `Option`, taken out, and replaced by the
+/// mapped one.
 trait Maps {
     fn enter(&mut self, name: &str, container: &str);
     fn exit(&mut self, name: &str, container: &str);
@@ -301,7 +302,7 @@ impl<M: ModuleMapper> Maps for M {
     }
 }
 
-/// Adapts an object to Burn's visitor and mapper traits.
+/// An adapter from an object to Burn's visitor and mapper traits.
 struct ByObject<'a, T: ?Sized>(&'a mut T);
 
 impl ModuleVisitor for ByObject<'_, dyn Visits + '_> {
@@ -331,8 +332,8 @@ impl ModuleVisitor for ByObject<'_, dyn Visits + '_> {
 }
 
 impl ByObject<'_, dyn Maps + '_> {
-    /// The parameter is passed by value: an update in place needs exclusive ownership of its
-    /// values.
+    /// The parameter is passed by value, because an in-place update needs exclusive ownership of
+    /// the values.
     fn mapped<T: Any>(&mut self, parameter: T) -> T {
         let mut place = Some(parameter);
         self.0.parameter(&mut place);

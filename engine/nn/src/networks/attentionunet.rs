@@ -19,20 +19,20 @@ use crate::layers::{
 use crate::named::Named;
 use crate::trace::{self, Op};
 
-/// How to build an [`AttentionUnet`]: MONAI's parameters and defaults.
+/// Options of [`AttentionUnet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionUnetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
-    /// Channels per level, top first; at least two.
+    /// Number of channels of each level, top first; at least two.
     #[setters(into)]
     pub channels: Vec<usize>,
-    /// Strides between levels, one less than `channels`; more are ignored.
+    /// Strides between levels, one less than `channels`; further ones are ignored.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
@@ -50,7 +50,7 @@ pub struct AttentionUnetConfig {
 }
 
 impl AttentionUnetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,
@@ -77,7 +77,7 @@ impl AttentionUnetConfig {
             let expected = "expected at least two levels, each of at least 1";
             return Err(ConfigError::value("channels", &self.channels, expected));
         }
-        // A gate works at half the width of its level.
+        // A gate has half the width of its level.
         if self.channels[..self.channels.len() - 1].contains(&1) {
             return Err(ConfigError::value("channels", &self.channels, "only the lowest level may have a single one"));
         }
@@ -145,7 +145,7 @@ fn project(projection: &Named<Projection>, x: Tensor<5>) -> Tensor<5> {
     })
 }
 
-/// Weights the skip by the features from below.
+/// An attention gate, which weights the skip by the features from below.
 #[derive(Module, Debug)]
 struct AttentionBlock {
     /// `W_g` in the state dict.
@@ -169,7 +169,7 @@ impl AttentionBlock {
     }
 }
 
-/// One level: the upsampled features from below, concatenated with the weighted skip.
+/// One level: the upsampled features from below, concatenated with the weighted skip features.
 #[derive(Module, Debug)]
 struct AttentionLayer {
     attention: AttentionBlock,

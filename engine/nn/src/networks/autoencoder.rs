@@ -15,21 +15,21 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build an [`AutoEncoder`]: MONAI's parameters and defaults.
+/// Options of [`AutoEncoder`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct AutoEncoderConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     pub out_channels: usize,
-    /// Channels per encoding layer, top first.
+    /// Number of channels of each encoding layer, top first.
     #[setters(into)]
     pub channels: Vec<usize>,
-    /// Stride per encoding layer.
+    /// Stride of each encoding layer.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions.
@@ -40,19 +40,20 @@ pub struct AutoEncoderConfig {
     #[serde(default = "three")]
     #[setters(into)]
     pub up_kernel_size: Axes,
-    /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one
-    /// each, if any.
+    /// Number of convolutions per residual unit of the encoder; 0 for plain convolutions. Residual
+    /// units of the decoder have one convolution.
     #[serde(default)]
     pub num_res_units: usize,
-    /// Channels of the layers between encoder and decoder.
+    /// Number of channels of each layer between encoder and decoder.
     #[serde(default)]
     #[setters(into)]
     pub inter_channels: Option<Vec<usize>>,
-    /// Their dilations; null for 1.
+    /// Dilations of the layers between encoder and decoder; null for 1.
     #[serde(default)]
     #[setters(into)]
     pub inter_dilations: Option<Vec<Axes>>,
-    /// Convolutions per residual unit between encoder and decoder; 0 for plain convolutions.
+    /// Number of convolutions per residual unit between encoder and decoder; 0 for plain
+    /// convolutions.
     #[serde(default = "two")]
     pub num_inter_units: usize,
     /// Activation; `""` or null for none.
@@ -70,15 +71,14 @@ pub struct AutoEncoderConfig {
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub bias: bool,
-    /// Zeros around the input of every convolution; null for the number that keeps the size at
-    /// stride 1.
+    /// Number of zeros around the input of every convolution; null keeps the size at stride 1.
     #[serde(default)]
     #[setters(into)]
     pub padding: Option<Axes>,
 }
 
 impl AutoEncoderConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,
@@ -114,7 +114,7 @@ impl AutoEncoderConfig {
     }
 }
 
-/// An encoder and a decoder, with the layers of `inter_channels` between them.
+/// An autoencoder: an encoder and a decoder, with the layers of `inter_channels` between them.
 ///
 /// `[b, in, x, y, z]` to `[b, out, x', y', z']`; axes that are divisible by the product of their
 /// strides keep their size.
@@ -144,12 +144,12 @@ impl Network for AutoEncoder {
     }
 }
 
-/// The three parts, shared with the variational autoencoder.
+/// The three parts of an autoencoder, shared with the variational autoencoder.
 pub(super) struct Parts {
     pub encode: Sequential,
     pub intermediate: Sequential,
     pub decode: Sequential,
-    /// Channels of the encoded features.
+    /// Number of channels of the encoded features.
     pub encoded: usize,
     /// Kernel and strides of the encoder.
     pub kernel: [usize; 3],
@@ -241,7 +241,7 @@ impl Builder<'_> {
         ConvolutionOptions { padding: self.padding, bias: self.config.bias, adn: Some(adn), ..base }
     }
 
-    /// Channels and dilation of the layers between encoder and decoder.
+    /// Channels and dilation of each layer between encoder and decoder.
     fn between(&self) -> Result<Vec<(usize, [usize; 3])>, ConfigError> {
         let channels = self.config.inter_channels.clone().unwrap_or_default();
         if channels.contains(&0) {

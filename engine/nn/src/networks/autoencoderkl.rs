@@ -14,18 +14,18 @@ use crate::blocks::{SpatialAttentionBlock, SpatialAttentionOptions};
 use crate::layers::{ConfigError, Convolution, Scope, UpSample, UpSampleOptions, UpsampleMode};
 use crate::named::Named;
 
-/// One number for all levels, or one for each.
+/// A number for all levels, or one number for each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a whole number, or one for each level")]
 pub enum PerLevel {
-    /// The same at every level.
+    /// The same number for every level.
     All(usize),
-    /// One per level, top first.
+    /// One number for each level, top first.
     Each(Vec<usize>),
 }
 
 impl PerLevel {
-    /// One number for each of so many levels.
+    /// Returns one number for each of `levels` levels.
     pub(super) fn resolve(&self, name: &str, levels: usize) -> Result<Vec<usize>, ConfigError> {
         match self {
             PerLevel::All(number) => Ok(vec![*number; levels]),
@@ -38,22 +38,22 @@ impl PerLevel {
     }
 }
 
-/// How to build an [`AutoencoderKL`]: MONAI's parameters and defaults.
+/// Options of [`AutoencoderKL`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct AutoencoderKLConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     #[serde(default = "one")]
     pub out_channels: usize,
     /// Residual blocks per level.
     #[serde(default = "two_each")]
     pub num_res_blocks: PerLevel,
-    /// Channels per level, top first; divisible by `norm_num_groups`.
+    /// Number of channels of each level, top first; divisible by `norm_num_groups`.
     #[serde(default = "channels")]
     #[setters(into)]
     pub channels: Vec<usize>,
@@ -64,7 +64,7 @@ pub struct AutoencoderKLConfig {
     /// Channels of the latent image.
     #[serde(default = "three")]
     pub latent_channels: usize,
-    /// Groups of norms.
+    /// Number of groups of the norms.
     #[serde(default = "thirty_two")]
     pub norm_num_groups: usize,
     /// Epsilon of norms.
@@ -76,10 +76,10 @@ pub struct AutoencoderKLConfig {
     /// Whether the decoder begins with attention.
     #[serde(default = "yes")]
     pub with_decoder_nonlocal_attn: bool,
-    /// Without effect here: a recipe says whether values are computed again in the backward pass.
+    /// No effect: the recipe selects whether values are recomputed in the backward pass.
     #[serde(default)]
     pub use_checkpoint: bool,
-    /// Whether the decoder's levels are enlarged by transposed convolutions.
+    /// Whether the decoder's levels are upsampled by transposed convolutions.
     #[serde(default)]
     pub use_convtranspose: bool,
     /// Whether a linear layer follows the attention.
@@ -88,7 +88,7 @@ pub struct AutoencoderKLConfig {
     /// Whether queries, keys and values come from one linear layer.
     #[serde(default)]
     pub use_combined_linear: bool,
-    /// Without effect here: attention never stores the scores of all pairs.
+    /// No effect: attention never stores the scores of all pairs.
     #[serde(default)]
     pub use_flash_attention: bool,
 }
@@ -118,7 +118,7 @@ pub(super) fn epsilon() -> f64 {
 }
 
 impl AutoencoderKLConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize) -> Self {
         AutoencoderKLConfig {
             spatial_dims,
@@ -214,7 +214,7 @@ impl AutoencoderKLConfig {
     }
 }
 
-/// The number of levels, once channels and attention fit.
+/// Checks channels and attention, and returns the number of levels.
 pub(super) fn check_levels(channels: &[usize], attention: &[bool], groups: usize) -> Result<usize, ConfigError> {
     if channels.is_empty() || channels.len() > 16 || channels.len() != attention.len() {
         let expected = format!("expected one for each of the {} channels, of which there are 1 to 16", channels.len());
@@ -262,14 +262,14 @@ impl<'a> List<'a> {
         self.add(|_, scope| Ok(Block::Attention(SpatialAttentionBlock::new(scope, &options)?)))
     }
 
-    /// Attention between two residual blocks.
+    /// Adds attention between two residual blocks.
     fn middle(&mut self, channels: usize) -> Result<(), ConfigError> {
         self.res_block([channels; 2])?;
         self.attention(channels)?;
         self.res_block([channels; 2])
     }
 
-    /// A norm and the last convolution.
+    /// Adds a norm and the last convolution.
     fn finish(mut self, channels: [usize; 2]) -> Result<Coder, ConfigError> {
         self.add(|list, scope| Ok(Block::Norm(list.common.norm(scope, channels[0])?)))?;
         self.add(|list, scope| Ok(Block::Conv(list.common.conv(scope, channels, 3)?)))?;
@@ -327,7 +327,7 @@ impl AutoencoderKL {
         (mean, (logarithm / 2.0).exp())
     }
 
-    /// The image of a latent image.
+    /// Decodes a latent image.
     pub fn decode(&self, z: Tensor<5>) -> Tensor<5> {
         self.decoder.forward(self.post_quant_conv.forward(z))
     }

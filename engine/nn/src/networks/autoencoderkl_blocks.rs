@@ -14,14 +14,14 @@ use crate::layers::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
     pub spatial_dims: usize,
-    /// Groups of norms.
+    /// Number of groups of the norms.
     pub groups: usize,
     /// Epsilon of norms.
     pub eps: f64,
 }
 
 impl Common {
-    /// A bare convolution that keeps the size.
+    /// A convolution without norm and activation that keeps the size.
     pub fn conv(&self, scope: &Scope, channels: [usize; 2], kernel: usize) -> Result<Convolution, ConfigError> {
         Convolution::new(scope, &ConvolutionOptions::new(channels, in_space(self.spatial_dims, kernel)))
     }
@@ -39,7 +39,7 @@ impl Common {
     }
 }
 
-/// Norm, Swish and convolution twice, and the input added (`AEKLResBlock`).
+/// Norm, Swish and convolution, twice, with the input added (`AEKLResBlock`).
 #[derive(Module, Debug)]
 pub(super) struct ResBlock {
     norm1: GroupNorm,
@@ -72,7 +72,7 @@ impl ResBlock {
     }
 }
 
-/// Half as long axes: a voxel of zeros at the far ends, and a convolution of stride 2
+/// Downsampling by 2: one voxel of zero padding at the far ends, and a convolution of stride 2
 /// (`AEKLDownsample`).
 #[derive(Module, Debug)]
 pub(super) struct Downsample {
@@ -93,14 +93,14 @@ impl Downsample {
     }
 }
 
-/// Twice as long axes by the nearest voxel.
+/// Upsampling by 2 with the nearest voxel.
 pub(super) fn doubled(x: Tensor<5>, spatial_dims: usize) -> Tensor<5> {
     let [_, _, dx, dy, dz] = x.dims();
     let [fx, fy, fz] = in_space(spatial_dims, 2);
     resize(x, [dx * fx, dy * fy, dz * fz], InterpolateMode::Nearest, false)
 }
 
-/// Twice as long axes, and a convolution.
+/// Upsampling by 2, and a convolution.
 #[derive(Module, Debug)]
 pub(super) struct Upsample {
     postconv: Convolution,
@@ -119,7 +119,7 @@ impl Upsample {
     }
 }
 
-/// One entry of an encoder's or a decoder's list.
+/// An entry of an encoder's or a decoder's list.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only a few dozen of them, and modules cannot be boxed")]
 pub(super) enum Block {

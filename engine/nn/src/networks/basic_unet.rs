@@ -18,21 +18,21 @@ use crate::layers::{
 use crate::named::Named;
 use crate::trace::joined;
 
-/// How to build a [`BasicUNet`]: MONAI's parameters and defaults.
+/// Options of [`BasicUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct BasicUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
-    /// Six numbers of channels: the five levels, top first, and the last upsampling.
+    /// Six numbers of channels: those of the five levels, top first, and of the last upsampling.
     #[serde(default = "features")]
     #[setters(into)]
     pub features: Vec<usize>,
@@ -51,7 +51,7 @@ pub struct BasicUNetConfig {
     #[serde(default)]
     #[setters(into)]
     pub dropout: DropoutSpec,
-    /// How levels are upsampled to the size of the next.
+    /// Upsampling of a level to the size of the next.
     #[serde(default = "deconv")]
     pub upsample: UpsampleMode,
 }
@@ -88,7 +88,7 @@ impl BasicUNetConfig {
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<BasicUNet, ConfigError> {
         let channels = [self.in_channels, self.out_channels];
-        // One voxel must remain after four halvings.
+        // At least one voxel must remain after four halvings.
         let facts = Facts::new("BasicUNet", self.spatial_dims, channels)?.at_least(16);
         let [f0, f1, f2, f3, f4, f5] = six(&self.features)?;
         let blocks = Blocks {
@@ -123,7 +123,7 @@ impl BasicUNetConfig {
     }
 }
 
-/// The numbers of channels, checked.
+/// Checks and returns the numbers of channels.
 pub(super) fn six(features: &[usize]) -> Result<[usize; 6], ConfigError> {
     match <[usize; 6]>::try_from(features) {
         Ok(six) if six.iter().all(|n| *n > 0) => Ok(six),
@@ -176,7 +176,7 @@ impl Blocks {
         Ok(Down { convs, kernel: in_space(self.spatial_dims, 2) })
     }
 
-    /// `halves`: whether upsampling halves the number of channels.
+    /// Builds an upsampling block. `halves`: whether upsampling halves the number of channels.
     pub fn up_cat(
         &self,
         scope: &Scope,
@@ -202,7 +202,7 @@ pub(super) fn two_conv(convs: &TwoConv, x: Tensor<5>) -> Tensor<5> {
     two_conv_of(convs, Channels::One(x))
 }
 
-/// The same for channels that may lie in two tensors.
+/// Runs two convolutions on channels that may be split over two tensors.
 fn two_conv_of(convs: &TwoConv, x: Channels) -> Tensor<5> {
     joined(convs.iter().fold(x, |x, conv| Channels::One(conv.forward_of(x, None))))
 }
@@ -214,11 +214,11 @@ impl Down {
 }
 
 impl UpCat {
-    /// `below` at half the size of `encoder`.
+    /// Upsamples `below`, which has half the size of `encoder`, and combines them.
     pub fn forward(&self, below: Tensor<5>, encoder: Tensor<5>) -> Tensor<5> {
         let up = self.upsample.forward(below);
         let target = encoder.dims();
-        // Pooling drops the last voxel of an odd axis; its neighbour is repeated instead.
+        // Pooling drops the last voxel of an axis of odd length; its neighbour is repeated instead.
         let up = (2..5).fold(up, |up, axis| match up.dims()[axis] {
             n if n == target[axis] => up,
             n => Tensor::cat(vec![up.clone(), up.narrow(axis, n - 1, 1)], axis),
@@ -226,7 +226,8 @@ impl UpCat {
         two_conv_of(&self.convs, Channels::Two(encoder, up))
     }
 
-    /// The same, or without features of an encoder only upsampling and convolutions.
+    /// Runs [`forward`](Self::forward), or only upsampling and convolutions if there are no encoder
+    /// features.
     pub fn forward_to(&self, below: Tensor<5>, encoder: Option<Tensor<5>>) -> Tensor<5> {
         match encoder {
             Some(encoder) => self.forward(below, encoder),

@@ -14,21 +14,21 @@ use super::defaults::{affine_instance, nda, one, three_dims, two, yes};
 use super::facts::{Facts, by_facts};
 use crate::layers::{AdnOptions, ConfigError, Conv, DropoutSpec, LayerSpec, Scope, UpsampleMode};
 
-/// How to build a [`BasicUNetPlusPlus`]: MONAI's parameters and defaults.
+/// Options of [`BasicUNetPlusPlus`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct BasicUNetPlusPlusConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of each output, one per class.
+    /// Number of channels of each output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
-    /// Six numbers of channels: the five levels, top first, and the last upsampling.
+    /// Six numbers of channels: those of the five levels, top first, and of the last upsampling.
     #[serde(default = "features")]
     #[setters(into)]
     pub features: Vec<usize>,
@@ -50,7 +50,7 @@ pub struct BasicUNetPlusPlusConfig {
     #[serde(default)]
     #[setters(into)]
     pub dropout: DropoutSpec,
-    /// How levels are upsampled to the size of the next.
+    /// Upsampling of a level to the size of the next.
     #[serde(default = "deconv")]
     pub upsample: UpsampleMode,
 }

@@ -1,9 +1,9 @@
-//! Shared checks of networks.
+//! Checks that networks share.
 
 use super::{Network, ShapeError};
 use crate::layers::ConfigError;
 
-/// 2 or 3.
+/// Checks the number of spatial axes: 2 or 3.
 pub(super) fn spatial(spatial_dims: usize) -> Result<(), ConfigError> {
     if [2, 3].contains(&spatial_dims) {
         return Ok(());
@@ -11,7 +11,7 @@ pub(super) fn spatial(spatial_dims: usize) -> Result<(), ConfigError> {
     Err(ConfigError::value("spatial_dims", spatial_dims, "expected 2 or 3"))
 }
 
-/// MONAI would download weights here.
+/// Rejects `pretrained`, for which MONAI would download weights.
 pub(super) fn untrained(pretrained: bool) -> Result<(), ConfigError> {
     if !pretrained {
         return Ok(());
@@ -19,7 +19,8 @@ pub(super) fn untrained(pretrained: bool) -> Result<(), ConfigError> {
     Err(ConfigError::value("pretrained", true, "weights are not downloaded; load them from a safetensors file"))
 }
 
-/// The channels the network was built with, a third axis of 1 in 2-D, and no empty axis.
+/// Checks the channels against those of the network, that a third axis is 1 in 2-D, and that no
+/// axis is empty.
 pub(super) fn known_channels<N: Network>(net: &N, shape: [usize; 5]) -> Result<(), ShapeError> {
     let fail = |reason: String| Err(ShapeError { network: net.name(), shape, reason });
     let [_, channels, ..] = shape;
@@ -35,8 +36,8 @@ pub(super) fn known_channels<N: Network>(net: &N, shape: [usize; 5]) -> Result<(
     Ok(())
 }
 
-/// The default checks of [`Network::check_input`], and that each axis in use is divisible by
-/// `number`: for a network that halves its input three times, 8.
+/// Runs the default checks of [`Network::check_input`], and checks that each axis in use is
+/// divisible by `number`: 8 for a network that halves its input three times.
 ///
 /// # Errors
 /// The first failed check, with the size to pad or crop to.

@@ -1,4 +1,4 @@
-//! From images to classes: `monai.networks.nets.Classifier`.
+//! Classification of images: `monai.networks.nets.Classifier`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -10,17 +10,17 @@ use super::stem::{Stem, StemOptions, all_axes, final_layer, stem_config};
 use crate::layers::{Act, Axes, ConfigError, LayerSpec, Linear, Optional, Scope, Sequential, act};
 
 stem_config! {
-    /// How to build a [`Classifier`]: MONAI's parameters and defaults.
+    /// Options of [`Classifier`]: MONAI's parameters and defaults.
     pub struct ClassifierConfig {
         /// Channels and size of the image; two sizes for 2-D, three for 3-D.
         #[setters(into)]
         pub in_shape: Vec<usize>,
         /// Number of classes.
         pub classes: usize,
-        /// Channels per layer.
+        /// Number of channels of each layer.
         #[setters(into)]
         pub channels: Vec<usize>,
-        /// Stride per layer.
+        /// Stride of each layer.
         #[setters(into)]
         pub strides: Vec<Axes>,
         ..stem(dropout = "none"),
@@ -32,7 +32,7 @@ stem_config! {
 }
 
 impl ClassifierConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], classes: usize, channels: &[usize], strides: &[usize]) -> Self {
         Self::with_defaults(in_shape.to_vec(), classes, channels.to_vec(), all_axes(strides), none(), None)
     }
@@ -43,9 +43,9 @@ impl ClassifierConfig {
     }
 }
 
-/// Residual units that reduce an image, and a linear layer to the classes.
+/// A classifier of residual units that reduce an image, and a linear layer to the classes.
 ///
-/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, classes, 1, 1, 1]`.
+/// `[b, in, x, y, z]`, of the size that the network was built for, to `[b, classes, 1, 1, 1]`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -10,15 +10,15 @@ use super::stem::{Stem, all_axes, stem_config};
 use crate::layers::{Axes, ConfigError, Scope, Sequential};
 
 stem_config! {
-    /// How to build a [`Critic`]: MONAI's parameters and defaults.
+    /// Options of [`Critic`]: MONAI's parameters and defaults.
     pub struct CriticConfig {
         /// Channels and size of the image; two sizes for 2-D, three for 3-D.
         #[setters(into)]
         pub in_shape: Vec<usize>,
-        /// Channels per layer.
+        /// Number of channels of each layer.
         #[setters(into)]
         pub channels: Vec<usize>,
-        /// Stride per layer.
+        /// Stride of each layer.
         #[setters(into)]
         pub strides: Vec<Axes>,
         ..stem(dropout = "quarter"),
@@ -26,7 +26,7 @@ stem_config! {
 }
 
 impl CriticConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], channels: &[usize], strides: &[usize]) -> Self {
         Self::with_defaults(in_shape.to_vec(), channels.to_vec(), all_axes(strides), quarter())
     }
@@ -34,13 +34,13 @@ impl CriticConfig {
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Critic, ConfigError> {
         let Stem { net, mut facts, .. } = Stem::new("Critic", &Scope::new(device, seed), self.stem(), 1)?;
-        // A mean has no fixed number of features.
+        // The mean accepts any number of features.
         facts.exact = None;
         Ok(Critic { net, facts })
     }
 }
 
-/// Residual units that reduce an image, and the mean of their output (Arjovsky et al.,
+/// A critic of residual units that reduce an image, and the mean of their output (Arjovsky et al.,
 /// <https://arxiv.org/abs/1701.07875>).
 ///
 /// `[b, in, x, y, z]` to `[b, 1, 1, 1, 1]`.

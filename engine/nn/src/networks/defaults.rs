@@ -1,4 +1,4 @@
-//! MONAI's default parameters as functions, which serde needs.
+//! MONAI's default parameters as functions, as serde requires.
 
 use serde_json::json;
 

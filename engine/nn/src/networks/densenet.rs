@@ -17,28 +17,29 @@ use crate::layers::{
 use crate::named::Named;
 use crate::trace::concat;
 
-/// How to build a [`DenseNet`]: MONAI's parameters and defaults.
+/// Options of [`DenseNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DenseNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Classes.
+    /// Number of classes.
     pub out_channels: usize,
-    /// Filters of the first convolution.
+    /// Number of channels of the first convolution.
     #[serde(default = "sixty_four")]
     pub init_features: usize,
-    /// Features that a layer adds.
+    /// Number of channels that a layer adds.
     #[serde(default = "thirty_two")]
     pub growth_rate: usize,
-    /// Layers per block; by default those of the named size, and those of 121 for `DenseNet`.
+    /// Number of layers of each block. The default is that of the named size, or of DenseNet121 for
+    /// `DenseNet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub block_config: Option<Vec<usize>>,
-    /// Features within a layer per feature that it adds.
+    /// Number of inner channels of a layer, per channel that it adds.
     #[serde(default = "four")]
     pub bn_size: usize,
     /// Activation; `""` for none.
@@ -49,7 +50,7 @@ pub struct DenseNetConfig {
     #[serde(default = "batch")]
     #[setters(into)]
     pub norm: LayerSpec,
-    /// Dropout after each layer.
+    /// Dropout probability after each layer.
     #[serde(default)]
     pub dropout_prob: f64,
     /// Must be false: weights are loaded from a file.
@@ -77,11 +78,11 @@ fn batch() -> LayerSpec {
     "batch".into()
 }
 
-/// Layers per block of DenseNet121.
+/// Number of layers of each block of DenseNet121.
 const BLOCKS_121: [usize; 4] = [6, 12, 24, 16];
 
 impl DenseNetConfig {
-    /// MONAI's defaults for everything else: DenseNet121.
+    /// Options of DenseNet121 with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize) -> Self {
         DenseNetConfig {
             spatial_dims,
@@ -98,7 +99,7 @@ impl DenseNetConfig {
         }
     }
 
-    /// The same with these blocks, unless others are given.
+    /// Sets these blocks, unless others are given.
     #[must_use]
     pub fn with_blocks(&self, blocks: &[usize]) -> Self {
         DenseNetConfig {
@@ -145,13 +146,13 @@ impl DenseNetConfig {
     }
 }
 
-/// One layer of a dense block: its output is appended to its input.
+/// A layer of a dense block: its output is appended to its input.
 #[derive(Module, Debug)]
 struct DenseLayer {
     layers: Sequential,
 }
 
-/// One stage of the feature extractor.
+/// A stage of the feature extractor.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only a dozen of them, and modules cannot be boxed")]
 enum Stage {
@@ -217,8 +218,8 @@ impl Network for DenseNet {
 
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         known_channels(self, shape)?;
-        // The first convolution and pooling halve, rounding up; each transition halves, rounding
-        // down.
+        // The first convolution and pooling halve the size, rounding up; each transition halves it,
+        // rounding down.
         let least = 4 * (1 << self.transitions) - 3;
         let axes = &shape[2..2 + self.spatial_dims];
         if axes.iter().any(|n| n.div_ceil(2).div_ceil(2) >> self.transitions == 0) {
@@ -354,7 +355,7 @@ block_config = [6, 12, 24, 16]"#,
     init: |c, d, s| c.init(d, s),
 });
 
-/// Registers the names with blocks of their own.
+/// Registers the names of networks with given blocks.
 macro_rules! block_entries {
     ($($name:literal: $blocks:expr, $about:literal;)*) => {$(
         network_entry!(DenseNetConfig {

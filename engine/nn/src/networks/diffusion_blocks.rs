@@ -9,18 +9,18 @@ use crate::blocks::{SpatialAttentionBlock, SpatialAttentionOptions};
 use crate::layers::{ConfigError, Convolution, GroupNorm, Init, Linear, Pool, Scope, in_space, swish};
 use crate::named::Named;
 
-/// How a block changes the size.
+/// The change of size in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resample {
-    /// Not at all.
+    /// The size is unchanged.
     No,
-    /// The mean of two voxels along each axis.
+    /// Downsampling: the mean of two voxels along each axis.
     Down,
-    /// Each voxel twice along each axis.
+    /// Upsampling: each voxel twice along each axis.
     Up,
 }
 
-/// A residual block with the embedding of the time step added between its convolutions
+/// A residual block that adds the embedding of the time step between its convolutions
 /// (`DiffusionUNetResnetBlock`).
 #[derive(Module, Debug)]
 pub(super) struct TimedResBlock {
@@ -69,7 +69,7 @@ impl TimedResBlock {
         }
     }
 
-    /// `x` with the activated embedding of each item, `[b, embedding]`.
+    /// Runs the block on `x` with the activated embedding of each item, `[b, embedding]`.
     pub fn forward(&self, x: Tensor<5>, embedding: &Tensor<2>) -> Tensor<5> {
         let h = self.conv1.forward(self.resampled(swish(self.norm1.forward(x.clone()))));
         let time = self.time_emb_proj.forward(embedding.clone());
@@ -85,15 +85,15 @@ impl TimedResBlock {
     }
 }
 
-/// What all levels of a network share, and the attention of one.
+/// The options that all levels of a network share, and the attention of one level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LevelOptions {
     pub common: Common,
-    /// Numbers of the embedding of a time step.
+    /// Length of the embedding of a time step.
     pub embedding: usize,
-    /// Whether residual blocks change the size instead of convolutions.
+    /// Whether residual blocks change the size, instead of convolutions.
     pub resblock_updown: bool,
-    /// Channels per head where the level has attention.
+    /// Number of channels per head, if the level has attention.
     pub head_channels: Option<usize>,
     pub include_fc: bool,
     pub use_combined_linear: bool,
@@ -121,7 +121,7 @@ impl LevelOptions {
         SpatialAttentionBlock::new(scope, &options)
     }
 
-    /// One for each residual block, or none.
+    /// One attention for each residual block, or none.
     fn attentions(
         &self,
         scope: &Scope,
@@ -140,7 +140,7 @@ pub(super) struct Halving {
     op: Convolution,
 }
 
-/// What leaves a level.
+/// The downsampling or upsampling at the end of a level.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Resampler {
@@ -159,7 +159,7 @@ impl Resampler {
     }
 }
 
-/// Residual blocks, each with attention where the level has it, on the way down.
+/// A level of the encoder: residual blocks, each with attention if the level has it.
 #[derive(Module, Debug)]
 pub(super) struct DownLevel {
     attentions: Named<SpatialAttentionBlock>,
@@ -195,7 +195,7 @@ impl DownLevel {
         })
     }
 
-    /// Every result, for the way up; the last goes on.
+    /// Returns the last result, and appends every result to `kept` for the decoder.
     pub fn forward(&self, mut x: Tensor<5>, embedding: &Tensor<2>, kept: &mut Vec<Tensor<5>>) -> Tensor<5> {
         let mut attentions = self.attentions.iter();
         for resnet in self.resnets.iter() {
@@ -241,7 +241,7 @@ impl MiddleLevel {
     }
 }
 
-/// Residual blocks over what the way down kept, on the way up.
+/// A level of the decoder: residual blocks over the results that the encoder kept.
 #[derive(Module, Debug)]
 pub(super) struct UpLevel {
     attentions: Named<SpatialAttentionBlock>,
@@ -250,7 +250,7 @@ pub(super) struct UpLevel {
 }
 
 impl UpLevel {
-    /// `[from the way down, of the level below, out]` channels.
+    /// Builds the level. The channels are `[from the encoder, from the level below, out]`.
     pub fn new(
         scope: &Scope,
         options: &LevelOptions,

@@ -15,20 +15,20 @@ use super::facts::{Facts, by_facts};
 use crate::layers::{ConfigError, Convolution, GroupNorm, Init, Linear, Scope, swish};
 use crate::named::Named;
 
-/// How to build a [`DiffusionModelUNet`]: MONAI's parameters and defaults.
+/// Options of [`DiffusionModelUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct DiffusionModelUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image, or of the latent image.
+    /// Number of channels of the image, or of the latent image.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     pub out_channels: usize,
-    /// Residual blocks per level.
+    /// Number of residual blocks per level.
     #[serde(default = "two_each")]
     pub num_res_blocks: PerLevel,
-    /// Channels per level, top first; divisible by `norm_num_groups`.
+    /// Number of channels of each level, top first; divisible by `norm_num_groups`.
     #[serde(default = "channels")]
     #[setters(into)]
     pub channels: Vec<usize>,
@@ -36,34 +36,34 @@ pub struct DiffusionModelUNetConfig {
     #[serde(default = "attention_levels")]
     #[setters(into)]
     pub attention_levels: Vec<bool>,
-    /// Groups of norms.
+    /// Number of groups of the norms.
     #[serde(default = "thirty_two")]
     pub norm_num_groups: usize,
     /// Epsilon of norms.
     #[serde(default = "epsilon")]
     pub norm_eps: f64,
-    /// Whether residual blocks change the size instead of convolutions.
+    /// Whether residual blocks change the size, instead of convolutions.
     #[serde(default)]
     pub resblock_updown: bool,
-    /// Channels of each head of the attention; those of levels without it do not count.
+    /// Number of channels of each attention head; ignored for levels without attention.
     #[serde(default = "eight")]
     pub num_head_channels: PerLevel,
-    /// Must be false: there is no attention to a condition.
+    /// Must be false: attention to a condition is not supported.
     #[serde(default)]
     pub with_conditioning: bool,
-    /// Without effect: it is about attention to a condition.
+    /// No effect: attention to a condition is not supported.
     #[serde(default = "one_layer")]
     pub transformer_num_layers: usize,
-    /// Must be null, as there is no attention to a condition.
+    /// Must be null: attention to a condition is not supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_attention_dim: Option<usize>,
-    /// Must be null: there is no embedding of classes.
+    /// Must be null: embeddings of classes are not supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_class_embeds: Option<usize>,
-    /// Without effect here: attention sums in f32.
+    /// No effect: attention sums in f32.
     #[serde(default)]
     pub upcast_attention: bool,
-    /// Without effect: it is about attention to a condition.
+    /// No effect: attention to a condition is not supported.
     #[serde(default)]
     pub dropout_cattn: f64,
     /// Whether a linear layer follows the attention.
@@ -72,7 +72,7 @@ pub struct DiffusionModelUNetConfig {
     /// Whether queries, keys and values come from one linear layer.
     #[serde(default)]
     pub use_combined_linear: bool,
-    /// Without effect here: attention never stores the scores of all pairs.
+    /// No effect: attention never stores the scores of all pairs.
     #[serde(default)]
     pub use_flash_attention: bool,
 }
@@ -86,7 +86,7 @@ fn one_layer() -> usize {
 }
 
 impl DiffusionModelUNetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize) -> Self {
         DiffusionModelUNetConfig {
             spatial_dims,
@@ -173,7 +173,7 @@ impl DiffusionModelUNetConfig {
     }
 }
 
-/// Two linear layers over the frequencies of a time step: `0` and `2` of `time_embed`.
+/// The two linear layers over the frequencies of a time step: `0` and `2` of `time_embed`.
 #[derive(Module, Debug)]
 struct TimeEmbed {
     first: Linear,
@@ -190,9 +190,9 @@ struct Out {
 /// The U-Net of a diffusion model (Rombach et al., <https://arxiv.org/abs/2112.10752>; Pinaya et al.,
 /// <https://arxiv.org/abs/2209.07162>), without conditions.
 ///
-/// `[b, in, x, y, z]` and a time step for each item to `[b, out, x, y, z]`, the noise in it; each axis
-/// must be divisible by `2^(levels - 1)`. As a [`Network`], which has no time steps, it is that of
-/// step 0: use [`predict`](Self::predict).
+/// `[b, in, x, y, z]` and a time step for each item to `[b, out, x, y, z]`, the noise in it; each
+/// axis must be divisible by `2^(levels - 1)`. Use [`predict`](Self::predict): the [`Network`]
+/// trait has no time steps, and its functions use step 0.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -212,20 +212,21 @@ pub struct DiffusionModelUNet {
     middle_block: MiddleLevel,
     up_blocks: Named<UpLevel>,
     out: Out,
-    /// Frequencies of a time step, sines and cosines together.
+    /// Number of frequencies of a time step, sines and cosines together.
     #[module(skip)]
     frequencies: usize,
     #[module(skip)]
     facts: Facts,
 }
 
-/// Cosines, then sines, of each time step at `count / 2` frequencies from 1 down to 1 / 10000, and a
-/// zero where the count is odd (Ho et al., <https://arxiv.org/abs/2006.11239>): rows of `count`.
+/// The embedding of each time step, rows of `count` values: cosines, then sines, at `count / 2`
+/// frequencies from 1 down to 1 / 10000, and a zero if `count` is odd (Ho et al.,
+/// <https://arxiv.org/abs/2006.11239>).
 fn time_embedding(timesteps: &[usize], count: usize) -> Vec<f32> {
     let half = count / 2;
     let mut values = Vec::with_capacity(timesteps.len() * count);
     for timestep in timesteps {
-        // In f32 as MONAI does, since the angles are large.
+        // In f32, as in MONAI, because the angles are large.
         let angle = |i: usize| {
             let exponent = -(10000.0_f64.ln() as f32) * i as f32 / half as f32;
             *timestep as f32 * exponent.exp()
@@ -238,7 +239,8 @@ fn time_embedding(timesteps: &[usize], count: usize) -> Vec<f32> {
 }
 
 impl DiffusionModelUNet {
-    /// The noise in `x` at these time steps, one for each item of the batch or one for all.
+    /// Predicts the noise in `x` at these time steps, one for each item of the batch or one for
+    /// all.
     pub fn predict(&self, x: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
         self.facts.clock.next_pass();
         let items = x.dims()[0];
@@ -247,7 +249,7 @@ impl DiffusionModelUNet {
         let values = time_embedding(&steps, self.frequencies);
         let t = Tensor::<2>::from_data(TensorData::new(values, [steps.len(), self.frequencies]), &x.device());
         let embedding = self.time_embed.second.forward(swish(self.time_embed.first.forward(t)));
-        // Each residual block begins with the activation of the embedding.
+        // Each residual block starts with the activation of the embedding, so it is computed once.
         let embedding = swish(embedding);
         let h = self.conv_in.forward(x);
         let mut kept = vec![h.clone()];

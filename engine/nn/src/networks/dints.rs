@@ -16,16 +16,16 @@ use super::facts::{Facts, by_facts};
 use crate::layers::{ConfigError, Conv, Layer, LayerSpec, Scope, Sequential, in_space, residual_sum, resize};
 use crate::named::Named;
 
-/// How to build a [`DiNTS`]: MONAI's parameters and defaults.
+/// Options of [`DiNTS`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DiNTSConfig {
-    /// The searched architecture: `name = "TopologyInstance"` and its parameters.
+    /// The architecture found by the search: `name = "TopologyInstance"` and its parameters.
     pub dints_space: DintsSpace,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub num_classes: usize,
     /// Activation of the layers around the space.
     #[serde(default = "act")]
@@ -35,20 +35,20 @@ pub struct DiNTSConfig {
     #[serde(default = "norm")]
     #[setters(into)]
     pub norm_name: LayerSpec,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Whether the first resolution is half of the image's; as in the space.
+    /// Whether the first resolution is half of the image's; must equal that of the space.
     #[serde(default = "yes")]
     pub use_downsample: bool,
-    /// For each block and one more, which resolutions have values: 0 or 1. All of them if omitted.
+    /// The active resolutions of each block and of the output: 0 or 1. All of them if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub node_a: Option<Vec<Vec<f64>>>,
 }
 
 impl DiNTSConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(space: TopologyInstanceConfig, in_channels: usize, num_classes: usize) -> Self {
         DiNTSConfig {
             spatial_dims: space.spatial_dims,
@@ -120,7 +120,7 @@ impl DiNTSConfig {
         })
     }
 
-    /// Which resolutions have values, for each block and one more.
+    /// The active resolutions of each block and of the output.
     fn nodes(&self, space: &TopologyInstanceConfig) -> Result<Vec<Vec<bool>>, ConfigError> {
         let (rows, columns) = (space.num_blocks + 1, space.num_depths);
         let Some(nodes) = &self.node_a else { return Ok(vec![vec![true; columns]; rows]) };
@@ -132,7 +132,7 @@ impl DiNTSConfig {
     }
 }
 
-/// Builds the layers around the space.
+/// The builder of the layers around the space.
 struct Stems<'a> {
     options: CellOptions,
     filters: &'a [usize],
@@ -140,7 +140,8 @@ struct Stems<'a> {
 }
 
 impl Stems<'_> {
-    /// From the image, resized to a resolution, to its input of the space. Layer 0 resizes.
+    /// The layers from the image, resized to a resolution, to the input of the space. Layer 0
+    /// resizes.
     fn down(&self, scope: &Scope, in_channels: usize, depth: usize) -> Result<Sequential, ConfigError> {
         let kernel = in_space(self.options.spatial_dims, 3);
         let [own, below] = [self.filters[depth], self.filters[depth + 1]];
@@ -157,7 +158,7 @@ impl Stems<'_> {
         Ok(Named::new(layers))
     }
 
-    /// From a result of the space to the resolution above.
+    /// The layers from a result of the space to the resolution above.
     fn up(&self, scope: &Scope, depth: usize) -> Result<Sequential, ConfigError> {
         let kernel = in_space(self.options.spatial_dims, 3);
         let channels = match self.use_downsample {
@@ -177,14 +178,14 @@ impl Stems<'_> {
     }
 }
 
-/// Layers around the space; `mod` in the state dict.
+/// The layers around the space; `mod` in the state dict.
 #[derive(Module, Debug)]
 struct Stem {
     layers: Sequential,
 }
 
 /// The network of a differentiable topology search (He et al., <https://arxiv.org/abs/2103.15954>):
-/// blocks of cells at several resolutions, between which the codes of a search leave some paths.
+/// blocks of cells at several resolutions, connected by the paths that the search selected.
 ///
 /// `[b, in, x, y, z]` to `[b, classes, x, y, z]`; each axis must be divisible by `2^num_depths`, or by
 /// half of that without `use_downsample`.
@@ -214,10 +215,10 @@ pub struct DiNTS {
     dints_space: TopologyInstance,
     stem_up: Named<Stem>,
     stem_finals: Sequential,
-    /// Which resolutions the image enters at.
+    /// Whether the image enters at each resolution.
     #[module(skip)]
     first: Vec<bool>,
-    /// The lowest resolution that counts in the end.
+    /// The lowest resolution that contributes to the output.
     #[module(skip)]
     lowest: usize,
     #[module(skip)]

@@ -12,10 +12,10 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// Operations that a 3-D cell chooses from: the identity, a convolution of kernel 3, and three that
-/// split it into one within a plane and one across.
+/// Number of operations that a 3-D cell chooses from: the identity, a convolution of kernel 3, and
+/// three that split it into an in-plane and a perpendicular convolution.
 const OPERATIONS_3D: usize = 5;
-/// Of a 2-D cell: the identity and a convolution of kernel 3.
+/// Number of operations that a 2-D cell chooses from: the identity and a convolution of kernel 3.
 const OPERATIONS_2D: usize = 2;
 
 /// The options that all blocks of a network share.
@@ -27,7 +27,7 @@ pub(super) struct CellOptions {
 }
 
 impl CellOptions {
-    /// How many operations a cell chooses from.
+    /// The number of operations that a cell chooses from.
     pub fn operations(&self) -> usize {
         if self.spatial_dims == 3 { OPERATIONS_3D } else { OPERATIONS_2D }
     }
@@ -50,7 +50,7 @@ impl CellOptions {
         Norm::new(scope, &self.norm, channels).map(Layer::Norm)
     }
 
-    /// Twice as long axes, centres of the corner voxels aligned.
+    /// Upsampling by 2 with the centres of the corner voxels aligned.
     pub fn twice(&self, scope: &Scope, channels: usize) -> Result<Layer, ConfigError> {
         let options = UpSampleOptions {
             interpolation: InterpolateMode::Linear,
@@ -71,7 +71,8 @@ impl CellOptions {
         ]))
     }
 
-    /// `P3DActiConvNormBlock`: a kernel of 3 in all axes but one, then one of 3 in that.
+    /// `P3DActiConvNormBlock`: a kernel of 3 along all axes but one, followed by one of 3 along
+    /// that axis.
     fn split(&self, scope: &Scope, channels: usize, across: usize) -> Result<Sequential, ConfigError> {
         let (mut plane, mut line) = ([3; 3], [1; 3]);
         (plane[across], line[across]) = (1, 3);
@@ -95,7 +96,7 @@ impl CellOptions {
         ]))
     }
 
-    /// The operation of this number on so many channels.
+    /// Builds the operation of this number.
     fn operation(&self, scope: &Scope, number: usize, channels: usize) -> Result<Sequential, ConfigError> {
         match number {
             0 => Ok(Named::new(Vec::new())),
@@ -105,7 +106,7 @@ impl CellOptions {
     }
 }
 
-/// Half as long axes by two convolutions, one of which begins at the second voxel
+/// Downsampling by 2 with two convolutions, one of which starts at the second voxel
 /// (`FactorizedReduceBlock`).
 #[derive(Module, Debug)]
 pub(super) struct FactorizedReduce {
@@ -140,7 +141,7 @@ impl FactorizedReduce {
     }
 }
 
-/// What brings the input of a cell to its resolution and number of channels.
+/// The layers that convert the input of a cell to its resolution and number of channels.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Preprocess {
@@ -148,32 +149,32 @@ enum Preprocess {
     Reduce(FactorizedReduce),
 }
 
-/// The sum of operations.
+/// A sum of operations.
 #[derive(Module, Debug)]
 struct MixedOp {
     ops: Named<Sequential>,
 }
 
-/// One path of the network.
+/// A path of the network.
 #[derive(Module, Debug)]
 pub(super) struct Cell {
     preprocess: Option<Preprocess>,
     op: MixedOp,
 }
 
-/// Where a path leads.
+/// The change of resolution along a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// To half the size.
+    /// Half the size.
     Down,
-    /// To the same size.
+    /// The same size.
     Keep,
-    /// To twice the size.
+    /// Twice the size.
     Up,
 }
 
 impl Cell {
-    /// `operations`: the numbers of those that are added.
+    /// Builds the cell. `operations` are the numbers of the operations to add.
     pub fn new(
         scope: &Scope,
         options: &CellOptions,

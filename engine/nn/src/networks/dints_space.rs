@@ -1,4 +1,4 @@
-//! The topology of a DiNTS: which paths between which resolutions there are, from its codes
+//! The topology of a DiNTS: the paths between resolutions, derived from the codes of the search
 //! (`monai.networks.nets.TopologyInstance`).
 
 use burn::module::Module;
@@ -12,8 +12,8 @@ use super::dints_cell::{Cell, CellOptions, Rate};
 use crate::layers::{ConfigError, LayerSpec, Scope, residual_sum};
 use crate::named::Named;
 
-/// The codes of a searched architecture: for each block and path, whether the path is there, and
-/// the number of its operation.
+/// The codes of a searched architecture: for each block and path, whether the path exists, and the
+/// number of its operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(expecting = "expected two lists: paths [blocks][paths] and operations [blocks][paths]")]
 pub struct ArchCode(pub Vec<Vec<f64>>, pub Vec<Vec<f64>>);
@@ -26,35 +26,35 @@ pub enum DintsSpace {
     TopologyInstance(TopologyInstanceConfig),
 }
 
-/// How to build the space of a searched architecture: MONAI's parameters and defaults.
+/// Options of the space of a searched architecture: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyInstanceConfig {
-    /// The codes; without them every path has every operation.
+    /// The codes; without them, every path has all operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arch_code: Option<ArchCode>,
-    /// Channels of the first resolution, in units of 32; each next one has twice as many.
+    /// Number of channels of the first resolution, in units of 32; each next one has twice as many.
     #[serde(default = "one")]
     pub channel_mul: f64,
-    /// Blocks one after the other.
+    /// Number of successive blocks.
     #[serde(default = "six")]
     pub num_blocks: usize,
-    /// Resolutions, each half of the one before.
+    /// Number of resolutions, each half of the previous one.
     #[serde(default = "three")]
     pub num_depths: usize,
-    /// 2 or 3, as in the network.
+    /// Number of spatial axes, 2 or 3; must equal that of the network.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Activation.
+    /// The activation.
     #[serde(default = "act")]
     pub act_name: LayerSpec,
-    /// Norm.
+    /// The norm.
     #[serde(default = "norm")]
     pub norm_name: LayerSpec,
     /// Whether the first resolution is half of the image's.
     #[serde(default = "yes")]
     pub use_downsample: bool,
-    /// Without effect here: the run says on which device a network is.
+    /// No effect: the run selects the device of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }
@@ -97,7 +97,7 @@ impl Default for TopologyInstanceConfig {
     }
 }
 
-/// A path of a block, by its number: from which resolution to which.
+/// A path of a block: the resolutions that it connects.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     from: usize,
@@ -105,8 +105,8 @@ struct Path {
     rate: Rate,
 }
 
-/// The paths of a block in MONAI's order: by the resolution they lead to, from the one above, the
-/// same and the one below.
+/// The paths of a block in MONAI's order: sorted by target resolution, with those from the
+/// resolution above, the same and the one below.
 fn paths(depths: usize) -> Vec<Path> {
     let to = |to: usize| {
         let from = to.saturating_sub(1)..(to + 2).min(depths);
@@ -123,12 +123,12 @@ fn paths(depths: usize) -> Vec<Path> {
 }
 
 impl TopologyInstanceConfig {
-    /// Channels of each resolution and of the one below the last.
+    /// The number of channels of each resolution and of the one below the last.
     pub(super) fn filters(&self) -> Vec<usize> {
         (0..=self.num_depths).map(|depth| ((32 << depth) as f64 * self.channel_mul) as usize).collect()
     }
 
-    /// Checks what does not depend on the codes.
+    /// Checks everything that does not depend on the codes.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if !(1..=8).contains(&self.num_depths) {
             return Err(ConfigError::value("dints_space.num_depths", self.num_depths, "expected 1 to 8"));
@@ -143,7 +143,7 @@ impl TopologyInstanceConfig {
         Ok(())
     }
 
-    /// For each block and path, the numbers of its operations; `None` where there is no path.
+    /// The numbers of the operations of each block and path; `None` if the path does not exist.
     fn operations(&self, count: usize, all: usize) -> Result<Vec<Vec<Option<Vec<usize>>>>, ConfigError> {
         let Some(ArchCode(active, operations)) = &self.arch_code else {
             return Ok(vec![vec![Some((0..all).collect()); count]; self.num_blocks]);
@@ -179,7 +179,7 @@ impl TopologyInstanceConfig {
 #[derive(Module, Debug)]
 pub(super) struct TopologyInstance {
     cell_tree: Named<Cell>,
-    /// Of each block, its paths that exist, in the order of `cell_tree`.
+    /// The existing paths of each block, in the order of `cell_tree`.
     #[module(skip)]
     blocks: Vec<Vec<[usize; 2]>>,
     #[module(skip)]
@@ -214,7 +214,7 @@ impl TopologyInstance {
         Ok(made)
     }
 
-    /// Whether each path begins where another ends.
+    /// Checks that each path starts where a path of the previous block ends.
     fn check(&self) -> Result<(), ConfigError> {
         let mut before = vec![true; self.depths];
         for (block, ends) in self.blocks.iter().enumerate() {
@@ -232,18 +232,18 @@ impl TopologyInstance {
         self.blocks.last().is_some_and(|ends| ends.iter().any(|[_, to]| *to == depth))
     }
 
-    /// Whether the first block begins at this resolution.
+    /// Whether the first block starts at this resolution.
     pub fn begins_at(&self, depth: usize) -> bool {
         self.blocks.first().is_some_and(|ends| ends.iter().any(|[from, _]| *from == depth))
     }
 
-    /// Of each resolution, the result of the last block.
+    /// The result of the last block for each resolution.
     pub fn forward(&self, inputs: Vec<Option<Tensor<5>>>) -> Vec<Option<Tensor<5>>> {
         let mut cells = self.cell_tree.iter();
         self.blocks.iter().fold(inputs, |inputs, ends| {
             let mut outputs: Vec<Option<Tensor<5>>> = vec![None; self.depths];
             for ([from, to], cell) in ends.iter().zip(cells.by_ref()) {
-                // Every path begins where there is something, which has been checked.
+                // The check ensures that every path starts at an existing value.
                 let Some(input) = &inputs[*from] else { continue };
                 let result = cell.forward(input.clone());
                 outputs[*to] = Some(match outputs[*to].take() {
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn paths_are_in_the_order_of_monai() {
-        // arch_code2in, arch_code2out of num_depths = 4.
+        // MONAI's arch_code2in and arch_code2out for num_depths = 4.
         let (from, to): (Vec<_>, Vec<_>) = paths(4).iter().map(|path| (path.from, path.to)).unzip();
         assert_eq!(from, [0, 1, 0, 1, 2, 1, 2, 3, 2, 3]);
         assert_eq!(to, [0, 0, 1, 1, 1, 2, 2, 2, 3, 3]);

@@ -1,4 +1,5 @@
-//! Real or generated: `monai.networks.nets.Discriminator`, a [`Classifier`] with one output.
+//! Discrimination of real and generated images: `monai.networks.nets.Discriminator`, a
+//! [`Classifier`] with one output.
 
 use burn::tensor::Device;
 
@@ -8,7 +9,7 @@ use super::stem::{all_axes, stem_config};
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
 stem_config! {
-    /// How to build a discriminator: MONAI's parameters and defaults.
+    /// Options of a discriminator: MONAI's parameters and defaults.
     ///
     /// ```
     /// # use burn::tensor::{Device, Tensor};
@@ -21,10 +22,10 @@ stem_config! {
         /// Channels and size of the image; two sizes for 2-D, three for 3-D.
         #[setters(into)]
         pub in_shape: Vec<usize>,
-        /// Channels per layer.
+        /// Number of channels of each layer.
         #[setters(into)]
         pub channels: Vec<usize>,
-        /// Stride per layer.
+        /// Stride of each layer.
         #[setters(into)]
         pub strides: Vec<Axes>,
         ..stem(dropout = "quarter"),
@@ -40,7 +41,7 @@ fn sigmoid() -> Option<LayerSpec> {
 }
 
 impl DiscriminatorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], channels: &[usize], strides: &[usize]) -> Self {
         Self::with_defaults(in_shape.to_vec(), channels.to_vec(), all_axes(strides), quarter(), sigmoid())
     }

@@ -17,28 +17,28 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`DynUNet`]: MONAI's parameters and defaults.
+/// Options of [`DynUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DynUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
-    /// Kernel per level, top first; at least three.
+    /// Kernel of each level, top first; at least three levels.
     #[setters(into)]
     pub kernel_size: Vec<Axes>,
-    /// Stride per level, as many as kernels. The first is that of the input block: the output is
-    /// smaller by it.
+    /// Stride of each level, as many as kernels. The first is that of the input block, by which the
+    /// output is smaller than the image.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel and stride of the transposed convolutions: `strides` without the first.
     #[setters(into)]
     pub upsample_kernel_size: Vec<Axes>,
-    /// Channels per level; null for 32, 64, ... up to 320 in 3-D and 512 in 2-D.
+    /// Number of channels of each level; null for 32, 64, ... up to 320 in 3-D and 512 in 2-D.
     #[serde(default)]
     #[setters(into)]
     pub filters: Option<Vec<usize>>,
@@ -46,18 +46,18 @@ pub struct DynUNetConfig {
     #[serde(default)]
     #[setters(into)]
     pub dropout: Option<DropoutSpec>,
-    /// Norm.
+    /// The norm.
     #[serde(default = "affine_instance")]
     #[setters(into)]
     pub norm_name: Option<LayerSpec>,
-    /// Activation.
+    /// The activation.
     #[serde(default = "leaky")]
     #[setters(into)]
     pub act_name: Option<LayerSpec>,
     /// Whether lower levels have their own outputs in training.
     #[serde(default)]
     pub deep_supervision: bool,
-    /// The number of lower levels with outputs.
+    /// Number of lower levels with outputs.
     #[serde(default = "one")]
     pub deep_supr_num: usize,
     /// Whether blocks have a shortcut.
@@ -73,8 +73,8 @@ fn leaky() -> Option<LayerSpec> {
 }
 
 impl DynUNetConfig {
-    /// MONAI's defaults for everything else; `strides` without the first are the kernels of the
-    /// transposed convolutions.
+    /// Options with MONAI's defaults for everything else. `strides` without the first are the
+    /// kernels of the transposed convolutions.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,
@@ -183,8 +183,8 @@ impl DynUNetConfig {
     }
 }
 
-/// Two convolutions with norm and activation; with a third as shortcut where it is a residual block
-/// that changes the shape.
+/// Two convolutions with norm and activation. A residual block that changes the shape has a third
+/// convolution as its shortcut.
 #[derive(Module, Debug)]
 struct UnetBlock {
     conv1: Convolution,
@@ -214,12 +214,12 @@ impl UnetBlock {
         }
     }
 
-    /// Without a shortcut, for channels that may lie in two tensors.
+    /// Runs a block without shortcut on channels that may be split over two tensors.
     fn forward_of(&self, x: Channels) -> Tensor<5> {
         self.normed(x, &self.lrelu)
     }
 
-    /// Both convolutions with their norms; `last` follows the second.
+    /// Runs both convolutions with their norms; `last` is applied after the second.
     fn normed(&self, x: Channels, last: &Option<Act>) -> Tensor<5> {
         let first = self.conv1.forward_with(x, &self.norm1, &self.lrelu);
         self.conv2.forward_with(Channels::One(first), &self.norm2, last)
@@ -267,7 +267,7 @@ pub struct DynUNet {
 }
 
 impl DynUNet {
-    /// The output, and those of lower levels at their own size.
+    /// The output, and the outputs of lower levels at their own size.
     fn outputs(&self, x: Tensor<5>) -> (Tensor<5>, Vec<Tensor<5>>) {
         self.facts.clock.next_pass();
         let mut skips = vec![self.input_block.forward(x)];
@@ -283,7 +283,7 @@ impl DynUNet {
             let raised = up.transp_conv.forward(x);
             let dtype = raised.dtype();
             x = up.conv_block.forward_of(Channels::Two(raised, cast(skip, dtype)));
-            // The current level; the top one has the main output.
+            // The current level; the top level has the main output.
             if let Some(head) = skips.len().checked_sub(1).and_then(|i| heads.get(i)) {
                 lower.insert(0, head.conv.forward(x.clone()));
             }
@@ -310,7 +310,7 @@ impl Network for DynUNet {
         all
     }
 
-    /// MONAI registers every block a second time, in the chain of skip layers that runs it.
+    /// MONAI registers every block a second time, in the chain of skip layers that runs the block.
     fn torch_aliases(&self, path: &str) -> Vec<String> {
         let levels = self.upsamples.len();
         let layer = |level: usize| format!("skip_layers{}", ".next_layer".repeat(level));

@@ -16,7 +16,7 @@ use crate::blocks::{MBConvBlock, MBConvOptions, SamePadding, mb_conv_name, norme
 use crate::layers::{Act, ConfigError, Convolution, Dropout, DropoutClock, Init, LayerSpec, Linear, Pool, Scope};
 use crate::named::Named;
 
-/// How to build an [`EfficientNetBN`]: MONAI's parameters and defaults.
+/// Options of [`EfficientNetBN`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct EfficientNetBNConfig {
@@ -26,23 +26,23 @@ pub struct EfficientNetBNConfig {
     /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
-    /// Without effect here: it is about a download.
+    /// No effect: it configures a download in MONAI.
     #[serde(default = "yes")]
     pub progress: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "two_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "colours")]
     pub in_channels: usize,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "thousand")]
     pub num_classes: usize,
-    /// Norm.
+    /// The norm.
     #[serde(default = "norm")]
     #[setters(into)]
     pub norm: LayerSpec,
-    /// Without effect here: it chooses between weights that are downloaded.
+    /// No effect: it selects downloaded weights in MONAI.
     #[serde(default)]
     pub adv_prop: bool,
 }
@@ -64,12 +64,13 @@ pub(super) fn norm() -> LayerSpec {
     LayerSpec::with("batch", &[("eps", json!(1e-3)), ("momentum", json!(0.01))])
 }
 
-/// What the letter and number of a name stand for.
+/// The scaling that the letter and number of a name specify.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scaling {
     width: f64,
     depth: f64,
-    /// Length of the axes of the images it is meant for, which the padding depends on.
+    /// Length of the axes of the images that the network is designed for, from which the padding is
+    /// computed.
     image_size: usize,
     dropout: f64,
 }
@@ -96,7 +97,7 @@ impl Scaling {
         }
     }
 
-    /// Channels, rounded to a multiple of 8 by at most a tenth.
+    /// Scales a number of channels and rounds it to a multiple of 8, by at most a tenth.
     fn channels(self, of_b0: usize) -> usize {
         let exact = of_b0 as f64 * self.width;
         let rounded = (((exact + 4.0) as usize) / 8 * 8).max(8);
@@ -108,7 +109,7 @@ impl Scaling {
     }
 }
 
-/// One stack of blocks of EfficientNet-B0.
+/// A stack of blocks of EfficientNet-B0.
 struct Stack {
     repeats: usize,
     kernel_size: usize,
@@ -136,7 +137,8 @@ fn is_last_of_its_size(index: usize) -> bool {
     STACKS.get(index + 1).is_none_or(|next| next.stride > 1)
 }
 
-/// The convolutions of an EfficientNet and its linear layer, which an encoder has but does not use.
+/// The convolutions of an EfficientNet and its linear layer, which an encoder contains but does not
+/// use.
 #[derive(Module, Debug)]
 pub(super) struct EfficientNet {
     stem: Convolution,
@@ -202,13 +204,13 @@ impl EfficientNet {
         })
     }
 
-    /// Channels of [`features`](Self::features).
+    /// The number of channels of each of [`features`](Self::features).
     pub fn feature_channels(scaling: Scaling) -> Vec<usize> {
         let last = (0..STACKS.len()).filter(|index| is_last_of_its_size(*index));
         last.map(|index| scaling.channels(STACKS[index].channels[1])).collect()
     }
 
-    /// The length of an axis of each of [`features`](Self::features); `None` where the image is too
+    /// The length of an axis of each of [`features`](Self::features); `None` if the image is too
     /// small.
     pub fn feature_lengths(&self, length: usize) -> Option<Vec<usize>> {
         let mut length = self.stem_padding.output(length)?;
@@ -224,7 +226,7 @@ impl EfficientNet {
         Some(lengths)
     }
 
-    /// The last output of each size, the largest first.
+    /// The last output of each size, largest first.
     pub fn features(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         let mut x = self.swish.forward(self.stem.forward(self.stem_padding.pad(x)));
         let mut features = Vec::new();
@@ -265,7 +267,7 @@ pub(super) fn efficientnet_name(path: &str) -> String {
 }
 
 impl EfficientNetBNConfig {
-    /// MONAI's defaults for everything else: 2-D, three channels, 1000 classes.
+    /// Options with MONAI's defaults for everything else: 2-D, three channels, 1000 classes.
     pub fn new(model_name: &str) -> Self {
         EfficientNetBNConfig {
             model_name: model_name.to_owned(),
@@ -292,8 +294,9 @@ impl EfficientNetBNConfig {
 
 /// EfficientNet (Tan and Le, <https://arxiv.org/abs/1905.11946>) for classification.
 ///
-/// `[b, in, x, y, z]` to class scores `[b, num_classes, 1, 1, 1]`. The padding of its convolutions is
-/// that of images of the name's size (224 for `b0`), whatever the image, as in MONAI.
+/// `[b, in, x, y, z]` to class scores `[b, num_classes, 1, 1, 1]`. The padding of the convolutions
+/// is computed for images of the size that belongs to the name (224 for `b0`), whatever the actual
+/// size, as in MONAI.
 ///
 /// ```no_run
 /// # use burn::tensor::{Device, Tensor};

@@ -8,19 +8,19 @@ use crate::layers::{ConfigError, DropoutClock, in_space};
 pub(crate) struct Facts {
     pub name: &'static str,
     pub spatial_dims: usize,
-    /// In and out.
+    /// Numbers of input and output channels.
     pub channels: [usize; 2],
-    /// Each axis must be divisible by it.
+    /// Divisor of each axis of an input.
     pub divisor: [usize; 3],
-    /// Each axis must be at least this.
+    /// Smallest length of each axis of an input.
     pub least: [usize; 3],
-    /// The only valid size, for networks with layers that take a fixed number of features.
+    /// The only valid size, for networks with layers of a fixed number of features.
     pub exact: Option<[usize; 3]>,
     pub clock: DropoutClock,
 }
 
 impl Facts {
-    /// A network for 2-D or 3-D inputs of any size.
+    /// The facts of a network for 2-D or 3-D inputs of any size.
     pub fn new(name: &'static str, spatial_dims: usize, channels: [usize; 2]) -> Result<Self, ConfigError> {
         if ![2, 3].contains(&spatial_dims) {
             return Err(ConfigError::value("spatial_dims", spatial_dims, "expected 2 or 3"));
@@ -32,13 +32,13 @@ impl Facts {
         Ok(Facts { name, spatial_dims, channels, divisor: [1; 3], least: [1; 3], exact: None, clock })
     }
 
-    /// Every axis in use must be divisible by this.
+    /// Requires that every axis in use is divisible by `number`.
     #[must_use]
     pub fn divisible_by(self, number: usize) -> Self {
         Facts { divisor: in_space(self.spatial_dims, number), ..self }
     }
 
-    /// Every axis in use must be at least this.
+    /// Requires that every axis in use has a length of at least `number`.
     #[must_use]
     pub fn at_least(self, number: usize) -> Self {
         Facts { least: in_space(self.spatial_dims, number), ..self }
@@ -72,7 +72,7 @@ impl Facts {
     }
 }
 
-/// The methods of a `Network` that its `facts` implement.
+/// Implements the methods of a `Network` that `facts` provides.
 macro_rules! by_facts {
     () => {
         fn name(&self) -> &'static str {

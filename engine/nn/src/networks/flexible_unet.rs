@@ -1,4 +1,4 @@
-//! The U-Net over an EfficientNet of `monai.networks.nets.FlexibleUNet`.
+//! The U-Net with an EfficientNet encoder of `monai.networks.nets.FlexibleUNet`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -20,11 +20,11 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How new voxels of a [`FlexibleUNet`] are computed; linear is bilinear in 2-D and trilinear in 3-D.
+/// The interpolation of a [`FlexibleUNet`]; linear is bilinear in 2-D and trilinear in 3-D.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InterpMode {
-    /// The voxel below.
+    /// The nearest voxel below.
     #[default]
     Nearest,
     /// Linear along every axis, outer corners aligned.
@@ -34,13 +34,13 @@ pub enum InterpMode {
     Bicubic,
 }
 
-/// How to build a [`FlexibleUNet`]: MONAI's parameters and defaults.
+/// Options of [`FlexibleUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct FlexibleUNetConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// The encoder: `efficientnet-b0` to `efficientnet-b8`, or `efficientnet-l2`.
     #[setters(into)]
@@ -48,11 +48,11 @@ pub struct FlexibleUNetConfig {
     /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
-    /// Channels per level of the decoder, lowest first; the first five count.
+    /// Number of channels of each level of the decoder, lowest first; only the first five are used.
     #[serde(default = "decoder_channels")]
     #[setters(into)]
     pub decoder_channels: Vec<usize>,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "two_dims")]
     pub spatial_dims: usize,
     /// Norm of the decoder.
@@ -70,18 +70,18 @@ pub struct FlexibleUNetConfig {
     /// Whether convolutions of the decoder have a bias.
     #[serde(default)]
     pub decoder_bias: bool,
-    /// How levels are upsampled to the size of the next.
+    /// Upsampling of a level to the size of the next.
     #[serde(default = "non_trainable")]
     pub upsample: UpsampleMode,
-    /// What halves the channels before they are upsampled without learning; `none` (null in MONAI's files)
-    /// leaves them as they are.
+    /// The convolution that halves the channels before an upsampling without learned weights;
+    /// `none` (null in MONAI's files) leaves the channels unchanged.
     #[serde(default, deserialize_with = "or_none")]
     pub pre_conv: PreConv,
-    /// How new voxels are computed where nothing is learned for it.
+    /// Interpolation of an upsampling without learned weights.
     #[serde(default)]
     pub interp_mode: InterpMode,
-    /// Whether upsampled features are padded by a voxel to those of the encoder, where these are
-    /// larger. Without it axes must be divisible by 32.
+    /// Whether upsampled features are padded by a voxel to the size of the encoder's features, if
+    /// these are larger. Without padding, axes must be divisible by 32.
     #[serde(default = "yes")]
     pub is_pad: bool,
 }
@@ -90,10 +90,10 @@ pub struct FlexibleUNetConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PreConv {
-    /// One of kernel 1, where the number of channels changes.
+    /// A convolution of kernel 1, if the number of channels changes.
     #[default]
     Default,
-    /// None: the number does not change.
+    /// No convolution: the number of channels is unchanged.
     None,
 }
 
@@ -118,7 +118,7 @@ fn non_trainable() -> UpsampleMode {
 }
 
 impl FlexibleUNetConfig {
-    /// MONAI's defaults for everything else: 2-D.
+    /// Options for 2-D with MONAI's defaults for everything else.
     pub fn new(in_channels: usize, out_channels: usize, backbone: &str) -> Self {
         FlexibleUNetConfig {
             in_channels,
@@ -165,7 +165,7 @@ impl FlexibleUNetConfig {
         }
         let halves = !(without && self.upsample == UpsampleMode::NonTrainable);
         let root = Scope::new(device, seed);
-        // MONAI's encoder keeps its linear layer to the classes of ImageNet.
+        // MONAI's encoder includes its linear layer to the classes of ImageNet.
         let sizes = [dims, self.in_channels, 1000];
         let encoder = EfficientNet::new(&root.enter("encoder"), scaling, sizes, &efficientnet::norm(), &facts.clock)?;
         let features = EfficientNet::feature_channels(scaling);
@@ -187,7 +187,7 @@ impl FlexibleUNetConfig {
         let mut below = features.last().copied().unwrap_or_default();
         let mut decoder = Vec::with_capacity(5);
         for (i, output) in channels.iter().enumerate() {
-            // The last level has no features of the encoder, which begins at half the size.
+            // The last level has no features of the encoder, which starts at half the size.
             let skip = features.iter().rev().nth(i + 1).copied();
             let scope = scope.enter(&i.to_string());
             decoder.push(blocks.up_cat(&scope, below, skip.unwrap_or(0), *output, skip.is_some() && halves)?);
@@ -216,7 +216,7 @@ struct Decoder {
 /// A U-Net whose encoder is an EfficientNet (Tan and Le, <https://arxiv.org/abs/1905.11946>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; axes divisible by 32 always fit. Other lengths are
-/// taken where the levels still meet, and an odd length is then one voxel less in the output.
+/// accepted if the sizes of the levels match; an odd length is one voxel shorter in the output.
 ///
 /// ```no_run
 /// # use burn::tensor::{Device, Tensor};
@@ -237,8 +237,8 @@ pub struct FlexibleUNet {
 }
 
 impl FlexibleUNet {
-    /// Whether the levels meet for an axis of this length: twice a level is the next one, or one
-    /// voxel less where padding makes up for it.
+    /// Whether the sizes of the levels match for an axis of this length: twice the length of a
+    /// level equals that of the next one, or is one voxel shorter and padding is enabled.
     fn meets(&self, length: usize) -> bool {
         let Some(lengths) = self.encoder.feature_lengths(length) else { return false };
         let missing = if self.is_pad { 1 } else { 0 };

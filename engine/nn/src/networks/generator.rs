@@ -1,4 +1,4 @@
-//! From latent vectors to images: `monai.networks.nets.Generator`.
+//! Generation of images from latent vectors: `monai.networks.nets.Generator`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -15,7 +15,7 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`Generator`]: MONAI's parameters and defaults.
+/// Options of [`Generator`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
@@ -26,17 +26,17 @@ pub struct GeneratorConfig {
     /// Channels and size of the first features; two sizes for 2-D, three for 3-D.
     #[setters(into)]
     pub start_shape: Vec<usize>,
-    /// Channels per layer; the last are those of the image.
+    /// Number of channels of each layer; the last is that of the image.
     #[setters(into)]
     pub channels: Vec<usize>,
-    /// Factor per layer by which the size grows.
+    /// Factor by which each layer increases the size.
     #[setters(into)]
     pub strides: Vec<Axes>,
-    /// Kernel, odd.
+    /// Kernel of the convolutions, odd.
     #[serde(default = "three")]
     #[setters(into)]
     pub kernel_size: Axes,
-    /// Convolutions per residual unit; 0 for plain transposed convolutions.
+    /// Number of convolutions per residual unit; 0 for plain transposed convolutions.
     #[serde(default = "two")]
     pub num_res_units: usize,
     /// Activation; `""` or null for none.
@@ -57,7 +57,7 @@ pub struct GeneratorConfig {
 }
 
 impl GeneratorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(latent_shape: &[usize], start_shape: &[usize], channels: &[usize], strides: &[usize]) -> Self {
         GeneratorConfig {
             latent_shape: latent_shape.to_vec(),
@@ -138,11 +138,11 @@ impl GeneratorConfig {
     }
 }
 
-/// A linear layer to the first features, and transposed convolutions that upsample them to an
-/// image.
+/// A generator: a linear layer to the first features, and transposed convolutions that upsample
+/// them to an image.
 ///
-/// `[b, latent_shape...]`, where axes that `latent_shape` lacks are 1 at the end, to
-/// `[b, out, x, y, z]` with `x` the first size of `start_shape` times all strides.
+/// `[b, latent_shape...]`, padded with axes of length 1 at the end, to `[b, out, x, y, z]` with `x`
+/// the first size of `start_shape` times all strides.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -17,17 +17,17 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// One entry of `layer_params`. The first and the last two are convolutions (`n_features`,
-/// `kernel_size`), those between are residual blocks (`n_features`, `kernels`, `repeat`), each with
-/// twice the dilation of the one before.
+/// An entry of `layer_params`. The first and the last two are convolutions (`n_features`,
+/// `kernel_size`); the others are residual blocks (`n_features`, `kernels`, `repeat`), each with
+/// twice the dilation of the previous one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]
 pub struct HighResLayer {
-    /// Ignored; a name for the reader.
+    /// A name for the reader; ignored.
     #[setters(into)]
     pub name: Option<String>,
-    /// Output channels; the last convolution has the network's.
+    /// Number of output channels; the last convolution has those of the network.
     pub n_features: Option<usize>,
     /// Kernel of a convolution.
     #[setters(into)]
@@ -39,36 +39,36 @@ pub struct HighResLayer {
     pub repeat: Option<usize>,
 }
 
-/// The shortcut of a residual block where the number of channels changes.
+/// The shortcut of a residual block if the number of channels changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelMatching {
-    /// Zero channels on both sides.
+    /// Channels of zeros on both sides.
     #[default]
     Pad,
     /// A convolution of kernel 1.
     Project,
 }
 
-/// How to build a [`HighResNet`]: MONAI's parameters and defaults.
+/// Options of [`HighResNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct HighResNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "one")]
     pub out_channels: usize,
-    /// Norm.
+    /// The norm.
     #[serde(default = "affine_batch")]
     #[setters(into)]
     pub norm_type: Option<LayerSpec>,
-    /// Activation.
+    /// The activation.
     #[serde(default = "relu")]
     #[setters(into)]
     pub acti_type: Option<LayerSpec>,
@@ -83,7 +83,7 @@ pub struct HighResNetConfig {
     #[serde(default = "layer_params")]
     #[setters(into)]
     pub layer_params: Vec<HighResLayer>,
-    /// The shortcut of residual blocks where the number of channels changes.
+    /// The shortcut of residual blocks if the number of channels changes.
     #[serde(default)]
     pub channel_matching: ChannelMatching,
 }
@@ -182,7 +182,7 @@ fn features(params: &HighResLayer, place: usize) -> Result<usize, ConfigError> {
     }
 }
 
-/// One layer of a residual block.
+/// A layer of a residual block.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Step {
@@ -198,7 +198,8 @@ struct ChannelPad {
     pad: [usize; 2],
 }
 
-/// Norm, activation and dilated convolution, once per kernel, and the input added.
+/// A residual block: norm, activation and dilated convolution, once per kernel, with the input
+/// added.
 #[derive(Module, Debug)]
 struct HighResBlock {
     chn_pad: ChannelPad,
@@ -233,8 +234,8 @@ enum Block {
     Residual(HighResBlock),
 }
 
-/// A network that keeps the size of its input and has a large receptive field by dilation (Li et
-/// al., <https://arxiv.org/abs/1707.01992>).
+/// A network that keeps the size of its input and has a large receptive field through dilation (Li
+/// et al., <https://arxiv.org/abs/1707.01992>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`.
 ///
@@ -297,7 +298,7 @@ impl Builder<'_> {
         Ok(Block::Convolution(Convolution::new(scope, &options)?))
     }
 
-    /// The `index`-th kind of residual block, dilated by `2^index`.
+    /// The residual block of the entry `index` of `layer_params`, dilated by `2^index`.
     fn residual(
         &self,
         scope: &Scope,

@@ -1,4 +1,4 @@
-//! Inception v3 of torchvision with another last layer: `inception_v3` of `TorchVisionFCModel`.
+//! Inception v3 of torchvision with a replaced last layer: `inception_v3` of `TorchVisionFCModel`.
 
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
@@ -10,24 +10,24 @@ use super::facts::{Facts, by_facts};
 use crate::layers::{ConfigError, Conv, Dropout, Init, LayerSpec, Linear, Norm, Pool, Scope};
 use crate::named::Named;
 
-/// Classes of the second classifier, which only the training on ImageNet used.
+/// Number of classes of the second classifier, which was only used in training on ImageNet.
 const IMAGENET: usize = 1000;
 
-/// Features of the last layer.
+/// Number of features of the last layer.
 pub(super) const FEATURES: usize = 2048;
 
-/// A convolution, its norm and a ReLU (`BasicConv2d`).
+/// A convolution with norm and ReLU (`BasicConv2d`).
 #[derive(Module, Debug)]
 struct BasicConv {
     conv: Conv,
     bn: Norm,
 }
 
-/// Name, channels out, kernel and stride of a convolution.
+/// The name, output channels, kernel and stride of a convolution.
 type ConvSpec = (&'static str, usize, [usize; 2], usize);
 
 impl BasicConv {
-    /// Of stride 1 it keeps the size, unless `narrows`.
+    /// Builds the block. With stride 1 it keeps the size, unless `narrows`.
     fn new(scope: &Scope, input: usize, spec: ConvSpec, narrows: bool) -> Result<Self, ConfigError> {
         let (_, output, [x, y], stride) = spec;
         let padding = if narrows || stride > 1 { [0; 3] } else { [x / 2, y / 2, 0] };
@@ -44,13 +44,13 @@ impl BasicConv {
     }
 }
 
-/// What a branch begins with.
+/// The first operation of a branch.
 #[derive(Clone, Copy, Debug)]
 enum Start {
     Input,
-    /// The mean of 3 x 3, of the same size.
+    /// Mean of 3 x 3 voxels, at the same size.
     Mean,
-    /// The largest of 3 x 3, of half the size.
+    /// Maximum of 3 x 3 voxels, at half the size.
     Largest,
 }
 
@@ -65,10 +65,11 @@ impl Start {
     }
 }
 
-/// A branch: its convolutions one behind the other, and two side by side at its end.
+/// A branch: its first operation, its sequence of convolutions, and two parallel convolutions at
+/// its end.
 type BranchSpec = (Start, Vec<ConvSpec>, Vec<ConvSpec>);
 
-/// How many of a block's convolutions a branch has.
+/// The number of a block's convolutions in a branch.
 #[derive(Clone, Copy, Debug)]
 struct Branch {
     start: Start,
@@ -76,7 +77,7 @@ struct Branch {
     ends: usize,
 }
 
-/// Branches whose outputs are joined (`InceptionA` to `InceptionE`).
+/// A block of branches whose outputs are concatenated (`InceptionA` to `InceptionE`).
 #[derive(Module, Debug)]
 struct Mixed {
     convs: Named<BasicConv>,
@@ -85,7 +86,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// The block, and its channels out.
+    /// Builds the block, and returns its number of output channels.
     fn new(scope: &Scope, input: usize, specs: Vec<BranchSpec>) -> Result<(Self, usize), ConfigError> {
         let (mut convs, mut branches, mut output) = (Vec::new(), Vec::new(), 0);
         for (start, chain, ends) in specs {
@@ -118,7 +119,7 @@ impl Mixed {
     }
 }
 
-/// The second classifier: its weights are part of every file, and its output of no result.
+/// The second classifier: its weights are part of every file, and its output is not used.
 #[derive(Module, Debug)]
 struct Aux {
     conv0: BasicConv,
@@ -135,13 +136,14 @@ struct Features {
     dropout: Dropout,
 }
 
-/// Inception v3 (Szegedy et al., <https://arxiv.org/abs/1512.00567>) with a last layer of its own:
+/// Inception v3 (Szegedy et al., <https://arxiv.org/abs/1512.00567>) with a replaced last layer:
 /// `[b, 3, x, y, 1]` to scores `[b, num_classes, 1, 1, 1]`.
 #[derive(Module, Debug)]
 pub(super) struct InceptionV3 {
     features: Features,
     fc: Linear,
-    /// Whether images in the range of ImageNet's mean and deviation become those of -1 to 1.
+    /// Whether images normalized by ImageNet's mean and deviation are converted to the range -1 to
+    /// 1.
     #[module(skip)]
     transform_input: bool,
     #[module(skip)]
@@ -238,7 +240,7 @@ impl InceptionV3 {
         let inner = scope.enter("features").with_init(Init::KaimingFanOut);
         let mut width = 3;
         let mut stem = Vec::new();
-        // The third of them keeps the size; a pooling follows the third and the last.
+        // The third convolution keeps the size; a pooling follows the third and the last.
         for (spec, narrows) in [
             (("Conv2d_1a_3x3", 32, THREE, 2), true),
             (("Conv2d_2a_3x3", 32, THREE, 1), true),
@@ -263,7 +265,7 @@ impl InceptionV3 {
             ("Mixed_7b", block_e()),
             ("Mixed_7c", block_e()),
         ] {
-            // The pooling of a reduction passes its input's channels on.
+            // The pooling of a reduction keeps the channels of its input.
             let (block, output) = Mixed::new(&inner.enter(name), width, specs)?;
             mixed.push((name.to_owned(), block));
             width = output;
@@ -280,7 +282,7 @@ impl InceptionV3 {
         Ok(InceptionV3 { features, fc, transform_input, facts })
     }
 
-    /// From the mean and deviation of ImageNet to -1 to 1.
+    /// Converts images normalized by ImageNet's mean and deviation to the range -1 to 1.
     fn transformed(&self, x: Tensor<5>) -> Tensor<5> {
         if !self.transform_input {
             return x;

@@ -1,6 +1,6 @@
 //! Networks, one file each.
 
-// Its macro must precede the networks that use it.
+// Must come before the networks, which use its macro.
 #[macro_use]
 mod spec;
 

@@ -12,29 +12,29 @@ use crate::named::Named;
 
 /// Epsilon of the layer norms.
 const EPS: f64 = 1e-6;
-/// Deviation of initial weights of linear layers.
+/// Standard deviation of the initial weights of linear layers.
 const DEVIATION: f64 = 0.02;
-/// Levels; each has an eighth of the blocks of the one before.
+/// Number of levels; each has an eighth of the blocks of the previous one.
 pub(super) const LEVELS: usize = 3;
 
-/// How to build a [`NestTransformer`].
+/// Options of [`NestTransformer`].
 #[derive(Clone, Debug)]
 pub(super) struct NestOptions {
     pub in_channels: usize,
     /// Length of each axis of the image.
     pub img_size: usize,
     pub patch_size: usize,
-    /// Features per level.
+    /// Number of features of each level.
     pub embed_dims: [usize; LEVELS],
     pub num_heads: [usize; LEVELS],
-    /// Transformer layers per level.
+    /// Number of transformer layers of each level.
     pub depths: [usize; LEVELS],
-    /// Probability that the last layer is skipped in training; that of the first is 0.
+    /// Probability that the last layer is skipped in training; it grows from 0 at the first layer.
     pub drop_path_rate: f64,
 }
 
 /// Self-attention whose heads are joined feature by feature: the features of the result are
-/// `[feature of the head, head]`, as the published weights have them.
+/// `[feature of the head, head]`, as in the published weights.
 #[derive(Module, Debug)]
 struct Attention {
     qkv: Linear,
@@ -54,12 +54,12 @@ impl Attention {
         })
     }
 
-    /// `[blocks, tokens, features]` in and out; each block by itself.
+    /// Maps `[blocks, tokens, features]` to the same shape; each block is processed independently.
     fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let [b, n, features] = x.dims();
         let d = features / self.heads;
         let scale = (d as f64).powf(-0.5);
-        // Both ways give [blocks, tokens, heads, features of a head] first.
+        // Both paths first give [blocks, tokens, heads, features of a head].
         let joined = match fused(self.qkv.forward(x), self.heads, scale, None, None, &self.drop_weights) {
             Ok(joined) => joined.reshape([b, n, self.heads, d]),
             Err(qkv) => {
@@ -71,7 +71,7 @@ impl Attention {
     }
 }
 
-/// Attention and a perceptron, each with norm and shortcut.
+/// A transformer layer: attention and a perceptron, each with norm and shortcut.
 #[derive(Module, Debug)]
 struct TransformerLayer {
     norm1: LayerNorm,
@@ -99,7 +99,7 @@ impl TransformerLayer {
     }
 
     fn forward(&self, x: Tensor<3>, blocks: usize) -> Tensor<3> {
-        // An image is skipped as a whole: its blocks are rows of the batch.
+        // An image is skipped as a whole, because its blocks are rows of the batch.
         let dropped = |y: Tensor<3>| {
             let [rows, n, c] = y.dims();
             self.drop_path.forward(y.reshape([rows / blocks, blocks, n, c])).reshape([rows, n, c])
@@ -109,7 +109,7 @@ impl TransformerLayer {
     }
 }
 
-/// Half as long axes: a convolution, a norm over the channels, and pooling.
+/// Downsampling by 2: a convolution, a norm over the channels, and pooling.
 #[derive(Module, Debug)]
 struct ConvPool {
     conv: Conv,
@@ -135,17 +135,17 @@ impl ConvPool {
     }
 }
 
-/// Transformer layers over blocks of voxels, each block by itself.
+/// Transformer layers over blocks of voxels, which are processed independently.
 #[derive(Module, Debug)]
 struct Level {
-    /// `[1, blocks, tokens, features]`
+    /// The position embeddings, `[1, blocks, tokens, features]`.
     pos_embed: Param<Tensor<4>>,
     pool: Option<ConvPool>,
     transformer_encoder: Named<TransformerLayer>,
-    /// Blocks along each axis.
+    /// Number of blocks along each axis.
     #[module(skip)]
     grid: usize,
-    /// Voxels of a block along each axis.
+    /// Number of voxels of a block along each axis.
     #[module(skip)]
     block: usize,
 }
@@ -169,7 +169,7 @@ impl Level {
     }
 }
 
-/// The first convolution.
+/// The first convolution, which embeds patches.
 #[derive(Module, Debug)]
 struct PatchEmbed {
     proj: Conv,
@@ -237,7 +237,7 @@ impl NestTransformer {
         })
     }
 
-    /// The result, the embedded patches, and the result of each level.
+    /// Returns the result, the embedded patches, and the result of each level.
     pub fn forward(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>, Vec<Tensor<5>>) {
         let patches = self.patch_embed.proj.forward(x);
         let mut x = patches.clone();

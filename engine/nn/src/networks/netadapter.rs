@@ -1,4 +1,4 @@
-//! A ResNet with another last layer (`monai.networks.nets.NetAdapter`), optionally fully
+//! A ResNet with a replaced last layer (`monai.networks.nets.NetAdapter`), optionally fully
 //! convolutional.
 
 use burn::module::Module;
@@ -13,19 +13,19 @@ use super::resnet::{ResNet, ResNetConfig};
 use super::{Network, ShapeError};
 use crate::layers::{ConfigError, Conv, LayerSpec, Linear, Pool, Scope};
 
-/// The head on the features of a network.
+/// Options of the head on the features of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct HeadOptions {
     pub dim: usize,
     pub num_classes: usize,
-    /// Inputs of the last layer; by default the features.
+    /// Number of inputs of the last layer; by default the number of features.
     pub in_channels: Option<usize>,
     pub use_conv: bool,
     pub pool: Option<LayerSpec>,
     pub bias: bool,
 }
 
-/// How to build a [`NetAdapter`]: MONAI's parameters and defaults.
+/// Options of [`NetAdapter`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
@@ -33,16 +33,16 @@ pub struct NetAdapterConfig {
     /// The network to adapt.
     #[serde(alias = "resnet_params")]
     pub model: ResNetConfig,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "one")]
     pub num_classes: usize,
-    /// 2 or 3, as the network.
+    /// Number of spatial axes, 2 or 3; must equal that of the network.
     #[serde(default = "two")]
     pub dim: usize,
-    /// Inputs of the last layer; by default the network's features.
+    /// Number of inputs of the last layer; by default the network's number of features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_channels: Option<usize>,
-    /// Whether the last layer is a convolution of kernel 1, so that larger images yield maps of
+    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of
     /// scores.
     #[serde(default)]
     pub use_conv: bool,
@@ -89,10 +89,10 @@ enum Head {
     Linear(Linear),
 }
 
-/// A ResNet whose last pooling and layer are replaced.
+/// A ResNet whose last pooling and last layer are replaced.
 ///
-/// `[b, in, x, y, z]` to scores `[b, num_classes, x', y', z']`: with `use_conv` one for every
-/// position of the pooled features, otherwise one per image.
+/// `[b, in, x, y, z]` to scores `[b, num_classes, x', y', z']`: one per position of the pooled
+/// features with `use_conv`, otherwise one per image.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -114,13 +114,13 @@ pub struct NetAdapter {
     /// Whether the network's own pooling and the names of its layers are kept.
     #[module(skip)]
     keeps_pool: bool,
-    /// Features, and inputs of the last layer.
+    /// Number of features, and of inputs of the last layer.
     #[module(skip)]
     widths: [usize; 2],
 }
 
 impl NetAdapter {
-    /// `[groups, base_width]` are those of bottlenecks.
+    /// Builds the network. `[groups, base_width]` are those of bottlenecks.
     pub(super) fn new(
         title: &'static str,
         scope: &Scope,
@@ -142,7 +142,7 @@ impl NetAdapter {
         if head.num_classes == 0 {
             return Err(ConfigError::value("num_classes", 0, "expected at least 1"));
         }
-        // The last layer is replaced, so the network is built without one.
+        // The last layer is replaced, so the network is built without it.
         let bare = ResNetConfig { feed_forward: false, ..model.clone() };
         let features = bare.build(&scope.enter("features"), groups, base_width)?;
         let pool = head.pool.as_ref().filter(|spec| !spec.name().is_empty());
@@ -168,8 +168,8 @@ impl NetAdapter {
         })
     }
 
-    /// In MONAI the rest of the network is a list of its layers, including the pooling even where
-    /// the network itself would not use it.
+    /// Whether a max pooling follows the first convolution. In MONAI the rest of the network is a
+    /// list of its layers, which includes the pooling even if the network itself would not use it.
     fn max_pools(&self) -> bool {
         !self.keeps_pool || self.features.max_pools()
     }
@@ -230,7 +230,7 @@ impl Network for NetAdapter {
     fn torch_name(&self, path: &str) -> Option<String> {
         let name = match path.strip_prefix("features.") {
             Some(rest) if !self.keeps_pool => {
-                // The order of the network's layers.
+                // The network's layers in order.
                 let layers = ["conv1", "bn1", "act", "maxpool", "layer1", "layer2", "layer3", "layer4"];
                 let (layer, rest) = rest.split_once('.')?;
                 let index = layers.iter().position(|known| *known == layer)?;

@@ -6,23 +6,23 @@ use hearth_registry::type_name;
 
 use super::check::known_channels;
 
-/// An input a network cannot take.
+/// The error of a network for an input that it does not accept.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{network} cannot take an input of shape {shape:?} [batch, channel, x, y, z]: {reason}")]
 pub struct ShapeError {
-    /// The network.
+    /// Name of the network.
     pub network: &'static str,
-    /// The input's shape.
+    /// Shape of the input.
     pub shape: [usize; 5],
-    /// What is wrong and what to do.
+    /// The problem and its solution.
     pub reason: String,
 }
 
-/// A network from `[b, in, x, y, z]` to `[b, out, x', y', z']`.
+/// A network that maps `[b, in, x, y, z]` to `[b, out, x', y', z']`.
 ///
-/// Three functions are required. All others have defaults that are valid for any network; override
-/// them for outputs of deep supervision, an additional loss, unsupported sizes, or names of weights
-/// that differ from the fields' names.
+/// Implementations must provide three functions. All others have defaults that are valid for any
+/// network; override them for outputs of deep supervision, an additional loss, unsupported sizes,
+/// or names of weights that differ from the fields' names.
 ///
 /// ```
 /// use burn::module::Module;
@@ -57,16 +57,17 @@ pub struct ShapeError {
 /// # Ok::<(), hearth_nn::ConfigError>(())
 /// ```
 pub trait Network: Module + Sync + 'static {
-    /// 2 or 3. A 2-D network takes `z = 1`, and its exported kernels have no third axis.
+    /// Number of spatial axes: 2 or 3. A 2-D network takes `z = 1`, and its exported kernels have
+    /// no third axis.
     fn spatial_dims(&self) -> usize;
 
-    /// Channels in and out.
+    /// Numbers of input and output channels.
     fn channels(&self) -> [usize; 2];
 
-    /// The output; the main one if there are several.
+    /// Computes the output, or the main output if there are several.
     fn forward(&self, x: Tensor<5>) -> Tensor<5>;
 
-    /// Its name in messages: MONAI's name. By default the name of the type.
+    /// The network's name in messages: MONAI's name. By default the name of the type.
     fn name(&self) -> &'static str {
         type_name::<Self>()
     }
@@ -74,22 +75,23 @@ pub trait Network: Module + Sync + 'static {
     /// Checks the shape of an input. By default the channels must be those that the network was
     /// built for, a 2-D network takes a third axis of 1, and no axis may be empty. A network that
     /// halves its input calls [`check_divisible`](super::check_divisible) here, so that a crop of
-    /// 30 is an error before the first step and not inside it.
+    /// 30 is reported before the first step and not inside it.
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         known_channels(self, shape)
     }
 
-    /// All outputs, in MONAI's order; with deep supervision the main one is the first by default.
+    /// Computes all outputs in MONAI's order. With deep supervision the main output is the first by
+    /// default.
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         vec![self.forward(x)]
     }
 
-    /// The index of the main output, that of [`forward`](Self::forward).
+    /// The index of the main output, which [`forward`](Self::forward) returns.
     fn main_output(&self) -> usize {
         0
     }
 
-    /// All outputs, and in training the loss `[1]` that some networks add to that of their outputs.
+    /// Computes all outputs, and in training the additional loss `[1]` of networks that have one.
     fn forward_with_loss(&self, x: Tensor<5>) -> (Vec<Tensor<5>>, Option<Tensor<1>>) {
         (self.forward_all(x), None)
     }
@@ -99,13 +101,13 @@ pub trait Network: Module + Sync + 'static {
         Some(path.to_owned())
     }
 
-    /// Further keys under which the state dict holds the parameter at this path: MONAI registers
-    /// some modules twice.
+    /// Additional keys of the parameter at this path in the state dict: MONAI registers some
+    /// modules twice.
     fn torch_aliases(&self, _path: &str) -> Vec<String> {
         Vec::new()
     }
 
-    /// Keys the draws of this step (dropout). The trainer calls it before each step, so that a
-    /// resumed run makes the same draws as an uninterrupted one.
+    /// Keys the random draws of this step (dropout). The trainer calls it before each step, so that
+    /// a resumed run makes the same draws as an uninterrupted one.
     fn set_draw(&self, _seed: u64, _step: u64) {}
 }

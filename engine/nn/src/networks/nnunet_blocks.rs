@@ -12,7 +12,7 @@ use crate::layers::{
 use crate::named::Named;
 use crate::trace::joined;
 
-/// What every unit of a network has in common.
+/// The options that all units of a network share.
 #[derive(Clone, Debug)]
 pub(super) struct Layers {
     pub bias: bool,
@@ -21,7 +21,7 @@ pub(super) struct Layers {
     pub dropout: f64,
 }
 
-/// Features, kernels and strides per stage, checked, and the layers of their units.
+/// The checked features, kernels and strides of each stage, and the layers of their units.
 #[derive(Debug)]
 pub(super) struct Stages {
     pub facts: Facts,
@@ -32,8 +32,7 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Checks that each list has an entry per stage, and derives what an input must be divisible
-    /// by.
+    /// Checks that each list has an entry per stage, and computes the divisor of the input's axes.
     pub fn new(
         mut facts: Facts,
         features: &[usize],
@@ -67,7 +66,7 @@ impl Stages {
         self.features.len()
     }
 
-    /// A number per stage: those given, or `default` everywhere.
+    /// One number per stage: the given ones, or `default` everywhere.
     pub fn counts(
         name: &str,
         given: &Option<Vec<usize>>,
@@ -90,7 +89,7 @@ fn one_each(name: &str, given: usize, stages: usize) -> Result<(), ConfigError> 
     Err(ConfigError::value(format!("the length of {name}"), given, format!("expected {stages}, one for each stage")))
 }
 
-/// Convolution, dropout, norm and activation: `ConvDropoutNormReLU`.
+/// A convolution with dropout, norm and activation: `ConvDropoutNormReLU`.
 #[derive(Module, Debug)]
 pub(super) struct ConvUnit {
     conv: Conv,
@@ -104,7 +103,7 @@ pub(super) struct UnitOptions {
     pub channels: [usize; 2],
     pub kernel: [usize; 3],
     pub stride: [usize; 3],
-    /// Whether it ends with the activation.
+    /// Whether the unit ends with the activation.
     pub activated: bool,
 }
 
@@ -123,7 +122,7 @@ impl ConvUnit {
         })
     }
 
-    /// The shortcut's convolution, without a bias and an activation.
+    /// The shortcut's convolution, without bias and activation.
     pub fn projection(scope: &Scope, channels: [usize; 2], stages: &Stages) -> Result<Self, ConfigError> {
         let shape = ConvShape { stride: [1; 3], padding: [0; 3], dilation: [1; 3], groups: 1 };
         Ok(ConvUnit {
@@ -134,8 +133,7 @@ impl ConvUnit {
         })
     }
 
-    /// The same unit, whose norm yields 0 until it is trained: a residual block is then its
-    /// shortcut.
+    /// Initializes the norm's scale to 0, so that a residual block starts as its shortcut.
     pub fn zeroed(mut self, scope: &Scope) -> Self {
         let parameters = match &mut self.norm {
             Some(Norm::Batch(norm)) => [&mut norm.weight, &mut norm.bias],
@@ -153,7 +151,7 @@ impl ConvUnit {
         self.forward_of(Channels::One(x))
     }
 
-    /// The same for channels that may lie in two tensors.
+    /// Runs the unit on channels that may be split over two tensors.
     fn forward_of(&self, x: Channels) -> Tensor<5> {
         match &self.dropout {
             None => self.conv.forward_with(x, &self.norm, &self.nonlin),
@@ -162,14 +160,14 @@ impl ConvUnit {
     }
 }
 
-/// Units one after the other: `StackedConvBlocks`.
+/// A sequence of units: `StackedConvBlocks`.
 #[derive(Module, Debug)]
 pub(super) struct ConvStack {
     convs: Named<ConvUnit>,
 }
 
 impl ConvStack {
-    /// `count` units, the first with this stride.
+    /// Builds `count` units, the first with this stride.
     pub fn new(
         scope: &Scope,
         [input, output]: [usize; 2],
@@ -195,8 +193,8 @@ impl ConvStack {
     }
 }
 
-/// From the bottom up: transposed convolution, concatenation with the encoder's features, units;
-/// and an output per step.
+/// The decoder, from the bottom up: transposed convolution, concatenation with the encoder's
+/// features, and units, with an output per step.
 #[derive(Module, Debug)]
 pub(super) struct UNetDecoder {
     stages: Named<ConvStack>,
@@ -227,8 +225,8 @@ impl UNetDecoder {
         })
     }
 
-    /// The output of the encoder's features, top first; with `all`, those of lower steps after it,
-    /// each at its own size.
+    /// Computes the output from the encoder's features, top first. With `all`, the outputs of lower
+    /// steps follow, each at its own size.
     pub fn forward(&self, mut skips: Vec<Tensor<5>>, all: bool) -> Vec<Tensor<5>> {
         let mut outputs = Vec::new();
         let Some(mut x) = skips.pop() else { return outputs };
@@ -244,8 +242,8 @@ impl UNetDecoder {
     }
 }
 
-/// The further keys of a parameter: every unit holds its layers twice, and the decoder holds the
-/// encoder.
+/// The additional keys of a parameter: every unit registers its layers twice, and the decoder
+/// registers the encoder.
 pub(super) fn aliases(path: &str, dropout: f64) -> Vec<String> {
     let norm = if dropout > 0.0 { ".all_modules.2." } else { ".all_modules.1." };
     let mut names = vec![path.to_owned()];
@@ -260,7 +258,7 @@ pub(super) fn aliases(path: &str, dropout: f64) -> Vec<String> {
     names.split_off(1)
 }
 
-/// A residual block's sum and the activation after it.
+/// The activation of the sum of a residual block and its shortcut.
 pub(super) fn sum_then_act(x: Tensor<5>, shortcut: Tensor<5>, act: &Option<Act>) -> Tensor<5> {
     match act {
         Some(act) => act.forward_sum(x, shortcut),

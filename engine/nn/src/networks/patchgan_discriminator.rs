@@ -16,27 +16,28 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`PatchDiscriminator`]: MONAI's parameters and defaults.
+/// Options of [`PatchDiscriminator`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PatchDiscriminatorConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the first convolution; each further one has twice as many.
+    /// Number of channels of the first convolution; each next one has twice as many.
     pub channels: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     #[serde(default = "one")]
     pub out_channels: usize,
-    /// Convolutions between the first and the last; all except the last of them halve the size.
+    /// Number of convolutions between the first and the last. All except the last of them halve the
+    /// size.
     #[serde(default = "three")]
     pub num_layers_d: usize,
     /// Kernel of the convolutions.
     #[serde(default = "four")]
     pub kernel_size: usize,
-    /// Activation.
+    /// The activation.
     #[serde(default = "leaky")]
     #[setters(into)]
     pub activation: Option<LayerSpec>,
@@ -47,7 +48,7 @@ pub struct PatchDiscriminatorConfig {
     /// Whether the convolutions between the first and the last have a bias.
     #[serde(default)]
     pub bias: bool,
-    /// Zeros around the input of all convolutions but the last.
+    /// Number of zeros around the input of all convolutions but the last.
     #[serde(default = "one_per_axis")]
     #[setters(into)]
     pub padding: Axes,
@@ -77,7 +78,7 @@ fn one_per_axis() -> Axes {
 }
 
 impl PatchDiscriminatorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, channels: usize, in_channels: usize) -> Self {
         PatchDiscriminatorConfig {
             spatial_dims,
@@ -140,7 +141,7 @@ impl PatchDiscriminatorConfig {
         Ok(Named::new(layers))
     }
 
-    /// The effect of each convolution on the size.
+    /// The change of size of each convolution.
     fn steps(&self) -> Result<Vec<Step>, ConfigError> {
         let last = self.last_conv_kernel_size.unwrap_or(self.kernel_size);
         if self.kernel_size == 0 || last == 0 {
@@ -192,7 +193,7 @@ fn features(layers: &Named<Convolution>, x: Tensor<5>) -> Vec<Tensor<5>> {
     all
 }
 
-/// A discriminator whose outputs each cover a patch (Isola et al.,
+/// A discriminator whose outputs each evaluate a patch (Isola et al.,
 /// <https://arxiv.org/abs/1611.07004>; Wang et al., <https://arxiv.org/abs/1711.11585>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x', y', z']`, one output per patch. `forward_all` returns the
@@ -254,29 +255,29 @@ impl Network for PatchDiscriminator {
     }
 }
 
-/// How to build a [`MultiScalePatchDiscriminator`]: MONAI's parameters and defaults.
+/// Options of [`MultiScalePatchDiscriminator`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct MultiScalePatchDiscriminatorConfig {
     /// Number of discriminators.
     pub num_d: usize,
-    /// Convolutions between first and last of the first discriminator; the second has twice as
-    /// many, and so on.
+    /// Number of convolutions between first and last of the first discriminator; the second has
+    /// twice as many, and so on.
     pub num_layers_d: usize,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the first convolution; each further one has twice as many.
+    /// Number of channels of the first convolution; each next one has twice as many.
     pub channels: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of each output.
+    /// Number of channels of each output.
     #[serde(default = "one")]
     pub out_channels: usize,
     /// Kernel of the convolutions; their padding is `(kernel_size - 1) / 2`.
     #[serde(default = "four")]
     pub kernel_size: usize,
-    /// Activation.
+    /// The activation.
     #[serde(default = "leaky")]
     #[setters(into)]
     pub activation: Option<LayerSpec>,
@@ -291,7 +292,7 @@ pub struct MultiScalePatchDiscriminatorConfig {
     #[serde(default)]
     #[setters(into)]
     pub dropout: DropoutSpec,
-    /// Smallest size of the images; discriminators with too many layers for it are an error.
+    /// Smallest size of the images; discriminators with too many layers for this size are an error.
     #[serde(default = "minimum_size")]
     pub minimum_size_im: usize,
     /// Kernel of the last convolution.
@@ -304,7 +305,7 @@ fn minimum_size() -> usize {
 }
 
 impl MultiScalePatchDiscriminatorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(num_d: usize, num_layers_d: usize, spatial_dims: usize, channels: usize, in_channels: usize) -> Self {
         MultiScalePatchDiscriminatorConfig {
             num_d,
@@ -358,11 +359,11 @@ impl MultiScalePatchDiscriminatorConfig {
     }
 }
 
-/// Discriminators of patches of several sizes (Wang et al.,
+/// A set of discriminators of patches of several sizes (Wang et al.,
 /// <https://arxiv.org/abs/1711.11585>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, the output of the first; `forward_all` returns
-/// that of every discriminator.
+/// `[b, in, x, y, z]` to `[b, out, x', y', z']`, the output of the first discriminator;
+/// `forward_all` returns the outputs of all.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -381,7 +382,7 @@ pub struct MultiScalePatchDiscriminator {
 }
 
 impl MultiScalePatchDiscriminator {
-    /// For each discriminator the features of every convolution, its output last.
+    /// Returns the features of every convolution of each discriminator, with the output last.
     pub fn forward_features(&self, x: Tensor<5>) -> Vec<Vec<Tensor<5>>> {
         self.facts.clock.next_pass();
         self.discriminators.iter().map(|layers| features(layers, x.clone())).collect()

@@ -13,42 +13,43 @@ use super::nnunet_blocks::{ConvStack, Layers, Stages, UNetDecoder, aliases};
 use crate::layers::{Axes, ConfigError, Init, LayerSpec, Scope};
 use crate::named::Named;
 
-/// How to build a [`PlainConvUNet`]: the names of nnU-Net's plans, and its defaults.
+/// Options of [`PlainConvUNet`]: nnU-Net's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PlainConvUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class or region.
+    /// Number of channels of the output: one per class or region.
     pub out_channels: usize,
-    /// Channels per stage, top first; at least two stages.
+    /// Number of channels of each stage, top first; at least two stages.
     #[setters(into)]
     pub features_per_stage: Vec<usize>,
-    /// Kernel per stage; odd.
+    /// Kernel of each stage, odd.
     #[setters(into)]
     pub kernel_sizes: Vec<Axes>,
-    /// Stride of the first convolution per stage. The output is smaller than the image by the first.
+    /// Stride of the first convolution of each stage. The first one makes the output smaller than
+    /// the image.
     #[setters(into)]
     pub strides: Vec<Axes>,
-    /// Convolutions per stage of the encoder; null for two each.
+    /// Number of convolutions of each stage of the encoder; null for two each.
     #[serde(default)]
     #[setters(into)]
     pub n_conv_per_stage: Option<Vec<usize>>,
-    /// Convolutions per step of the decoder, lowest first; null for two each.
+    /// Number of convolutions of each step of the decoder, lowest first; null for two each.
     #[serde(default)]
     #[setters(into)]
     pub n_conv_per_stage_decoder: Option<Vec<usize>>,
     /// Whether convolutions have a bias.
     #[serde(default = "yes")]
     pub conv_bias: bool,
-    /// Norm.
+    /// The norm.
     #[serde(default = "affine_instance")]
     #[setters(into)]
     pub norm: Option<LayerSpec>,
-    /// Activation.
+    /// The activation.
     #[serde(default = "leaky")]
     #[setters(into)]
     pub act: Option<LayerSpec>,
@@ -65,7 +66,8 @@ pub(super) fn leaky() -> Option<LayerSpec> {
 }
 
 impl PlainConvUNetConfig {
-    /// nnU-Net's defaults for everything else, the same kernel and stride on every axis.
+    /// Options with nnU-Net's defaults for everything else, and the same kernel and stride on every
+    /// axis.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,
@@ -121,7 +123,7 @@ impl PlainConvUNetConfig {
     }
 }
 
-/// Stages of convolutions, each a sequence of one stack.
+/// Stages of convolutions; each stage is a sequence of one stack.
 #[derive(Module, Debug)]
 struct PlainConvEncoder {
     stages: Named<Named<ConvStack>>,
@@ -132,8 +134,8 @@ struct PlainConvEncoder {
 /// state-dict names are those of nnU-Net's checkpoints.
 ///
 /// `[b, in, x, y, z]` to `[b, out, x / s, y / s, z / s]` with `s` the first stride; each axis must
-/// be divisible by the product of its strides. In training with deep supervision `forward_all` gives
-/// the outputs of all steps, finest first, each at its own size.
+/// be divisible by the product of its strides. In training with deep supervision `forward_all`
+/// returns the outputs of all steps, finest first, each at its own size.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

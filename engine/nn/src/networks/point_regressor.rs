@@ -1,4 +1,4 @@
-//! From images to points: `PointRegressor` of MONAI's bundle `valve_landmarks`.
+//! Regression of points in images: `PointRegressor` of MONAI's bundle `valve_landmarks`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -12,17 +12,17 @@ use crate::named::Named;
 use crate::trace::concat;
 
 stem_config! {
-    /// How to build a [`PointRegressor`]: the parameters and defaults of MONAI's `Regressor`.
+    /// Options of [`PointRegressor`]: parameters and defaults of MONAI's `Regressor`.
     pub struct PointRegressorConfig {
         /// Channels and the two sizes of the image.
         #[setters(into)]
         pub in_shape: Vec<usize>,
-        /// Coordinates of a point, and the number of points.
+        /// Number of coordinates of a point, and number of points.
         pub out_shape: [usize; 2],
-        /// Channels per level, each at least three more than the one before.
+        /// Number of channels of each level, at least three more than in the previous one.
         #[setters(into)]
         pub channels: Vec<usize>,
-        /// Stride per level.
+        /// Stride of each level.
         #[setters(into)]
         pub strides: Vec<Axes>,
         ..stem(dropout = "none"),
@@ -32,11 +32,11 @@ stem_config! {
 /// Dilations of the convolutions of a level.
 const DILATIONS: [usize; 3] = [1, 2, 4];
 
-/// Its axes.
+/// The number of spatial axes.
 const DIMS: usize = 2;
 
 impl PointRegressorConfig {
-    /// The defaults for everything else.
+    /// Options with the defaults for everything else.
     pub fn new(in_shape: &[usize], out_shape: [usize; 2], channels: &[usize], strides: &[usize]) -> Self {
         Self::with_defaults(in_shape.to_vec(), out_shape, channels.to_vec(), all_axes(strides), none())
     }
@@ -77,7 +77,8 @@ impl PointRegressorConfig {
             extent = after_convolution(extent, kernel, stride)?;
             width = *output;
         }
-        // What the layers of a point leave of them is half of it: twice the channels, and both axes halved.
+        // The layers of a point double the channels and halve both axes, so half of the values
+        // remain.
         if extent[0] % 2 == 1 || extent[1] % 2 == 1 {
             return Err(shape(format!("the levels leave {} x {}; expected even sizes", extent[0], extent[1])));
         }
@@ -98,7 +99,7 @@ impl PointRegressorConfig {
         Ok(PointRegressor { net: Named::new(levels), points: Named::new(paths?), out_shape: self.out_shape, facts })
     }
 
-    /// The dilated layers of a level: each sees the channels of all before it.
+    /// The dilated layers of a level; each reads the channels of all previous ones.
     fn dense(
         &self,
         scope: &Scope,
@@ -136,7 +137,7 @@ impl PointRegressorConfig {
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has a few")]
 enum Stage {
-    /// Dilated layers, joined.
+    /// Concatenated dilated layers.
     Dense(Named<Layer>),
     /// A strided convolution.
     Down(Convolution),
@@ -164,12 +165,12 @@ struct PointPath {
     linear: Linear,
 }
 
-/// Densely joined dilated convolutions that reduce an image, and a convolution and a linear layer for
-/// each point.
+/// A network of densely connected dilated convolutions that reduce an image, followed by a
+/// convolution and a linear layer for each point.
 ///
-/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out_shape..., 1, 1]`. As in the
-/// bundle, the coordinates of a point lie one behind the other in memory, in an output whose first axis
-/// is that of the coordinates.
+/// `[b, in, x, y, z]`, of the size that the network was built for, to `[b, out_shape..., 1, 1]`. As
+/// in the bundle, the coordinates of a point are contiguous in memory, although the first axis of
+/// the output is that of the coordinates.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -11,23 +11,23 @@ use super::{Network, ResNet, ResNetConfig};
 use crate::cost;
 use crate::layers::{ConfigError, Init, Linear, Scope};
 
-/// How to build a [`RegResNet`]: the bundle's parameters and defaults.
+/// Options of [`RegResNet`]: the bundle's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct RegResNetConfig {
     /// Size of the images.
     #[serde(default = "image_size")]
     pub image_size: Vec<usize>,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "two_dims")]
     pub spatial_dims: usize,
     /// Interpolation of the warp.
     #[serde(default)]
     pub mode: WarpMode,
-    /// What lies outside of the moving image.
+    /// The values outside the moving image.
     #[serde(default)]
     pub padding_mode: WarpPadding,
-    /// Features of the residual network.
+    /// Number of features of the residual network.
     #[serde(default = "features")]
     pub features: usize,
 }
@@ -39,18 +39,18 @@ pub enum WarpMode {
     /// Linear along each axis.
     #[default]
     Bilinear,
-    /// The nearest voxel: no gradient reaches the features.
+    /// Nearest neighbour; no gradient reaches the features.
     Nearest,
 }
 
-/// What lies outside of an image that is warped.
+/// The values outside a warped image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WarpPadding {
     /// The value at the border.
     #[default]
     Border,
-    /// 0.
+    /// Zeros.
     Zeros,
 }
 
@@ -62,7 +62,7 @@ fn two_dims() -> usize {
     2
 }
 
-/// Those of MONAI's ResNets without a number of classes.
+/// The default of MONAI's ResNets without a number of classes.
 fn features() -> usize {
     FEATURES
 }
@@ -82,12 +82,13 @@ impl Default for RegResNetConfig {
 }
 
 impl RegResNetConfig {
-    /// The bundle's defaults for images of this size, in two or three dimensions.
+    /// Options with the bundle's defaults for images of this size, in two or three dimensions.
     pub fn new(image_size: &[usize]) -> Self {
         RegResNetConfig { image_size: image_size.to_vec(), spatial_dims: image_size.len(), ..Self::default() }
     }
 
-    /// Builds the network with weights drawn from `seed`; at first it moves nothing.
+    /// Builds the network with weights drawn from `seed`; initially its transformation is the
+    /// identity.
     pub fn init(&self, device: &Device, seed: u64) -> Result<RegResNet, ConfigError> {
         let n = self.spatial_dims;
         let mut facts = Facts::new("RegResNet", n, [2, 1])?;
@@ -125,14 +126,14 @@ impl RegResNetConfig {
     }
 }
 
-/// A linear layer to the numbers of an affine matrix: `monai.networks.nets.regunet.AffineHead`.
+/// The linear layer to the entries of an affine matrix: `monai.networks.nets.regunet.AffineHead`.
 #[derive(Module, Debug)]
 struct AffineHead {
     fc: Linear,
 }
 
 impl AffineHead {
-    /// One that gives the identity at first.
+    /// Builds a layer that initially gives the identity.
     fn new(scope: &Scope, n: usize) -> Self {
         let outputs = n * (n + 1);
         let mut fc = Linear::new(&scope.enter("fc").with_init(Init::Zeros), [FEATURES, outputs], true);
@@ -142,9 +143,9 @@ impl AffineHead {
         AffineHead { fc }
     }
 
-    /// The voxel that each voxel of the result is taken from: `[b, n, voxels]`.
+    /// The source position of each voxel of the result: `[b, n, voxels]`.
     fn positions(&self, features: Tensor<5>, size: [usize; 3], n: usize) -> Tensor<3> {
-        // Half precision has no room for the places of voxels.
+        // Half precision is not sufficient for the positions of voxels.
         let theta = self.fc.forward_flat(features).cast(DType::F32);
         let (b, device) = (theta.dims()[0], theta.device());
         let theta: Tensor<3> = theta.reshape([b, n, n + 1]);
@@ -162,13 +163,13 @@ impl AffineHead {
     }
 }
 
-/// The value at one position along each axis: weight and index of each of its neighbours.
+/// A neighbour of each position along an axis: its weight and index.
 struct Neighbour {
     weight: Tensor<2>,
     index: Tensor<2, burn::tensor::Int>,
 }
 
-/// The neighbours along an axis of some positions, `[b, voxels]`.
+/// The neighbours of positions `[b, voxels]` along an axis.
 fn neighbours(at: Tensor<2>, size: usize, mode: WarpMode, padding: WarpPadding) -> Vec<Neighbour> {
     let last = size.saturating_sub(1) as f64;
     let at = match padding {
@@ -185,12 +186,12 @@ fn neighbours(at: Tensor<2>, size: usize, mode: WarpMode, padding: WarpPadding) 
     };
     match mode {
         WarpMode::Nearest => {
-            // Halves go to the even voxel, as in PyTorch.
+            // Halves are rounded to even, as in PyTorch.
             let place = at.clone().round();
             vec![corner(place, at.ones_like())]
         }
         WarpMode::Bilinear => {
-            // A voxel's number carries no gradient, the distance from it does.
+            // A voxel's index has no gradient; the distance from it does.
             let low = at.clone().detach().floor();
             let part = at - low.clone();
             vec![corner(low.clone(), part.clone() * -1.0 + 1.0), corner(low + 1.0, part)]
@@ -198,7 +199,7 @@ fn neighbours(at: Tensor<2>, size: usize, mode: WarpMode, padding: WarpPadding) 
     }
 }
 
-/// An image `[b, c, x, y, z]` at positions `[b, n, voxels]`, as `[b, c, x, y, z]`.
+/// Samples an image `[b, c, x, y, z]` at positions `[b, n, voxels]`; returns `[b, c, x, y, z]`.
 fn warp(image: Tensor<5>, at: Tensor<3>, mode: WarpMode, padding: WarpPadding) -> Tensor<5> {
     let [b, c, x, y, z] = image.dims();
     let (size, [_, n, voxels]) = ([x, y, z], at.dims());
@@ -210,7 +211,7 @@ fn warp(image: Tensor<5>, at: Tensor<3>, mode: WarpMode, padding: WarpPadding) -
     let axes: Vec<Vec<Neighbour>> = axes.collect();
     let each = axes.first().map_or(1, Vec::len);
     let mut sum: Option<Tensor<3>> = None;
-    // One corner of the cell each time: its digits say which neighbour along which axis.
+    // One corner of the cell per iteration: its digits select the neighbour along each axis.
     for corner in 0..each.pow(n as u32) {
         let mut rest = corner;
         let mut chosen: Option<Neighbour> = None;
@@ -236,10 +237,10 @@ fn warp(image: Tensor<5>, at: Tensor<3>, mode: WarpMode, padding: WarpPadding) -
     sum.unwrap_or(flat).reshape([b, c, x, y, z])
 }
 
-/// Moves an image onto another by an affine matrix, which a ResNet18 finds from both.
+/// Aligns a moving image with a fixed one by an affine matrix, which a ResNet18 predicts from both.
 ///
-/// `[b, 2, x, y, z]`, the moving image and the fixed one, of the size the network was built for, to the
-/// moved image, `[b, 1, x, y, z]`.
+/// `[b, 2, x, y, z]`, the moving and the fixed image, of the size that the network was built for,
+/// to the moved image, `[b, 1, x, y, z]`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Distribution, Tensor};
@@ -304,7 +305,8 @@ mod tests {
         warp(image, at, mode, padding).into_data().try_to_vec().expect("floats")
     }
 
-    /// The image is linear, so between voxels the value is exact; beyond, it is the border's or 0.
+    /// The image is linear, so the value between voxels is exact; outside, it is that of the border
+    /// or 0.
     #[test]
     fn images_are_moved_along_their_axes() {
         use WarpMode::{Bilinear, Nearest};

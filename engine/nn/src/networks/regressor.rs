@@ -1,4 +1,4 @@
-//! From images to a few numbers: `monai.networks.nets.Regressor`.
+//! Regression of a few numbers from images: `monai.networks.nets.Regressor`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -10,7 +10,7 @@ use super::stem::{Stem, all_axes, final_layer, stem_config};
 use crate::layers::{Axes, ConfigError, Linear, Scope, Sequential};
 
 stem_config! {
-    /// How to build a [`Regressor`]: MONAI's parameters and defaults.
+    /// Options of [`Regressor`]: MONAI's parameters and defaults.
     pub struct RegressorConfig {
         /// Channels and size of the image; two sizes for 2-D, three for 3-D.
         #[setters(into)]
@@ -18,10 +18,10 @@ stem_config! {
         /// Shape of the output without the batch, up to four axes.
         #[setters(into)]
         pub out_shape: Vec<usize>,
-        /// Channels per layer.
+        /// Number of channels of each layer.
         #[setters(into)]
         pub channels: Vec<usize>,
-        /// Stride per layer.
+        /// Stride of each layer.
         #[setters(into)]
         pub strides: Vec<Axes>,
         ..stem(dropout = "none"),
@@ -29,7 +29,7 @@ stem_config! {
 }
 
 impl RegressorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], out_shape: &[usize], channels: &[usize], strides: &[usize]) -> Self {
         let (in_shape, out_shape) = (in_shape.to_vec(), out_shape.to_vec());
         Self::with_defaults(in_shape, out_shape, channels.to_vec(), all_axes(strides), none())
@@ -50,10 +50,10 @@ impl RegressorConfig {
     }
 }
 
-/// Residual units that reduce an image, and a linear layer to a few numbers.
+/// A regressor of residual units that reduce an image, and a linear layer to a few numbers.
 ///
-/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out_shape...]`; axes that
-/// `out_shape` lacks are 1 at the end.
+/// `[b, in, x, y, z]`, of the size that the network was built for, to `[b, out_shape...]`, padded
+/// with axes of length 1 at the end.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

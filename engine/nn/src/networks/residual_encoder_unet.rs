@@ -16,45 +16,47 @@ use super::plain_conv_unet::leaky;
 use crate::layers::{Act, Axes, ConfigError, Init, LayerSpec, Pool, Scope, act};
 use crate::named::Named;
 
-/// How to build a [`ResidualEncoderUNet`]: the names of nnU-Net's plans, and its defaults.
+/// Options of [`ResidualEncoderUNet`]: nnU-Net's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ResidualEncoderUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class or region.
+    /// Number of channels of the output: one per class or region.
     pub out_channels: usize,
-    /// Channels per stage, top first; at least two stages.
+    /// Number of channels of each stage, top first; at least two stages.
     #[setters(into)]
     pub features_per_stage: Vec<usize>,
-    /// Kernel per stage; odd.
+    /// Kernel of each stage, odd.
     #[setters(into)]
     pub kernel_sizes: Vec<Axes>,
-    /// Stride of the first block per stage. The output is smaller than the image by the first.
+    /// Stride of the first block of each stage. The first one makes the output smaller than the
+    /// image.
     #[setters(into)]
     pub strides: Vec<Axes>,
-    /// Residual blocks per stage; null for nnU-Net's presets: 1, 3, 4, and 6 for all others.
+    /// Number of residual blocks of each stage; null for nnU-Net's presets: 1, 3, 4, and 6 for all
+    /// others.
     #[serde(default)]
     #[setters(into)]
     pub n_blocks_per_stage: Option<Vec<usize>>,
-    /// Convolutions per step of the decoder, lowest first; null for one each.
+    /// Number of convolutions of each step of the decoder, lowest first; null for one each.
     #[serde(default)]
     #[setters(into)]
     pub n_conv_per_stage_decoder: Option<Vec<usize>>,
-    /// Channels of the first convolution; null for those of the first stage.
+    /// Number of channels of the first convolution; null for that of the first stage.
     #[serde(default)]
     pub stem_channels: Option<usize>,
     /// Whether convolutions have a bias; those of shortcuts never do.
     #[serde(default = "yes")]
     pub conv_bias: bool,
-    /// Norm.
+    /// The norm.
     #[serde(default = "affine_instance")]
     #[setters(into)]
     pub norm: Option<LayerSpec>,
-    /// Activation.
+    /// The activation.
     #[serde(default = "leaky")]
     #[setters(into)]
     pub act: Option<LayerSpec>,
@@ -67,7 +69,8 @@ pub struct ResidualEncoderUNetConfig {
 }
 
 impl ResidualEncoderUNetConfig {
-    /// nnU-Net's defaults for everything else, the same kernel and stride on every axis.
+    /// Options with nnU-Net's defaults for everything else, and the same kernel and stride on every
+    /// axis.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,
@@ -138,8 +141,8 @@ impl ResidualEncoderUNetConfig {
     }
 }
 
-/// Two convolutions and a shortcut, which is pooled where there is a stride and projected where the
-/// channels change (He et al., <https://arxiv.org/abs/1812.01187>, figure 2c).
+/// Two convolutions and a shortcut, which is pooled if there is a stride and projected if the
+/// number of channels changes (He et al., <https://arxiv.org/abs/1812.01187>, figure 2c).
 #[derive(Module, Debug)]
 struct BasicBlockD {
     conv1: ConvUnit,
@@ -201,8 +204,8 @@ struct ResidualEncoder {
 /// [`PlainConvUNet`](super::PlainConvUNet). Its state-dict names are those of nnU-Net's checkpoints.
 ///
 /// `[b, in, x, y, z]` to `[b, out, x / s, y / s, z / s]` with `s` the first stride; each axis must
-/// be divisible by the product of its strides. In training with deep supervision `forward_all` gives
-/// the outputs of all steps, finest first, each at its own size.
+/// be divisible by the product of its strides. In training with deep supervision `forward_all`
+/// returns the outputs of all steps, finest first, each at its own size.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

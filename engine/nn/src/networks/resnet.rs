@@ -14,26 +14,26 @@ use super::{Network, ShapeError};
 use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, per_axis};
 use crate::named::Named;
 
-/// How to build a [`ResNet`]: MONAI's parameters and defaults.
+/// Options of [`ResNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ResNetConfig {
-    /// The block; given by the name of a depth (`resnet18`), and required otherwise.
+    /// The kind of block. Names with a depth (`resnet18`) set it; otherwise it is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<ResNetBlockKind>,
-    /// Blocks per layer, four numbers; as `block`.
+    /// Number of blocks of each layer, four numbers. Set or required like `block`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub layers: Option<Vec<usize>>,
-    /// Channels per layer, four numbers; as `block`.
+    /// Number of channels of each layer, four numbers. Set or required like `block`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub block_inplanes: Option<Vec<usize>>,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "three")]
     pub n_input_channels: usize,
     /// Kernel of the first convolution.
@@ -47,27 +47,27 @@ pub struct ResNetConfig {
     /// Whether the pooling after the first convolution is omitted.
     #[serde(default)]
     pub no_max_pool: bool,
-    /// The shortcut where size or channels change.
+    /// The shortcut if size or channels change.
     #[serde(default)]
     pub shortcut_type: ShortcutType,
     /// Factor of `block_inplanes`.
     #[serde(default = "unit")]
     pub widen_factor: f64,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "four_hundred")]
     pub num_classes: usize,
-    /// Whether the last layer computes class scores; without it, the output is the mean of the
+    /// Whether the last layer computes class scores; otherwise the output is the mean of the
     /// features.
     #[serde(default = "yes")]
     pub feed_forward: bool,
     /// Whether shortcut B's convolution has a bias.
     #[serde(default = "yes")]
     pub bias_downsample: bool,
-    /// The first activation; the blocks have ReLU.
+    /// The first activation; the blocks use ReLU.
     #[serde(default = "relu")]
     #[setters(into)]
     pub act: LayerSpec,
-    /// The first norm; the blocks have batch norm.
+    /// The first norm; the blocks use batch norm.
     #[serde(default = "batch")]
     #[setters(into)]
     pub norm: LayerSpec,
@@ -108,10 +108,10 @@ fn batch() -> LayerSpec {
     "batch".into()
 }
 
-/// Channels per layer of the named depths.
+/// Number of channels of each layer of the named depths.
 const INPLANES: [usize; 4] = [64, 128, 256, 512];
 
-/// Block and blocks per layer of a depth.
+/// The block and the number of blocks per layer for a depth.
 pub(super) fn depth(depth: usize) -> Result<(ResNetBlockKind, [usize; 4]), ConfigError> {
     use ResNetBlockKind::{Basic, Bottleneck};
     Ok(match depth {
@@ -127,7 +127,7 @@ pub(super) fn depth(depth: usize) -> Result<(ResNetBlockKind, [usize; 4]), Confi
 }
 
 impl ResNetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(block: ResNetBlockKind, layers: [usize; 4], block_inplanes: [usize; 4]) -> Self {
         ResNetConfig {
             block: Some(block),
@@ -149,7 +149,7 @@ impl ResNetConfig {
         }
     }
 
-    /// The same with block, layers and channels of a depth: 10, 18, 34, 50, 101, 152 or 200.
+    /// Sets block, layers and channels for a depth: 10, 18, 34, 50, 101, 152 or 200.
     pub fn of_depth(&self, number: usize) -> Result<Self, ConfigError> {
         let ResNetConfig { block, layers, block_inplanes, .. } = self;
         if block.is_some() || layers.is_some() || block_inplanes.is_some() {
@@ -170,7 +170,7 @@ impl ResNetConfig {
         self.build(&Scope::new(device, seed), 1, 64)
     }
 
-    /// Features of the last layer.
+    /// The number of features of the last layer.
     pub(super) fn features(&self) -> Result<usize, ConfigError> {
         let (block, _, planes) = self.sizes()?;
         Ok(planes[3] * block.expansion())
@@ -192,7 +192,7 @@ impl ResNetConfig {
         Ok((self.block.ok_or_else(|| missing("block"))?, four("layers", &self.layers)?, planes))
     }
 
-    /// Builds the network under a scope, with groups and width of bottlenecks.
+    /// Builds the network in a scope, with groups and width of bottlenecks.
     pub(super) fn build(&self, scope: &Scope, groups: usize, base_width: usize) -> Result<ResNet, ConfigError> {
         let dims = self.spatial_dims;
         spatial(dims)?;
@@ -314,7 +314,7 @@ impl ResNet {
         self.conv1.forward_with(Channels::One(x), &self.bn1, &self.act)
     }
 
-    /// Their size for an input of this size.
+    /// The size of the maps for an input of this size.
     pub(super) fn map_size(&self, input: [usize; 3], max_pools: bool) -> Option<[usize; 3]> {
         let first = self.conv1.output(input)?;
         let pooled = if max_pools { self.maxpool.output(first)? } else { first };

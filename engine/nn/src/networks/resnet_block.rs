@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::layers::{ConfigError, Conv, Layer, Norm, Scope, Sequential, activated_sum, per_axis};
 
-/// Which of the two.
+/// The kind of residual block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ResNetBlockKind {
-    /// Two convolutions of kernel 3.
+    /// A block of two convolutions of kernel 3.
     Basic,
-    /// Kernels 1, 3 and 1, and four times the channels out.
+    /// A block of kernels 1, 3 and 1, with four times as many output channels.
     Bottleneck,
 }
 
 impl ResNetBlockKind {
-    /// Channels out per channel of `planes`.
+    /// Number of output channels per channel of `planes`.
     pub(super) fn expansion(self) -> usize {
         match self {
             ResNetBlockKind::Basic => 1,
@@ -29,17 +29,17 @@ impl ResNetBlockKind {
     }
 }
 
-/// The shortcut where size or channels change.
+/// The shortcut if size or channels change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ShortcutType {
-    /// Every second value and channels of zeros, without a gradient.
+    /// Every second value, with additional channels of zeros; no gradient.
     A,
     /// A convolution of kernel 1 and a norm.
     #[default]
     B,
 }
 
-/// How to build a [`ResNetBlock`].
+/// Options of [`ResNetBlock`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockOptions {
     pub spatial_dims: usize,
@@ -49,13 +49,13 @@ pub(super) struct BlockOptions {
     pub stride: usize,
     pub shortcut: ShortcutType,
     pub bias_downsample: bool,
-    /// Groups of a bottleneck's middle convolution, and its width per group at 64 planes (ResNeXt,
-    /// wide ResNet).
+    /// Number of groups of a bottleneck's middle convolution, and its width per group at 64 planes
+    /// (ResNeXt, wide ResNet).
     pub groups: usize,
     pub base_width: usize,
 }
 
-/// A shortcut that is not the identity.
+/// A shortcut other than the identity.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has only a few of them, and modules cannot be boxed")]
 enum Downsample {
@@ -114,7 +114,7 @@ impl ResNetBlock {
             };
             Conv::new(&scope.enter(name), channels, per_axis(spatial_dims, kernel, 1), shape, bias)
         };
-        // The blocks' norm is always batch norm, independent of the first one, as in MONAI.
+        // The blocks always use batch norm, independent of the first norm, as in MONAI.
         let norm = |name: &str, channels| Norm::new(&scope.enter(name), &"batch".into(), channels);
         let downsample = if stride == 1 && inplanes == output {
             None

@@ -1,4 +1,4 @@
-//! The stages of a ResNet as an encoder: `monai.networks.nets.ResNetFeatures`.
+//! The stages of a ResNet, used as an encoder: `monai.networks.nets.ResNetFeatures`.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -11,7 +11,7 @@ use super::resnet::depth;
 use super::{Network, ResNet, ResNetBlockKind, ResNetConfig, ShapeError, ShortcutType};
 use crate::layers::{Axes, ConfigError};
 
-/// How to build [`ResNetFeatures`]: MONAI's parameters; here the default of `pretrained` is false.
+/// Options of [`ResNetFeatures`]: MONAI's parameters; the default of `pretrained` is false.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct ResNetFeaturesConfig {
@@ -21,10 +21,10 @@ pub struct ResNetFeaturesConfig {
     /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
 }
@@ -38,7 +38,7 @@ fn three() -> usize {
 }
 
 impl ResNetFeaturesConfig {
-    /// Builds the network; its weights are drawn from `seed` alone.
+    /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ResNetFeatures, ConfigError> {
         untrained(self.pretrained)?;
         let unknown = || ConfigError::UnknownName {

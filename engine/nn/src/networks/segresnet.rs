@@ -16,53 +16,53 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`SegResNet`]: MONAI's parameters and defaults.
+/// Options of [`SegResNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SegResNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the first level; each level below has twice as many.
+    /// Number of channels of the first level; each next level has twice as many.
     #[serde(default = "eight")]
     pub init_filters: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
     /// Probability that a channel of the first convolution is dropped; null for none.
     #[serde(default)]
     pub dropout_prob: Option<f64>,
-    /// Activation.
+    /// The activation.
     #[serde(default = "relu")]
     #[setters(into)]
     pub act: Option<LayerSpec>,
-    /// Norm.
+    /// The norm.
     #[serde(default = "group_of_eight")]
     #[setters(into)]
     pub norm: Option<LayerSpec>,
-    /// An older option for group norm: `"group"`, with `num_groups`.
+    /// Older option for group norm: `"group"`, with `num_groups`.
     #[serde(default)]
     #[setters(into)]
     pub norm_name: String,
-    /// Groups where `norm_name` is given.
+    /// Number of groups of `norm_name`.
     #[serde(default = "eight")]
     pub num_groups: usize,
-    /// Whether there is a last convolution to the classes.
+    /// Whether a last convolution maps to the classes.
     #[serde(default = "yes")]
     pub use_conv_final: bool,
-    /// Residual blocks per level down, top first.
+    /// Number of residual blocks of each level down, top first.
     #[serde(default = "blocks_down")]
     #[setters(into)]
     pub blocks_down: Vec<usize>,
-    /// Residual blocks per level up, lowest first; one less than `blocks_down`.
+    /// Number of residual blocks of each level up, lowest first; one entry less than `blocks_down`.
     #[serde(default = "blocks_up")]
     #[setters(into)]
     pub blocks_up: Vec<usize>,
-    /// How levels are upsampled to the size of the next.
+    /// Upsampling of a level to the size of the next.
     #[serde(default = "non_trainable")]
     pub upsample_mode: UpsampleMode,
 }
@@ -115,7 +115,7 @@ impl SegResNetConfig {
         Ok(SegResNet { body, use_conv_final: self.use_conv_final, facts })
     }
 
-    /// The facts, after a check of the options.
+    /// Checks the options and returns the facts.
     pub(super) fn facts(&self, name: &'static str) -> Result<Facts, ConfigError> {
         let outputs = if self.use_conv_final { self.out_channels } else { self.init_filters };
         let facts = Facts::new(name, self.spatial_dims, [self.in_channels, outputs])?;
@@ -139,7 +139,7 @@ impl SegResNetConfig {
         if self.norm_name.is_empty() { self.norm.clone() } else { group_of(self.num_groups) }
     }
 
-    /// A bare convolution.
+    /// A convolution without norm and activation.
     pub(super) fn conv(
         &self,
         scope: &Scope,
@@ -153,14 +153,14 @@ impl SegResNetConfig {
         Convolution::new(scope, &ConvolutionOptions { stride, bias, ..ConvolutionOptions::new(channels, kernel) })
     }
 
-    /// Upsampling by 2, not aligned at the corners.
+    /// Upsampling by 2, without corner alignment.
     pub(super) fn upsample(&self, scope: &Scope, channels: usize) -> Result<UpSample, ConfigError> {
         let options = UpSampleOptions::new(self.spatial_dims, [channels; 2], self.upsample_mode);
         UpSample::new(scope, &UpSampleOptions { align_corners: false, ..options })
     }
 }
 
-/// Norm, activation and convolution twice, and the input added.
+/// Norm, activation and convolution, twice, with the input added.
 #[derive(Module, Debug)]
 pub(super) struct ResBlock {
     norm1: Option<Norm>,
@@ -189,7 +189,7 @@ impl ResBlock {
     }
 }
 
-/// One entry of a level.
+/// An entry of a level.
 #[derive(Module, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Entry {
@@ -197,8 +197,8 @@ enum Entry {
     Res(ResBlock),
 }
 
-/// Norm and convolution of kernel 1; the activation between them is the network's own, which is one
-/// module in MONAI.
+/// Norm and convolution of kernel 1. The activation between them is the network's own, which is a
+/// single module in MONAI.
 pub(super) fn final_conv(scope: &Scope, config: &SegResNetConfig, outputs: usize) -> Result<Sequential, ConfigError> {
     let mut layers = Vec::new();
     if let Some(norm) = norm(&scope.enter("0"), &config.the_norm(), config.init_filters)? {
@@ -281,7 +281,7 @@ impl Body {
         levels
     }
 
-    /// Up from the lowest features; `skips` are those of the levels above it, top first, or empty.
+    /// Decodes the lowest features; `skips` are those of the levels above, top first, or empty.
     pub fn decode(&self, mut x: Tensor<5>, mut skips: Vec<Tensor<5>>) -> Tensor<5> {
         for (sample, blocks) in self.up_samples.iter().zip(self.up_layers.iter()) {
             x = sample.forward(x);
@@ -330,7 +330,7 @@ pub(super) fn body_name(path: &str) -> String {
     path.strip_prefix("conv_init.").map_or_else(|| path.to_owned(), |rest| format!("convInit.{rest}"))
 }
 
-/// The features of the lowest level, and the levels above it.
+/// Returns the features of the lowest level, and those of the levels above.
 pub(super) fn lowest(mut levels: Vec<Tensor<5>>, x: Tensor<5>) -> (Tensor<5>, Vec<Tensor<5>>) {
     let lowest = levels.pop().unwrap_or(x);
     (lowest, levels)

@@ -20,47 +20,47 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`SegResNetDS`]: MONAI's parameters and defaults.
+/// Options of [`SegResNetDS`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SegResNetDSConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the first level; each level below has twice as many.
+    /// Number of channels of the first level; each next level has twice as many.
     #[serde(default = "thirty_two")]
     pub init_filters: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
-    /// Activation.
+    /// The activation.
     #[serde(default = "relu")]
     #[setters(into)]
     pub act: Option<LayerSpec>,
-    /// Norm; with learned parameters by default.
+    /// The norm, with learned parameters by default.
     #[serde(default = "batch")]
     #[setters(into)]
     pub norm: Option<LayerSpec>,
-    /// Residual blocks per level down, top first.
+    /// Number of residual blocks of each level down, top first.
     #[serde(default = "blocks_down")]
     #[setters(into)]
     pub blocks_down: Vec<usize>,
-    /// Residual blocks per level up, lowest first; null for one each.
+    /// Number of residual blocks of each level up, lowest first; null for one each.
     #[serde(default)]
     #[setters(into)]
     pub blocks_up: Option<Vec<usize>>,
-    /// How many levels, from the top, have an output in training.
+    /// Number of levels, from the top, with an output in training.
     #[serde(default = "one")]
     pub dsdepth: usize,
-    /// How levels are upsampled to the size of the next.
+    /// Upsampling of a level to the size of the next.
     #[serde(default = "deconv")]
     pub upsample_mode: UpsampleMode,
-    /// Size of a voxel: axes with larger voxels are halved later, and until then have kernel 1;
-    /// null for equal axes.
+    /// Size of a voxel along each axis; null for equal sizes. Axes with larger voxels are halved at
+    /// later levels, and have kernel 1 until then.
     #[serde(default)]
     #[setters(into)]
     pub resolution: Option<Vec<f64>>,
@@ -97,11 +97,11 @@ impl SegResNetDSConfig {
         self.build("SegResNetDS", device, seed)
     }
 
-    /// The same with a second decoder: `SegResNetDS2`, the image encoder of VISTA3D (He et al.,
-    /// <https://arxiv.org/abs/2406.05285>). Both decoders begin with the same weights.
+    /// Builds the network with a second decoder: `SegResNetDS2`, the image encoder of VISTA3D (He
+    /// et al., <https://arxiv.org/abs/2406.05285>). Both decoders start with the same weights.
     pub fn init_with_second_decoder(&self, device: &Device, seed: u64) -> Result<SegResNetDS, ConfigError> {
         let first = self.build("SegResNetDS2", device, seed)?;
-        // A copy would share the identity of its parameters, and with it their gradients.
+        // A clone would share the identity of its parameters, and therefore their gradients.
         let second = self.build("SegResNetDS2", device, seed)?;
         Ok(SegResNetDS { up_layers_auto: Some(second.up_layers), ..first })
     }
@@ -159,7 +159,7 @@ impl SegResNetDSConfig {
         });
         let mut up = up.collect::<Result<Vec<_>, ConfigError>>()?;
         if halvings == 0 {
-            // Without levels below, the features have their own head.
+            // Without lower levels, the features have their own head.
             let head = Some(head(&scope.enter("up_layers").enter("0"), self.init_filters));
             up.push(UpLevel { upsample: None, blocks: Named::new(Vec::new()), head });
         }
@@ -191,7 +191,7 @@ impl SegResNetDSConfig {
             return Err(ConfigError::value("resolution", resolution, expected));
         }
         let coarsest = resolution.iter().copied().fold(0.0, f64::max);
-        // The number of halvings of an axis until its voxels are as large as the largest.
+        // The number of halvings of an axis until its voxels are as large as the largest ones.
         let halvings: Vec<usize> = resolution.iter().map(|r| (coarsest / r).log2().floor() as usize).collect();
         let anisotropic = halvings.iter().copied().max().unwrap_or(0);
         Ok((0..levels)
@@ -206,7 +206,7 @@ impl SegResNetDSConfig {
     }
 }
 
-/// Requests learned parameters for norms that have none by default.
+/// Requests learned parameters for norms that do not have them by default.
 fn affine_unless_told(spec: &Option<LayerSpec>) -> Option<LayerSpec> {
     let spec = spec.as_ref()?;
     Some(match spec {
@@ -250,7 +250,7 @@ impl Builder<'_> {
     }
 }
 
-/// Norm, activation and convolution twice, and the input added.
+/// Norm, activation and convolution, twice, with the input added.
 #[derive(Module, Debug)]
 struct SegResBlock {
     norm1: Option<Norm>,
@@ -287,13 +287,13 @@ struct UpLevel {
     head: Option<Conv>,
 }
 
-/// A residual encoder and decoder with deep supervision, after Myronenko
+/// A residual encoder and decoder with deep supervision, based on Myronenko
 /// (<https://arxiv.org/abs/1810.11654>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by the product of its
-/// strides, `2^(levels - 1)` without a `resolution`. In training `forward_all` gives `dsdepth`
-/// outputs, each half the size of the one before; a `SegResNetDS2` returns those of both decoders,
-/// also in evaluation.
+/// strides, `2^(levels - 1)` without a `resolution`. In training `forward_all` returns `dsdepth`
+/// outputs, each half the size of the previous one. A `SegResNetDS2` returns those of both
+/// decoders, also in evaluation.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -309,7 +309,7 @@ struct UpLevel {
 pub struct SegResNetDS {
     encoder: Encoder,
     up_layers: Named<UpLevel>,
-    /// Only in `SegResNetDS2`: the label branch, in addition to the point branch.
+    /// The label branch of `SegResNetDS2`, in addition to the point branch; otherwise `None`.
     up_layers_auto: Option<Named<UpLevel>>,
     #[module(skip)]
     outputs: usize,
@@ -318,7 +318,7 @@ pub struct SegResNetDS {
 }
 
 impl SegResNetDS {
-    /// The features of the lowest level, and those of the others, top first.
+    /// Returns the features of the lowest level, and those of the others, top first.
     fn encode(&self, x: Tensor<5>) -> (Tensor<5>, Vec<Tensor<5>>) {
         self.facts.clock.next_pass();
         let mut x = self.encoder.conv_init.forward(x);
@@ -333,7 +333,7 @@ impl SegResNetDS {
         (x, skips)
     }
 
-    /// A decoder's outputs, the largest first.
+    /// Returns a decoder's outputs, largest first.
     fn decode(&self, levels: &Named<UpLevel>, mut x: Tensor<5>, mut skips: Vec<Tensor<5>>) -> Vec<Tensor<5>> {
         let mut outputs = Vec::new();
         for (i, level) in levels.iter().enumerate() {
@@ -365,7 +365,7 @@ impl Network for SegResNetDS {
         let (x, skips) = self.encode(x);
         let mut outputs = self.decode(&self.up_layers, x.clone(), skips.clone());
         match &self.up_layers_auto {
-            // All of the first branch, then all of the second; also in evaluation.
+            // All outputs of the first branch, then all of the second; also in evaluation.
             Some(second) => outputs.extend(self.decode(second, x, skips)),
             None if training => {}
             None => outputs.truncate(1),

@@ -20,10 +20,10 @@ use crate::layers::{
     norm_then_act,
 };
 
-/// Channels of the features that the latent variables are read from.
+/// Number of channels of the features from which the latent variables are computed.
 const SMALLEST_FILTERS: usize = 16;
 
-/// How to build a [`SegResNetVAE`]: MONAI's parameters and defaults.
+/// Options of [`SegResNetVAE`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
@@ -34,47 +34,47 @@ pub struct SegResNetVAEConfig {
     /// Whether the standard deviations of the latent variables are estimated.
     #[serde(default)]
     pub vae_estimate_std: bool,
-    /// The standard deviation where it is not estimated.
+    /// The standard deviation if it is not estimated.
     #[serde(default = "default_std")]
     pub vae_default_std: f64,
     /// Number of latent variables.
     #[serde(default = "latent")]
     pub vae_nz: usize,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the first level; each level below has twice as many.
+    /// Number of channels of the first level; each next level has twice as many.
     #[serde(default = "eight")]
     pub init_filters: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
     /// Probability that a channel of the first convolution is dropped; null for none.
     #[serde(default)]
     pub dropout_prob: Option<f64>,
-    /// Activation.
+    /// The activation.
     #[serde(default = "relu")]
     #[setters(into)]
     pub act: Option<LayerSpec>,
-    /// Norm.
+    /// The norm.
     #[serde(default = "group_of_eight")]
     #[setters(into)]
     pub norm: Option<LayerSpec>,
-    /// Whether there is a last convolution to the classes.
+    /// Whether a last convolution maps to the classes.
     #[serde(default = "yes")]
     pub use_conv_final: bool,
-    /// Residual blocks per level down, top first.
+    /// Number of residual blocks of each level down, top first.
     #[serde(default = "blocks_down")]
     #[setters(into)]
     pub blocks_down: Vec<usize>,
-    /// Residual blocks per level up, lowest first; one less than `blocks_down`.
+    /// Number of residual blocks of each level up, lowest first; one entry less than `blocks_down`.
     #[serde(default = "blocks_up")]
     #[setters(into)]
     pub blocks_up: Vec<usize>,
-    /// How levels are upsampled to the size of the next.
+    /// Upsampling of a level to the size of the next.
     #[serde(default = "non_trainable")]
     pub upsample_mode: UpsampleMode,
 }
@@ -88,7 +88,7 @@ fn latent() -> usize {
 }
 
 impl SegResNetVAEConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(input_image_size: &[usize]) -> Self {
         let base = SegResNetConfig::default();
         SegResNetVAEConfig {
@@ -110,7 +110,7 @@ impl SegResNetVAEConfig {
         }
     }
 
-    /// The network without the autoencoder.
+    /// The options of the network without the autoencoder.
     fn base(&self) -> SegResNetConfig {
         SegResNetConfig {
             spatial_dims: self.spatial_dims,
@@ -180,7 +180,7 @@ impl SegResNetVAEConfig {
     }
 }
 
-/// From the lowest features to those of the latent variables.
+/// The layers from the lowest features to those of the latent variables.
 #[derive(Module, Debug)]
 struct VaeDown {
     norm_in: Option<Norm>,
@@ -188,7 +188,7 @@ struct VaeDown {
     norm_out: Option<Norm>,
 }
 
-/// And back.
+/// The layers from the latent variables back to the lowest features.
 #[derive(Module, Debug)]
 struct VaeUp {
     conv: Convolution,
@@ -199,9 +199,9 @@ struct VaeUp {
 /// SegResNet with a variational autoencoder that is trained jointly with it (Myronenko,
 /// <https://arxiv.org/abs/1810.11654>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`, of the size the network was built for. In training
-/// `forward_with_loss` adds the loss of the autoencoder: that of the latent variables and the mean
-/// squared error of the image.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`, of the size that the network was built for. In
+/// training `forward_with_loss` returns the autoencoder's loss in addition: that of the latent
+/// variables plus the mean squared error of the image.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -237,8 +237,8 @@ impl SegResNetVAE {
         if self.use_conv_final { self.body.finish(&self.body.conv_final, out) } else { out }
     }
 
-    /// The output and the autoencoder's loss `[1]`, with this draw of N(0, 1) for the latent
-    /// variables, `[b, vae_nz]`.
+    /// Returns the output and the autoencoder's loss `[1]`, using `noise`, draws from N(0, 1), for
+    /// the latent variables, `[b, vae_nz]`.
     pub fn forward_with_noise(&self, x: Tensor<5>, noise: Tensor<2>) -> (Tensor<5>, Tensor<1>) {
         self.facts.clock.next_pass();
         self.with_noise(x, noise)
@@ -246,7 +246,7 @@ impl SegResNetVAE {
 
     fn with_noise(&self, x: Tensor<5>, noise: Tensor<2>) -> (Tensor<5>, Tensor<1>) {
         let (features, skips) = lowest(self.body.encode(x.clone()), x.clone());
-        // The decoder runs twice; its batch norms process the segmentation first, as in MONAI.
+        // The decoder runs twice. Its batch norms process the segmentation first, as in MONAI.
         let out = self.segment(features.clone(), skips);
         (out, self.vae_loss(x, features, noise))
     }
@@ -314,7 +314,7 @@ impl Network for SegResNetVAE {
         Some(name.unwrap_or(path))
     }
 
-    /// The activation is one module with all these names.
+    /// The activation is a single module with all these names.
     fn torch_aliases(&self, path: &str) -> Vec<String> {
         let places = ["conv_final.1", "vae_down.1", "vae_down.4", "vae_fc_up_sample.3", "vae_conv_final.1"];
         match path.strip_prefix("body.act_mod.") {

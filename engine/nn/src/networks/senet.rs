@@ -17,45 +17,45 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`SENet`]: MONAI's parameters. Omitted ones have the defaults of the name; the
-/// name `SENet` itself has none for block, layers, groups and reduction.
+/// Options of a [`SENet`]: MONAI's parameters. Omitted ones have the defaults of the network's
+/// name. The name `SENet` itself has no defaults for block, layers, groups and reduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SENetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// The block; only for the name `SENet`.
+    /// The kind of block; only for the name `SENet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<SEBlockKind>,
-    /// Blocks per layer, four numbers.
+    /// Number of blocks of each layer, four numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub layers: Option<Vec<usize>>,
-    /// Groups of the blocks' second convolution.
+    /// Number of groups of the blocks' second convolution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<usize>,
     /// Reduction of the squeeze and excitation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<usize>,
-    /// Dropout before the last layer; null for none.
+    /// Dropout probability before the last layer; null for none.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub dropout_prob: Option<Option<f64>>,
-    /// 1 to 3, without effect: at the dropout layer a channel is one number.
+    /// No effect (1 to 3): at the dropout layer a channel is a single number.
     #[serde(default = "one")]
     pub dropout_dim: usize,
-    /// Channels of the first layer.
+    /// Number of channels of the first layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inplanes: Option<usize>,
     /// Kernel of the shortcuts of layers 2 to 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub downsample_kernel_size: Option<usize>,
-    /// Whether three convolutions of kernel 3 come first, or one of kernel 7.
+    /// Whether the network starts with three convolutions of kernel 3 instead of one of kernel 7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_3x3: Option<bool>,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "thousand")]
     pub num_classes: usize,
     /// Must be false: weights are loaded from a file.
@@ -111,7 +111,7 @@ pub const SERESNEXT50: SENetPreset = small(SEBlockKind::SEResNeXtBottleneck, [3,
 pub const SERESNEXT101: SENetPreset = small(SEBlockKind::SEResNeXtBottleneck, [3, 4, 23, 3], 32, None);
 
 impl SENetConfig {
-    /// Everything else has the defaults of the name.
+    /// Options with the defaults of the name for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, num_classes: usize) -> Self {
         SENetConfig {
             spatial_dims,
@@ -130,7 +130,7 @@ impl SENetConfig {
         }
     }
 
-    /// Fills in the missing parameters.
+    /// Sets the missing parameters.
     pub fn preset(&self, preset: &SENetPreset) -> Result<Self, ConfigError> {
         if self.block.is_some() {
             return Err(ConfigError::value("block", self.block, "this name has its own; use the name SENet to choose"));
@@ -211,7 +211,7 @@ impl SENetConfig {
         })
     }
 
-    /// Convolutions with norm and ReLU, and a pooling.
+    /// The first convolutions with norm and ReLU, and a pooling.
     fn stem(&self, scope: &Scope, inplanes: usize) -> Result<Sequential, ConfigError> {
         let dims = self.spatial_dims;
         let convolutions: &[([usize; 2], [usize; 2])] = if self.input_3x3.unwrap_or(SENET154.input_3x3) {
@@ -239,8 +239,8 @@ impl SENetConfig {
     }
 }
 
-/// A network of bottlenecks with squeeze and excitation (Hu et al.,
-/// <https://arxiv.org/abs/1709.01507>) for classification.
+/// A classification network of bottlenecks with squeeze and excitation (Hu et al.,
+/// <https://arxiv.org/abs/1709.01507>).
 ///
 /// `[b, in, x, y, z]` to class scores `[b, num_classes, 1, 1, 1]`.
 ///
@@ -290,7 +290,7 @@ impl Network for SENet {
 
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         known_channels(self, shape)?;
-        // The first convolution halves, rounding up; the pooling needs two values.
+        // The first convolution halves the size, rounding up; the pooling needs two values.
         if shape[2..2 + self.spatial_dims].iter().any(|n| *n < 3) {
             let reason = "every axis must be at least 3".to_owned();
             return Err(ShapeError { network: "SENet", shape, reason });

@@ -1,4 +1,4 @@
-//! [`NetworkConfig`]: networks as a recipe names them.
+//! Networks by name, as in a recipe: [`NetworkConfig`].
 
 use burn::tensor::Device;
 use hearth_machine::Allowance;
@@ -7,7 +7,7 @@ use hearth_registry::{Fault, Kind, Named, Node, Place};
 use super::{AnyNetwork, Network};
 use crate::layers::{ConfigError, rehearse};
 
-/// A network by name, as a recipe gives it: `name = "UNet"` and the network's own parameters.
+/// A network by name, as in a recipe: `name = "UNet"` and the network's parameters.
 ///
 /// ```
 /// # use burn::tensor::Device;
@@ -21,7 +21,7 @@ pub type NetworkConfig = Named<NetworkSpec>;
 
 type Init = Box<dyn Fn(&Device, u64) -> Result<AnyNetwork, ConfigError> + Send + Sync>;
 
-/// A configuration from which a network is built, and its known properties.
+/// A configuration from which a network is built, and the properties known before.
 pub struct NetworkSpec {
     in_channels: usize,
     deep_supervision: bool,
@@ -31,7 +31,8 @@ pub struct NetworkSpec {
 }
 
 impl NetworkSpec {
-    /// A custom network for 2-D and 3-D images: `init` builds it with weights drawn from a seed.
+    /// The configuration of a custom network for 2-D and 3-D images. `init` builds it with weights
+    /// drawn from a seed.
     pub fn new<N: Network>(
         in_channels: usize,
         init: impl Fn(&Device, u64) -> Result<N, ConfigError> + Send + Sync + 'static,
@@ -45,17 +46,17 @@ impl NetworkSpec {
         }
     }
 
-    /// Sets whether it has further outputs in training that need their own loss.
+    /// Sets whether the network has additional outputs in training that need their own loss.
     pub fn deep_supervision(self, deep_supervision: bool) -> Self {
         Self { deep_supervision, ..self }
     }
 
-    /// The numbers of spatial axes it can be built for.
+    /// Sets the supported numbers of spatial axes.
     pub fn with_dims(self, dims: &'static [usize]) -> Self {
         Self { dims, ..self }
     }
 
-    /// A small input for the example of its entry, `[batch, channel, x, y, z]`.
+    /// Sets a small input for the example of the network's entry, `[batch, channel, x, y, z]`.
     pub fn with_example_input(self, example_input: [usize; 5]) -> Self {
         Self { example_input, ..self }
     }
@@ -63,45 +64,45 @@ impl NetworkSpec {
     /// Builds the network with weights drawn from `seed`.
     ///
     /// # Errors
-    /// For invalid parameters, and for weights that this process has no memory for.
+    /// Fails for invalid parameters, and for weights that exceed the memory of this process.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AnyNetwork, ConfigError> {
         self.weights(device)?;
         (self.init)(device, seed)
     }
 
-    /// Bytes of its weights in f32, without drawing them.
+    /// The number of bytes of the weights in f32, computed without drawing them.
     ///
     /// # Errors
-    /// As [`init`](Self::init).
+    /// Fails as [`init`](Self::init) does.
     pub fn weights(&self, device: &Device) -> Result<u64, ConfigError> {
         rehearse(Allowance::now(), || (self.init)(device, 0)).map(|(bytes, _)| bytes)
     }
 
-    /// Asks the network something that needs no weights: it is built as for [`weights`](Self::weights).
+    /// Calls `ask` with a network without weights, built as in [`weights`](Self::weights).
     ///
     /// # Errors
-    /// As [`init`](Self::init).
+    /// Fails as [`init`](Self::init) does.
     pub fn rehearsed<T>(&self, device: &Device, ask: impl FnOnce(&AnyNetwork) -> T) -> Result<T, ConfigError> {
         rehearse(Allowance::now(), || (self.init)(device, 0)).map(|(_, network)| ask(&network))
     }
 
-    /// Whether it has further outputs in training that need their own loss
+    /// Whether the network has additional outputs in training that need their own loss
     /// ([`DeepSupervisionLoss`](crate::losses::DeepSupervisionLoss)).
     pub fn has_deep_supervision(&self) -> bool {
         self.deep_supervision
     }
 
-    /// Channels of the image it takes.
+    /// The number of channels of the image.
     pub fn in_channels(&self) -> usize {
         self.in_channels
     }
 
-    /// The numbers of spatial axes it can be built for.
+    /// The supported numbers of spatial axes.
     pub fn dims(&self) -> &'static [usize] {
         self.dims
     }
 
-    /// A small input for the example of its entry, `[batch, channel, x, y, z]`.
+    /// A small input for the example of the network's entry, `[batch, channel, x, y, z]`.
     pub fn example_input(&self) -> [usize; 5] {
         self.example_input
     }
@@ -135,7 +136,7 @@ impl From<ConfigError> for Fault {
 }
 
 impl ConfigError {
-    /// This error of the network of a table, at the key that is to blame.
+    /// Converts the error to a fault of a network's table, at the key that causes it.
     pub fn in_table(self, table: &Node) -> Fault {
         let Self::TooLarge { shape, .. } = &self else { return self.into() };
         match blamed(table, shape) {
@@ -145,8 +146,8 @@ impl ConfigError {
     }
 }
 
-/// The key of the number that makes the most of a weight's shape; of none that it contains, the key
-/// of the largest number.
+/// The key of the number with the largest share in a weight's shape; if the shape contains none of
+/// the numbers, the key of the largest one.
 fn blamed(table: &Node, shape: &[usize]) -> Option<String> {
     let share = |number: &u64| {
         let times = shape.iter().filter(|length| **length as u64 == *number).count();
@@ -161,14 +162,14 @@ fn blamed(table: &Node, shape: &[usize]) -> Option<String> {
     largest.max_by(by_share).map(|(key, _, _)| key.clone())
 }
 
-/// All whole numbers in a value, however deep.
+/// All whole numbers in a value, at any depth.
 fn numbers(node: &Node) -> Vec<u64> {
     let own = node.to_toml().as_integer().and_then(|number| u64::try_from(number).ok());
     let inside = node.items().iter().chain(node.fields().iter().map(|field| &field.node));
     own.into_iter().chain(inside.flat_map(numbers)).collect()
 }
 
-/// The channels of a shape that starts with them.
+/// The number of channels, which is the first entry of a shape.
 pub(super) fn first(shape: &[usize]) -> usize {
     shape.first().copied().unwrap_or(0)
 }
@@ -200,8 +201,8 @@ macro_rules! network_entry {
                 let deep: &[fn(&$config) -> bool] = &[$($deep)?];
                 let deep = deep.iter().any(|deep| deep(&config));
                 let channels = channels(&config);
-                // The closure's types are those of the configuration, which the macro's caller
-                // omits.
+                // The types of the closure are those of the configuration, which the caller of the
+                // macro omits.
                 fn with<N: crate::networks::Network>(
                     config: $config,
                     init: fn(&$config, &burn::tensor::Device, u64) -> Result<N, crate::layers::ConfigError>,

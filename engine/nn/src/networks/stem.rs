@@ -8,9 +8,9 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// Defines a configuration of the stem: fields of its own, the shared ones in place of
-/// `..stem(dropout = "its default")`, and further ones. The fields are written out because serde
-/// cannot refuse unknown keys of a struct that flattens another.
+/// Defines a configuration of the stem: its own fields, the shared ones in place of `..stem(dropout
+/// = "its default")`, and further ones. The fields are written out because serde cannot reject
+/// unknown keys of a struct that flattens another.
 macro_rules! stem_config {
     (
         $(#[$($about:tt)*])*
@@ -29,11 +29,11 @@ macro_rules! stem_config {
         #[setters(strip_option)]
         pub struct $name {
             $($(#[$($first_about)*])* pub $first: $first_type $(<$first_of>)?,)*
-            /// Kernel, odd.
+            /// Kernel of the convolutions, odd.
             #[serde(default = "crate::networks::defaults::three")]
             #[setters(into)]
             pub kernel_size: crate::layers::Axes,
-            /// Convolutions per residual unit; 0 for plain convolutions.
+            /// Number of convolutions per residual unit; 0 for plain convolutions.
             #[serde(default = "crate::networks::defaults::two")]
             pub num_res_units: usize,
             /// Activation; `""` or null for none.
@@ -55,7 +55,7 @@ macro_rules! stem_config {
         }
 
         impl $name {
-            /// MONAI's defaults for the other shared fields.
+            /// Creates options with MONAI's defaults for the other shared fields.
             fn with_defaults(
                 $($first: $first_type $(<$first_of>)?,)*
                 dropout: Option<crate::layers::DropoutSpec>,
@@ -66,7 +66,7 @@ macro_rules! stem_config {
                 $name { $($first,)* kernel_size, num_res_units, act, norm, dropout, bias: true, $($more,)* }
             }
 
-            /// The fields of the stem.
+            /// The options of the stem.
             fn stem(&self) -> crate::networks::stem::StemOptions<'_> {
                 crate::networks::stem::StemOptions {
                     in_shape: &self.in_shape,
@@ -86,12 +86,12 @@ macro_rules! stem_config {
 
 pub(super) use stem_config;
 
-/// The same stride along every axis of a layer.
+/// Strides that are the same along every axis of a layer.
 pub(super) fn all_axes(strides: &[usize]) -> Vec<Axes> {
     strides.iter().copied().map(Axes::All).collect()
 }
 
-/// How to build a [`Stem`].
+/// Options of a [`Stem`].
 #[derive(Clone, Copy)]
 pub(super) struct StemOptions<'a> {
     pub in_shape: &'a [usize],
@@ -106,7 +106,7 @@ pub(super) struct StemOptions<'a> {
 }
 
 impl StemOptions<'_> {
-    /// What follows each convolution.
+    /// The layers after each convolution.
     pub fn adn(&self, clock: &DropoutClock) -> AdnOptions {
         AdnOptions {
             ordering: nda(),
@@ -117,7 +117,7 @@ impl StemOptions<'_> {
         }
     }
 
-    /// A residual unit, or the convolution alone.
+    /// A residual unit, or a plain convolution.
     pub fn layer(&self, scope: &Scope, options: ConvolutionOptions, last: bool) -> Result<Layer, ConfigError> {
         if self.num_res_units > 0 {
             return ResidualUnit::new(scope, &options, self.num_res_units, last).map(Layer::ResidualUnit);
@@ -126,7 +126,7 @@ impl StemOptions<'_> {
         Convolution::new(scope, &ConvolutionOptions { adn, ..options }).map(Layer::Convolution)
     }
 
-    /// Checks that each layer has its stride.
+    /// Checks that each layer has a stride.
     pub fn check_strides(&self) -> Result<(), ConfigError> {
         let StemOptions { channels, strides, .. } = self;
         if strides.len() == channels.len() {
@@ -136,10 +136,10 @@ impl StemOptions<'_> {
     }
 }
 
-/// The built convolutions.
+/// The stem of a network: its first convolutions.
 pub(super) struct Stem {
     pub net: Sequential,
-    /// Features per image after the convolutions.
+    /// Number of features per image after the convolutions.
     pub features: usize,
     pub facts: Facts,
 }
@@ -197,7 +197,7 @@ pub(super) fn after_convolution(
     Ok(std::array::from_fn(|axis| (size[axis].max(1) - 1) / stride[axis] + 1))
 }
 
-/// The name of a linear layer behind the stem: `last` is an entry of MONAI's `final`.
+/// The state-dict name of a linear layer after the stem; `last` is an entry of MONAI's `final`.
 pub(super) fn final_layer(path: &str) -> String {
     match path.strip_prefix("last.") {
         Some(rest) => format!("final.1.{rest}"),

@@ -8,14 +8,14 @@ use crate::blocks::{Merging, PatchMerging, SwinTransformerBlock, SwinTransformer
 use crate::layers::{ConfigError, DropoutClock, Scope};
 use crate::named::Named;
 
-/// How to build a [`Stage`].
+/// Options of [`Stage`].
 #[derive(Clone, Debug)]
 pub(super) struct StageOptions {
     pub spatial_dims: usize,
     pub dim: usize,
     pub num_heads: usize,
     pub window_size: [usize; 3],
-    /// One per block.
+    /// One probability per block.
     pub drop_path: Vec<f64>,
     pub mlp_ratio: f64,
     pub qkv_bias: bool,
@@ -27,7 +27,7 @@ pub(super) struct StageOptions {
     pub clock: DropoutClock,
 }
 
-/// Blocks, every second one with shifted windows, and the merging of patches.
+/// A stage: blocks, every second of which has shifted windows, and patch merging.
 #[derive(Module, Debug)]
 pub(super) struct Stage {
     blocks: Named<SwinTransformerBlock>,
@@ -72,7 +72,7 @@ impl Stage {
         })
     }
 
-    /// `[b, dim, x, y, z]` to `[b, 2 dim, x / 2, y / 2, z / 2]`, sizes rounded up.
+    /// Maps `[b, dim, x, y, z]` to `[b, 2 dim, x / 2, y / 2, z / 2]`; sizes are rounded up.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, _, nx, ny, nz] = x.dims();
         let regions = shifted_regions([nx, ny, nz], self.window_size, half(self.window_size), &x.device().inner());

@@ -13,28 +13,28 @@ use crate::blocks::{Merging, PatchEmbed, UnetrBasicBlock, UnetrOptions};
 use crate::layers::{Axes, ConfigError, Dropout, DropoutClock, Scope, layer_norm};
 use crate::named::Named;
 
-/// How to build a [`SwinTransformer`]: MONAI's parameters and defaults, and whether outputs are
-/// normed.
+/// Options of a [`SwinTransformer`]: MONAI's parameters and defaults, and the normalization of
+/// outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SwinTransformerConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_chans: usize,
-    /// Features of the first stage.
+    /// Number of features of the first stage.
     pub embed_dim: usize,
-    /// Positions per axis of a window.
+    /// Number of positions per axis of a window.
     #[setters(into)]
     pub window_size: Axes,
     /// Size of a patch.
     #[setters(into)]
     pub patch_size: Axes,
-    /// Blocks per stage, four numbers.
+    /// Number of blocks of each stage, four numbers.
     #[setters(into)]
     pub depths: Vec<usize>,
-    /// Heads per stage, four numbers.
+    /// Number of heads of each stage, four numbers.
     #[setters(into)]
     pub num_heads: Vec<usize>,
-    /// Hidden features of the perceptrons per feature.
+    /// Hidden features of the perceptrons per input feature.
     #[serde(default = "four")]
     pub mlp_ratio: f64,
     /// Whether queries, keys and values have a bias.
@@ -43,24 +43,24 @@ pub struct SwinTransformerConfig {
     /// Dropout probability.
     #[serde(default)]
     pub drop_rate: f64,
-    /// Dropout of the attention's weights.
+    /// Dropout probability of the attention weights.
     #[serde(default)]
     pub attn_drop_rate: f64,
-    /// Probability of skipping the last block in training; it grows from 0 at the first.
+    /// Probability of skipping the last block in training; it grows from 0 at the first block.
     #[serde(default)]
     pub drop_path_rate: f64,
-    /// Whether patches are normed.
+    /// Whether patches are normalized.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether the backward pass recomputes the inner values of
-    /// attention blocks instead of keeping them, for less memory and more time (docs/training.md
-    /// has figures).
+    /// Whether the backward pass recomputes the inner values of attention blocks instead of storing
+    /// them, which needs less memory and more time (see docs/training.md). No effect on the
+    /// results.
     #[serde(default)]
     pub use_checkpoint: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
-    /// How neighbours are merged between stages.
+    /// The merging of neighbours between stages.
     #[serde(default)]
     pub downsample: Merging,
     /// Whether a residual convolution block precedes each stage.
@@ -69,10 +69,10 @@ pub struct SwinTransformerConfig {
     /// Must be false: MONAI's HyenaND operator is not part of this library.
     #[serde(default)]
     pub use_hyena: bool,
-    /// Without effect on the results: selects MONAI's implementation of attention.
+    /// No effect on the results: it selects MONAI's implementation of attention.
     #[serde(default)]
     pub use_flash_attention: bool,
-    /// Whether outputs are normed over their channels (an argument of the call in MONAI).
+    /// Whether outputs are normalized over their channels (an argument of the call in MONAI).
     #[serde(default = "yes")]
     pub normalize: bool,
 }
@@ -81,7 +81,7 @@ pub(super) fn four() -> f64 {
     4.0
 }
 
-/// The most blocks of a stage; published networks have up to 18.
+/// The largest number of blocks of a stage; published networks have up to 18.
 const MOST_BLOCKS: usize = 1000;
 
 pub(super) fn three() -> usize {
@@ -93,7 +93,7 @@ pub(super) fn yes() -> bool {
 }
 
 impl SwinTransformerConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_chans: usize,
@@ -204,11 +204,11 @@ impl SwinTransformerConfig {
     }
 }
 
-/// A transformer whose attention stays within windows, which every second block shifts (Liu et al.,
-/// <https://arxiv.org/abs/2103.14030>); with `use_v2` the encoder of Swin UNETR v2.
+/// A transformer with attention within windows, which are shifted in every second block (Liu et
+/// al., <https://arxiv.org/abs/2103.14030>). With `use_v2` it is the encoder of Swin UNETR v2.
 ///
-/// `[b, in, x, y, z]` to five maps: the patches, and the output of each of four stages, each half
-/// the size of the one before and with twice the channels. The main output is the first.
+/// `[b, in, x, y, z]` to five maps: the patches, and the output of each of four stages, which has
+/// half the size and twice the channels of the previous one. The main output is the first.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -248,7 +248,7 @@ impl SwinTransformer {
         layer_norm(x.clone().permute([0, 2, 3, 4, 1])).permute([0, 4, 1, 2, 3])
     }
 
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }

@@ -13,36 +13,36 @@ use super::{Network, ShapeError};
 use crate::blocks::{Merging, UnetOutBlock, UnetrBasicBlock, UnetrOptions, UnetrUpBlock};
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
-/// How to build a [`SwinUNETR`]: MONAI's parameters and defaults.
+/// Options of [`SwinUNETR`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SwinUNETRConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
-    /// Side of a patch; must be 2, because the decoder doubles the size.
+    /// Length of a patch; must be 2, because the decoder doubles the size.
     #[serde(default = "two")]
     pub patch_size: usize,
-    /// Blocks per stage, four numbers.
+    /// Number of blocks of each stage, four numbers.
     #[serde(default = "depths")]
     #[setters(into)]
     pub depths: Vec<usize>,
-    /// Heads per stage, four numbers.
+    /// Number of heads of each stage, four numbers.
     #[serde(default = "num_heads")]
     #[setters(into)]
     pub num_heads: Vec<usize>,
-    /// Positions per axis of a window.
+    /// Number of positions per axis of a window.
     #[serde(default = "seven")]
     #[setters(into)]
     pub window_size: Axes,
     /// Whether queries, keys and values have a bias.
     #[serde(default = "yes")]
     pub qkv_bias: bool,
-    /// Hidden features of the perceptrons per feature.
+    /// Hidden features of the perceptrons per input feature.
     #[serde(default = "four")]
     pub mlp_ratio: f64,
-    /// Channels of the first level, a multiple of 12.
+    /// Number of channels of the first level, a multiple of 12.
     #[serde(default = "twenty_four")]
     pub feature_size: usize,
     /// Norm of the convolutions; `""` for none.
@@ -52,27 +52,27 @@ pub struct SwinUNETRConfig {
     /// Dropout probability.
     #[serde(default)]
     pub drop_rate: f64,
-    /// Dropout of the attention's weights.
+    /// Dropout probability of the attention weights.
     #[serde(default)]
     pub attn_drop_rate: f64,
-    /// Probability of skipping the last block in training; it grows from 0 at the first.
+    /// Probability of skipping the last block in training; it grows from 0 at the first block.
     #[serde(default)]
     pub dropout_path_rate: f64,
-    /// Whether the transformer's maps are normed over their channels.
+    /// Whether the transformer's maps are normalized over their channels.
     #[serde(default = "yes")]
     pub normalize: bool,
-    /// Whether patches are normed.
+    /// Whether patches are normalized.
     #[serde(default)]
     pub patch_norm: bool,
-    /// Without effect on the results: whether the backward pass recomputes the inner values of
-    /// attention blocks instead of keeping them, for less memory and more time (docs/training.md
-    /// has figures).
+    /// Whether the backward pass recomputes the inner values of attention blocks instead of storing
+    /// them, which needs less memory and more time (see docs/training.md). No effect on the
+    /// results.
     #[serde(default)]
     pub use_checkpoint: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
-    /// How neighbours are merged between stages; `merginglegacy` for weights from before MONAI 1.5.
+    /// The merging of neighbours between stages; `merginglegacy` for weights from before MONAI 1.5.
     #[serde(default)]
     pub downsample: Merging,
     /// Whether a residual convolution block precedes each stage.
@@ -81,7 +81,7 @@ pub struct SwinUNETRConfig {
     /// Must be false: MONAI's HyenaND operator is not part of this library.
     #[serde(default)]
     pub use_hyena: bool,
-    /// Without effect on the results: selects MONAI's implementation of attention.
+    /// No effect on the results: it selects MONAI's implementation of attention.
     #[serde(default)]
     pub use_flash_attention: bool,
 }
@@ -107,7 +107,7 @@ fn twenty_four() -> usize {
 }
 
 impl SwinUNETRConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize) -> Self {
         SwinUNETRConfig {
             in_channels,
@@ -189,7 +189,7 @@ impl SwinUNETRConfig {
     }
 }
 
-/// A Swin transformer as encoder of a U-shaped network (Hatamizadeh et al.,
+/// A U-shaped network with a Swin transformer as its encoder (Hatamizadeh et al.,
 /// <https://arxiv.org/abs/2201.01266>).
 ///
 /// `[b, in, x, y, z]` to `[b, out, x, y, z]`; each axis must be divisible by 32.

@@ -1,4 +1,5 @@
-//! A ResNet or Inception v3 of torchvision with another last layer (`monai.networks.nets.TorchVisionFCModel`).
+//! A ResNet or Inception v3 of torchvision with a replaced last layer
+//! (`monai.networks.nets.TorchVisionFCModel`).
 
 use burn::tensor::Device;
 use derive_setters::Setters;
@@ -12,10 +13,10 @@ use super::netadapter::{HeadOptions, NetAdapter, pool};
 use super::resnet::{ResNetConfig, depth};
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
-/// How to build a `TorchVisionFCModel`: MONAI's parameters and defaults.
+/// Options of a `TorchVisionFCModel`: MONAI's parameters and defaults.
 ///
 /// With `use_conv` it is the fully convolutional classifier of patches of whole-slide images:
-/// trained on patches of 224, and run on larger ones for a map of scores.
+/// trained on patches of 224, and applied to larger ones for a map of scores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
@@ -26,16 +27,16 @@ pub struct TorchVisionFCModelConfig {
     #[serde(default = "resnet18")]
     #[setters(into)]
     pub model_name: String,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "one")]
     pub num_classes: usize,
     /// Must be 2, as in torchvision's networks.
     #[serde(default = "two")]
     pub dim: usize,
-    /// Inputs of the last layer; by default the network's features.
+    /// Number of inputs of the last layer; by default the network's number of features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_channels: Option<usize>,
-    /// Whether the last layer is a convolution of kernel 1, so that larger images yield maps of
+    /// Whether the last layer is a convolution of kernel 1, so that larger images give maps of
     /// scores.
     #[serde(default)]
     pub use_conv: bool,
@@ -49,8 +50,8 @@ pub struct TorchVisionFCModelConfig {
     /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
-    /// Of `inception_v3` alone: whether images that are normalized by the mean and deviation of
-    /// ImageNet become those of -1 to 1, as torchvision does where it was `pretrained`.
+    /// Whether images normalized by the mean and deviation of ImageNet are converted to the range
+    /// -1 to 1, as torchvision does for `pretrained`. Only for `inception_v3`.
     #[serde(default)]
     pub transform_input: bool,
 }
@@ -71,7 +72,7 @@ fn yes() -> bool {
     true
 }
 
-/// Depth, groups and width of a name.
+/// The depth, groups and width of a name.
 fn sizes(name: &str) -> Option<(usize, [usize; 2])> {
     Some(match name {
         "resnet18" => (18, [1, 64]),
@@ -89,7 +90,7 @@ fn sizes(name: &str) -> Option<(usize, [usize; 2])> {
 }
 
 impl TorchVisionFCModelConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(model_name: &str, num_classes: usize) -> Self {
         TorchVisionFCModelConfig {
             model_name: model_name.to_owned(),

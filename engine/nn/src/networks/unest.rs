@@ -1,4 +1,4 @@
-//! UNesT, a U-Net over a nested transformer: the network of MONAI's bundles
+//! UNesT, a U-Net with a nested transformer as its encoder: the network of MONAI's bundles
 //! `renalStructures_UNEST_segmentation` and `wholeBrainSeg_Large_UNEST_segmentation`.
 
 use burn::module::Module;
@@ -18,47 +18,47 @@ use crate::layers::{
 };
 use crate::named::Named;
 
-/// How to build a [`UNesT`]: the parameters of the bundles' scripts, with the values that they use.
+/// Options of [`UNesT`]: parameters and values of the bundles' scripts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct UNesTConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
-    /// Size of the image, the same along each axis; a multiple of 32, at least 64.
+    /// Size of the image, the same along each axis: a multiple of 32, at least 64.
     #[serde(default = "img_size")]
     #[setters(into)]
     pub img_size: Axes,
-    /// Channels of the last level, halved.
+    /// Half of the number of channels of the last level.
     #[serde(default = "sixteen")]
     pub feature_size: usize,
-    /// Length of a patch; 4, which the decoder's levels need.
+    /// Length of a patch; must be 4, which the decoder's levels need.
     #[serde(default = "four")]
     pub patch_size: usize,
-    /// Transformer layers per level.
+    /// Number of transformer layers of each level.
     #[serde(default = "depths")]
     pub depths: [usize; LEVELS],
-    /// Heads per level.
+    /// Number of heads of each level.
     #[serde(default = "num_heads")]
     pub num_heads: [usize; LEVELS],
-    /// Features per level; the last are 32 times `feature_size`.
+    /// Number of features of each level; the last is 32 times `feature_size`.
     #[serde(default = "embed_dim")]
     pub embed_dim: [usize; LEVELS],
-    /// Without effect: blocks are an eighth of the image at the first level.
+    /// No effect: blocks are an eighth of the image at the first level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_size: Option<Axes>,
     /// Norm of the convolutions.
     #[serde(default = "instance")]
     #[setters(into)]
     pub norm_name: LayerSpec,
-    /// Without effect.
+    /// No effect.
     #[serde(default)]
     pub conv_block: bool,
-    /// Whether blocks of convolutions have a shortcut.
+    /// Whether convolution blocks have a shortcut.
     #[serde(default = "yes")]
     pub res_block: bool,
-    /// Without effect.
+    /// No effect.
     #[serde(default)]
     pub dropout_rate: f64,
 }
@@ -92,7 +92,7 @@ fn instance() -> LayerSpec {
 }
 
 impl UNesTConfig {
-    /// The bundles' values for everything else.
+    /// Options with the bundles' values for everything else.
     pub fn new(in_channels: usize, out_channels: usize) -> Self {
         UNesTConfig {
             in_channels,
@@ -171,7 +171,7 @@ impl UNesTConfig {
     }
 }
 
-/// A transposed convolution of stride 2, and one of kernel 1.
+/// A transposed convolution of stride 2, followed by a convolution of kernel 1.
 #[derive(Module, Debug)]
 struct Doubling {
     transp_conv_init: Convolution,
@@ -196,9 +196,10 @@ impl Doubling {
     }
 }
 
-/// A U-Net over a nested transformer (Yu et al., <https://arxiv.org/abs/2209.14378>).
+/// A U-Net with a nested transformer as its encoder (Yu et al.,
+/// <https://arxiv.org/abs/2209.14378>).
 ///
-/// `[b, in, x, y, z]`, of the size the network was built for (96), to `[b, out, x, y, z]`.
+/// `[b, in, x, y, z]`, of the size that the network was built for (96), to `[b, out, x, y, z]`.
 ///
 /// ```no_run
 /// # use burn::tensor::{Device, Tensor};

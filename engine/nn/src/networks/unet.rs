@@ -16,21 +16,21 @@ use crate::layers::{
 use crate::named::Named;
 use crate::trace::joined;
 
-/// How to build a [`UNet`]: MONAI's parameters and defaults.
+/// Options of [`UNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct UNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
-    /// Channels per level, top first; at least two.
+    /// Number of channels of each level, top first; at least two.
     #[setters(into)]
     pub channels: Vec<usize>,
-    /// Strides between levels, one less than `channels`; more are ignored.
+    /// Strides between levels, one less than `channels`; further ones are ignored.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
@@ -41,7 +41,7 @@ pub struct UNetConfig {
     #[serde(default = "three")]
     #[setters(into)]
     pub up_kernel_size: Axes,
-    /// Convolutions per residual unit; 0 for plain convolutions.
+    /// Number of convolutions per residual unit; 0 for plain convolutions.
     #[serde(default)]
     pub num_res_units: usize,
     /// Activation; `""` or null for none.
@@ -66,7 +66,7 @@ pub struct UNetConfig {
 }
 
 impl UNetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,
@@ -91,8 +91,8 @@ impl UNetConfig {
         }
     }
 
-    /// Builds the network; its weights are PyTorch's default distributions, drawn from `seed`
-    /// alone, so they are the same on every device.
+    /// Builds the network. The weights have PyTorch's default distributions and depend on `seed`
+    /// only, so they are the same on every device.
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNet, ConfigError> {
         let builder = Builder::new(self)?;
         let scope = Scope::new(device, seed);
@@ -111,14 +111,14 @@ impl UNetConfig {
     }
 }
 
-/// One entry of the tree of blocks.
+/// An entry of the tree of blocks.
 #[derive(Module, Debug)]
 enum Block {
     Convolution(Convolution),
     Residual(ResidualUnit),
-    /// One after the other.
+    /// A sequence of blocks.
     Sequence(Named<Block>),
-    /// Input and output of what is inside, concatenated on the channel axis.
+    /// The input and output of the inner blocks, concatenated along the channels.
     Skip(Named<Block>),
 }
 
@@ -203,7 +203,7 @@ impl Network for UNet {
     }
 }
 
-/// The checked options, resolved to 3-D.
+/// The checked options resolved to 3-D.
 struct Builder<'a> {
     config: &'a UNetConfig,
     strides: Vec<[usize; 3]>,
@@ -250,7 +250,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Down, everything below with a skip around it, up.
+    /// Builds a level: down, all lower levels with a skip connection, up.
     fn level(&self, scope: &Scope, channels: [usize; 2], level: usize) -> Result<Block, ConfigError> {
         let [input, output] = channels;
         let own = self.config.channels[level];
@@ -299,7 +299,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Blocks named "0", "1", ...
+/// Builds a sequence of blocks named "0", "1", ...
 fn sequence<const N: usize>(blocks: [Block; N]) -> Block {
     Block::Sequence(Named::new(blocks.into_iter().enumerate().map(|(i, block)| (i.to_string(), block)).collect()))
 }

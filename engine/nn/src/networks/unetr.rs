@@ -12,30 +12,30 @@ use super::{Network, ShapeError};
 use crate::blocks::{Projection, UnetOutBlock, UnetrBasicBlock, UnetrOptions, UnetrPrUpBlock, UnetrUpBlock};
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
-/// Side of a patch.
+/// Length of a patch.
 const PATCH: usize = 16;
 
-/// How to build a [`UNETR`]: MONAI's parameters and defaults.
+/// Options of [`UNETR`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct UNETRConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// Size of the image, every axis a multiple of 16.
     #[setters(into)]
     pub img_size: Axes,
-    /// Channels of the first level.
+    /// Number of channels of the first level.
     #[serde(default = "sixteen")]
     pub feature_size: usize,
-    /// Features of a token, a multiple of `num_heads`.
+    /// Number of features of a token, a multiple of `num_heads`.
     #[serde(default = "hidden")]
     pub hidden_size: usize,
-    /// Hidden features of the perceptrons; 0 for `hidden_size`.
+    /// Number of hidden features of the perceptrons; 0 for `hidden_size`.
     #[serde(default = "mlp")]
     pub mlp_dim: usize,
-    /// Heads.
+    /// Number of heads.
     #[serde(default = "twelve")]
     pub num_heads: usize,
     /// How a patch becomes a token.
@@ -54,13 +54,13 @@ pub struct UNETRConfig {
     /// Dropout probability in the transformer.
     #[serde(default)]
     pub dropout_rate: f64,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
     /// Whether queries, keys and values have a bias.
     #[serde(default)]
     pub qkv_bias: bool,
-    /// Without effect: attention maps are not kept.
+    /// No effect: attention maps are not stored.
     #[serde(default)]
     pub save_attn: bool,
 }
@@ -78,7 +78,7 @@ fn yes() -> bool {
 }
 
 impl UNETRConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize, img_size: Axes) -> Self {
         UNETRConfig {
             in_channels,
@@ -146,10 +146,11 @@ impl UNETRConfig {
     }
 }
 
-/// A vision transformer as encoder of a U-shaped network (Hatamizadeh et al.,
+/// A U-shaped network with a vision transformer as its encoder (Hatamizadeh et al.,
 /// <https://arxiv.org/abs/2103.10504>).
 ///
-/// `[b, in, x, y, z]` to `[b, out, x, y, z]`, for images of the size it was built for.
+/// `[b, in, x, y, z]` to `[b, out, x, y, z]`, for images of the size that the network was built
+/// for.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -173,13 +174,13 @@ pub struct UNETR {
     out: UnetOutBlock,
     #[module(skip)]
     channels: [usize; 2],
-    /// Patches per axis.
+    /// Number of patches per axis.
     #[module(skip)]
     grid: [usize; 3],
 }
 
 impl UNETR {
-    /// Tokens as an image of patches.
+    /// Arranges tokens as an image of patches.
     fn image(&self, tokens: Tensor<3>) -> Tensor<5> {
         let [b, _, hidden] = tokens.dims();
         let [gx, gy, gz] = self.grid;

@@ -14,24 +14,24 @@ use super::facts::{Facts, by_facts};
 use super::{Network, stem::after_convolution};
 use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Scope, Sequential};
 
-/// How to build a [`VarAutoEncoder`]: MONAI's parameters and defaults.
+/// Options of [`VarAutoEncoder`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct VarAutoEncoderConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// Channels and size of the image.
     #[setters(into)]
     pub in_shape: Vec<usize>,
-    /// Channels of the output.
+    /// Number of channels of the output.
     pub out_channels: usize,
     /// Number of latent variables.
     pub latent_size: usize,
-    /// Channels per encoding layer, top first.
+    /// Number of channels of each encoding layer, top first.
     #[setters(into)]
     pub channels: Vec<usize>,
-    /// Stride per encoding layer.
+    /// Stride of each encoding layer.
     #[setters(into)]
     pub strides: Vec<Axes>,
     /// Kernel of the convolutions, odd.
@@ -42,20 +42,20 @@ pub struct VarAutoEncoderConfig {
     #[serde(default = "three")]
     #[setters(into)]
     pub up_kernel_size: Axes,
-    /// Convolutions per residual unit of the encoder; 0 for plain convolutions. The decoder has one
-    /// each, if any.
+    /// Number of convolutions per residual unit of the encoder; 0 for plain convolutions. Residual
+    /// units of the decoder have one convolution.
     #[serde(default)]
     pub num_res_units: usize,
-    /// Channels of the layers between encoder and latent variables; the last must be the last of
-    /// `channels`.
+    /// Number of channels of each layer between encoder and latent variables; the last must be the
+    /// last of `channels`.
     #[serde(default)]
     #[setters(into)]
     pub inter_channels: Option<Vec<usize>>,
-    /// Their dilations; null for 1.
+    /// Dilations of the layers of `inter_channels`; null for 1.
     #[serde(default)]
     #[setters(into)]
     pub inter_dilations: Option<Vec<Axes>>,
-    /// Convolutions per residual unit of these layers; 0 for plain convolutions.
+    /// Number of convolutions per residual unit of these layers; 0 for plain convolutions.
     #[serde(default = "two")]
     pub num_inter_units: usize,
     /// Activation; `""` or null for none.
@@ -83,7 +83,7 @@ pub struct VarAutoEncoderConfig {
 }
 
 impl VarAutoEncoderConfig {
-    /// MONAI's defaults for everything else; `in_shape` is channels and size.
+    /// Options with MONAI's defaults for everything else. `in_shape` is channels and size.
     pub fn new(
         in_shape: &[usize],
         out_channels: usize,
@@ -179,11 +179,11 @@ impl VarAutoEncoderConfig {
 /// The output of a [`VarAutoEncoder`].
 #[derive(Clone, Debug)]
 pub struct VaeOutput {
-    /// `[b, out, x, y, z]`
+    /// The decoded image, `[b, out, x, y, z]`.
     pub reconstruction: Tensor<5>,
-    /// Means of the latent variables, `[b, latent]`.
+    /// The means of the latent variables, `[b, latent]`.
     pub mu: Tensor<2>,
-    /// Logarithms of their variances, `[b, latent]`.
+    /// The logarithms of the variances of the latent variables, `[b, latent]`.
     pub logvar: Tensor<2>,
     /// The latent variables that were decoded, `[b, latent]`.
     pub z: Tensor<2>,
@@ -191,10 +191,11 @@ pub struct VaeOutput {
 
 /// A variational autoencoder (Kingma and Welling, <https://arxiv.org/abs/1312.6114>).
 ///
-/// `[b, in, x, y, z]`, of the size the network was built for, to `[b, out, x, y, z]`. In training
-/// the latent variables are drawn; in evaluation they are the mean plus one standard deviation, as
-/// in MONAI, unless `use_mean_at_inference`. `forward_all` returns the reconstruction, then means,
-/// logarithms of variances and latent variables as `[b, n, 1, 1, 1]`.
+/// `[b, in, x, y, z]`, of the size that the network was built for, to `[b, out, x, y, z]`. In
+/// training the latent variables are drawn; in evaluation they are the mean plus one standard
+/// deviation, as in MONAI, unless `use_mean_at_inference`. `forward_all` returns the
+/// reconstruction, followed by means, logarithms of variances and latent variables as `[b, n, 1, 1,
+/// 1]`.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -224,7 +225,7 @@ pub struct VarAutoEncoder {
 }
 
 impl VarAutoEncoder {
-    /// Means and logarithms of variances of the latent variables, always f32.
+    /// Returns the means and logarithms of variances of the latent variables, always in f32.
     pub fn encode_forward(&self, x: Tensor<5>) -> (Tensor<2>, Tensor<2>) {
         let x = self.intermediate.forward(self.encode.forward(x));
         let [b, c, dx, dy, dz] = x.dims();
@@ -232,7 +233,7 @@ impl VarAutoEncoder {
         (cast(self.mu.forward(x.clone()), DType::F32), cast(self.logvar.forward(x), DType::F32))
     }
 
-    /// The image of latent variables `[b, latent]`.
+    /// Decodes latent variables `[b, latent]` to an image.
     pub fn decode_forward(&self, z: Tensor<2>) -> Tensor<5> {
         let b = z.dims()[0];
         let (channels, [dx, dy, dz]) = self.encoded;
@@ -241,7 +242,7 @@ impl VarAutoEncoder {
         if self.use_sigmoid { sigmoid(x) } else { x }
     }
 
-    /// Everything, with latent variables drawn by the network in training.
+    /// Returns all outputs, with latent variables drawn by the network in training.
     pub fn encode_and_decode(&self, x: Tensor<5>) -> VaeOutput {
         self.facts.clock.next_pass();
         let training = x.is_autodiff();
@@ -257,7 +258,8 @@ impl VarAutoEncoder {
         VaeOutput { reconstruction: self.decode_forward(z.clone()), mu, logvar, z }
     }
 
-    /// Everything, with this draw of N(0, 1) for the latent variables, `[b, latent]`.
+    /// Returns all outputs, with `noise`, draws from N(0, 1), for the latent variables, `[b,
+    /// latent]`.
     pub fn encode_and_decode_with_noise(&self, x: Tensor<5>, noise: Tensor<2>) -> VaeOutput {
         self.facts.clock.next_pass();
         let (mu, logvar) = self.encode_forward(x);
@@ -267,7 +269,7 @@ impl VarAutoEncoder {
 }
 
 impl VaeOutput {
-    /// Reconstruction, means, logarithms of variances and latent variables, those as
+    /// Reconstruction, means, logarithms of variances and latent variables; all but the first as
     /// `[b, n, 1, 1, 1]`.
     pub fn into_vec(self) -> Vec<Tensor<5>> {
         let flat = |latent: Tensor<2>| {

@@ -14,12 +14,12 @@ use crate::blocks::{
 use crate::layers::{Axes, ConfigError, DropoutClock, LayerNorm, Linear, Scope};
 use crate::named::Named;
 
-/// How to build a [`ViT`]: MONAI's parameters and defaults.
+/// Options of [`ViT`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ViTConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
     /// Size of the image.
     #[setters(into)]
@@ -27,16 +27,16 @@ pub struct ViTConfig {
     /// Size of a patch.
     #[setters(into)]
     pub patch_size: Axes,
-    /// Features of a token, a multiple of `num_heads`.
+    /// Number of features of a token, a multiple of `num_heads`.
     #[serde(default = "hidden")]
     pub hidden_size: usize,
-    /// Hidden features of the perceptrons; 0 for `hidden_size`.
+    /// Number of hidden features of the perceptrons; 0 for `hidden_size`.
     #[serde(default = "mlp")]
     pub mlp_dim: usize,
-    /// Blocks.
+    /// Number of blocks.
     #[serde(default = "twelve")]
     pub num_layers: usize,
-    /// Heads.
+    /// Number of heads.
     #[serde(default = "twelve")]
     pub num_heads: usize,
     /// How a patch becomes a token.
@@ -45,26 +45,26 @@ pub struct ViTConfig {
     /// The position embedding that is added to the tokens.
     #[serde(default)]
     pub pos_embed_type: PositionEmbedding,
-    /// Whether the output are class scores.
+    /// Whether the outputs are class scores.
     #[serde(default)]
     pub classification: bool,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "two")]
     pub num_classes: usize,
     /// Dropout probability.
     #[serde(default)]
     pub dropout_rate: f64,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
-    /// `"Tanh"` for class scores in [-1, 1]; anything else for plain ones.
+    /// `"Tanh"` for class scores in [-1, 1]; any other value for unbounded ones.
     #[serde(default = "tanh")]
     #[setters(into)]
     pub post_activation: Option<String>,
     /// Whether queries, keys and values have a bias.
     #[serde(default)]
     pub qkv_bias: bool,
-    /// Without effect: attention maps are not kept.
+    /// No effect: attention maps are not stored.
     #[serde(default)]
     pub save_attn: bool,
 }
@@ -94,7 +94,7 @@ fn tanh() -> Option<String> {
 }
 
 impl ViTConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, img_size: Axes, patch_size: Axes) -> Self {
         ViTConfig {
             in_channels,
@@ -181,18 +181,19 @@ impl ViTConfig {
     }
 }
 
-/// Class scores from the first token.
+/// The head that computes class scores from the first token.
 #[derive(Module, Debug)]
 enum Head {
     Plain(Linear),
-    /// Under the name `0`.
+    /// A linear layer, named `0`, with a hyperbolic tangent.
     Tanh(Named<Linear>),
 }
 
 /// A vision transformer (Dosovitskiy et al., <https://arxiv.org/abs/2010.11929>).
 ///
 /// `[b, in, x, y, z]` to tokens `[b, tokens, hidden_size, 1, 1]`, or with `classification` to class
-/// scores `[b, num_classes, 1, 1, 1]`. All outputs are this one and the tokens after every block.
+/// scores `[b, num_classes, 1, 1, 1]`. `forward_all` returns this output and the tokens after every
+/// block.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -211,7 +212,7 @@ pub struct ViT {
     classification_head: Option<Head>,
     #[module(skip)]
     spatial_dims: usize,
-    /// Channels of the image, and tokens or classes.
+    /// Numbers of channels of the image, and of tokens or classes.
     #[module(skip)]
     channels: [usize; 2],
     #[module(skip)]
@@ -221,7 +222,7 @@ pub struct ViT {
 }
 
 impl ViT {
-    /// The normed tokens, and the tokens after every block.
+    /// Returns the normalized tokens, and the tokens after every block.
     pub(super) fn tokens(&self, x: Tensor<5>) -> (Tensor<3>, Vec<Tensor<3>>) {
         self.clock.next_pass();
         let mut x = self.patch_embedding.forward(x);
@@ -238,7 +239,7 @@ impl ViT {
         (self.norm.forward(x), hidden)
     }
 
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }

@@ -18,18 +18,18 @@ use crate::layers::{
 use crate::named::Named;
 use crate::trace::{self, Op, concat};
 
-/// How to build a [`VNet`]: MONAI's parameters and defaults, and two numbers that MONAI fixes.
+/// Options of [`VNet`]: MONAI's parameters and defaults, and two values that are constants in MONAI.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]
 pub struct VNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image; `base` must be divisible by it.
+    /// Number of channels of the image, a divisor of `base`.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
-    /// Activation. The bare name `"prelu"` has a slope per channel.
+    /// The activation. The name `"prelu"` without arguments has a slope per channel.
     #[setters(into)]
     pub act: LayerSpec,
     /// Dropout probability of the two lowest down levels; null for none.
@@ -37,11 +37,11 @@ pub struct VNetConfig {
     /// Dropout probabilities of the two lowest up levels: of the features from below (null for
     /// none), and of the skip.
     pub dropout_prob_up: (Option<f64>, f64),
-    /// 1 drops elements, 2 and 3 whole channels.
+    /// Unit of dropout: 1 for elements, 2 or 3 for whole channels.
     pub dropout_dim: usize,
-    /// Whether the convolutions down and at both ends have a bias.
+    /// Whether the convolutions of the down path and at both ends have a bias.
     pub bias: bool,
-    /// Channels of the first level; 16 in MONAI.
+    /// Number of channels of the first level; 16 in MONAI.
     pub base: usize,
     /// Dropout probability of the skips of the two highest up levels; 0.5 in MONAI.
     pub dropout_prob_top: f64,
@@ -98,7 +98,7 @@ impl VNetConfig {
     }
 }
 
-/// Convolution of kernel 5, batch norm, activation.
+/// A convolution of kernel 5 with batch norm and activation.
 #[derive(Module, Debug)]
 struct LuConv {
     act_function: Act,
@@ -111,7 +111,8 @@ impl LuConv {
     }
 }
 
-/// The same, with the repeated image added before the activation.
+/// The first level: a convolution whose result is added to the repeated image before the
+/// activation.
 #[derive(Module, Debug)]
 struct InputTransition {
     act_function: Act,
@@ -120,7 +121,7 @@ struct InputTransition {
     repeats: usize,
 }
 
-/// Halves the axes and doubles the channels.
+/// A down level, which halves the axes and doubles the channels.
 #[derive(Module, Debug)]
 struct DownTransition {
     down_conv: Conv,
@@ -140,7 +141,7 @@ impl DownTransition {
     }
 }
 
-/// Doubles the axes and concatenates the skip.
+/// An up level, which doubles the axes and concatenates the skip features.
 #[derive(Module, Debug)]
 struct UpTransition {
     up_conv: ConvTranspose,
@@ -164,7 +165,7 @@ impl UpTransition {
     }
 }
 
-/// To the classes.
+/// The output block, which maps to the classes.
 #[derive(Module, Debug)]
 struct OutputTransition {
     act_function1: Act,
@@ -267,7 +268,7 @@ impl Builder<'_> {
         Ok(if self.config.dropout_dim == 1 { dropout } else { dropout.by_channel() })
     }
 
-    /// Kernel and stride 2.
+    /// A convolution of kernel and stride 2.
     fn halving(&self) -> ([usize; 3], ConvShape) {
         let kernel = in_space(self.config.spatial_dims, 2);
         (kernel, ConvShape { stride: kernel, ..ConvShape::default() })
@@ -311,7 +312,7 @@ impl Builder<'_> {
             dropout2: self.dropout(scope, "dropout2", p_skip)?,
             act_function1: self.act(scope, "act_function1", half)?,
             act_function2: self.act(scope, "act_function2", output)?,
-            // In MONAI these have no bias, regardless of `bias`.
+            // MONAI uses no bias here, regardless of `bias`.
             ops: self.lu_convs(scope, output, convs, false)?,
         })
     }

@@ -17,13 +17,13 @@ use super::{OptimError, Optimizer, ParameterGroup};
 /// (Loshchilov and Hutter, <https://arxiv.org/abs/1711.05101>).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adam {
-    /// Decay of the mean and of the mean square.
+    /// Decay rates of the mean and of the mean square.
     pub betas: [f64; 2],
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub eps: f64,
-    /// Divides by the largest mean square so far.
+    /// Whether to divide by the largest mean square so far.
     pub amsgrad: bool,
-    /// Decays the weights themselves instead of adding to the gradient (AdamW).
+    /// Whether the weights decay directly, instead of through the gradient (AdamW).
     pub decoupled: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn check_moments(betas: [f64; 2], eps: f64) -> Result<(), OptimError>
     Ok(())
 }
 
-/// The state: mean, mean square, the largest of them.
+/// Names of the state: mean, mean square, largest mean square.
 const NAMES: [&str; 3] = ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"];
 
 impl Adam {
@@ -51,7 +51,7 @@ impl Adam {
         let [beta1, beta2] = self.betas;
         let state: Vec<Option<Tensor<1>>> = self.kept().iter().map(|name| slots.take(name, &device)).collect();
         let whole = state.iter().all(Option::is_some);
-        // The kernel needs corrections that are known on the host.
+        // The kernel needs bias corrections that are known on the host.
         if whole && slots.left_out.is_none() && update::has_kernel(state.iter().flatten().chain([&p, &g])) {
             return self.in_one_pass(p, &g, state.into_iter().flatten(), slots, [lr, decay]);
         }
@@ -91,7 +91,7 @@ impl Adam {
         p - rate.times(mean / denominator)
     }
 
-    /// The same by a kernel, once there is a state.
+    /// The same update by a kernel, after the first step.
     fn in_one_pass(
         &self,
         p: Tensor<1>,
@@ -113,7 +113,7 @@ impl Adam {
         p
     }
 
-    /// Without corrections.
+    /// The step without bias corrections.
     fn step(&self, lr: f64, decay: f64) -> AdamStep {
         AdamStep {
             lr: lr as f32,
@@ -125,12 +125,12 @@ impl Adam {
         }
     }
 
-    /// The state between steps.
+    /// Names of the state tensors in use.
     pub(crate) fn kept(&self) -> Vec<&'static str> {
         if self.amsgrad { NAMES.to_vec() } else { NAMES[..2].to_vec() }
     }
 
-    /// Taken or skipped, as the device decides.
+    /// The update, taken or skipped as the device decides.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,
@@ -170,15 +170,15 @@ impl Adam {
 pub struct AdamConfig {
     /// The learning rate from which a schedule starts.
     pub lr: f64,
-    /// Decay of the running means of gradients and of their squares.
+    /// Decay rates of the running means of gradients and of their squares.
     pub betas: [f64; 2],
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
-    /// Pulls parameters towards 0 by this share.
+    /// Weight decay, which pulls parameters towards 0.
     pub weight_decay: f64,
-    /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
+    /// Whether to divide by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,
@@ -230,15 +230,15 @@ hearth_registry::entry!(
 pub struct AdamWConfig {
     /// The learning rate from which a schedule starts.
     pub lr: f64,
-    /// Decay of the running means of gradients and of their squares.
+    /// Decay rates of the running means of gradients and of their squares.
     pub betas: [f64; 2],
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
-    /// Pulls parameters towards 0 by this share.
+    /// Weight decay, which pulls parameters towards 0.
     pub weight_decay: f64,
-    /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
+    /// Whether to divide by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

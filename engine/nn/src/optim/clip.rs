@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Gradients, OptimError};
 
-/// How gradients are clipped before a step (`torch.nn.utils.clip_grad_norm_`, `clip_grad_value_`).
+/// The clipping of gradients before a step (`torch.nn.utils.clip_grad_norm_`, `clip_grad_value_`).
 /// In a recipe: `clip = { norm = 1.0 }`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GradientClip {
-    /// All gradients are scaled down to this joint Euclidean norm where theirs is larger (Pascanu
-    /// et al., <https://arxiv.org/abs/1211.5063>).
+    /// Scales all gradients down to this joint Euclidean norm if theirs is larger (Pascanu et al.,
+    /// <https://arxiv.org/abs/1211.5063>).
     Norm(f64),
-    /// Each value is clamped to this magnitude.
+    /// Clamps each value to this magnitude.
     Value(f64),
 }
 
@@ -21,7 +21,7 @@ impl GradientClip {
     /// Checks the limit.
     ///
     /// # Errors
-    /// For a limit that is not above 0.
+    /// Fails for a limit that is not above 0.
     pub fn check(self) -> Result<(), OptimError> {
         let (name, size) = match self {
             GradientClip::Norm(size) => ("norm", size),
@@ -30,7 +30,7 @@ impl GradientClip {
         if size.is_finite() && size > 0.0 { Ok(()) } else { Err(OptimError::value(name, size, "a number above 0")) }
     }
 
-    /// The clipped gradients; nothing is read back from the device.
+    /// Clips the gradients; nothing is read back from the device.
     #[must_use]
     pub fn apply(self, gradients: Gradients) -> Gradients {
         match self {

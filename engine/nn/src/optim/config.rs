@@ -1,4 +1,4 @@
-//! Optimizers as a recipe names them.
+//! Optimizers by name, as in a recipe.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use super::{AdamConfig, AdamWConfig, NovogradConfig, OptimError, ParameterGroup,
 
 /// The configuration of an optimizer.
 pub trait OptimizerSpec: std::fmt::Debug + Send + Sync {
-    /// The learning rate a schedule starts from.
+    /// The learning rate from which a schedule starts.
     fn lr(&self) -> f64;
 
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     fn groups(&self) -> &[ParameterGroup];
 
-    /// The optimizer, with empty state.
+    /// Builds the optimizer with empty state.
     ///
     /// # Errors
-    /// For invalid options.
+    /// Fails for invalid options.
     fn build(&self) -> Result<Optimizer, OptimError>;
 }
 
@@ -47,7 +47,7 @@ impl Kind for dyn OptimizerSpec {
 }
 
 /// An optimizer by name, with PyTorch's or MONAI's parameters and defaults. A schedule starts from
-/// the learning rate; each step receives its own.
+/// the learning rate; each step receives its own rate.
 ///
 /// ```
 /// # use hearth_nn::optim::OptimizerConfig;
@@ -87,25 +87,25 @@ impl OptimizerConfig {
         Self::of("Novograd", NovogradConfig::default())
     }
 
-    /// Another value of a parameter.
+    /// Replaces the value of a parameter.
     ///
     /// # Errors
-    /// When the optimizer has no such parameter, or the value is invalid.
+    /// Fails if the optimizer has no such parameter, or if the value is invalid.
     pub fn with(&self, parameter: &str, value: impl Into<hearth_registry::Node>) -> Result<Self, Fault> {
         self.0.with(parameter, value).map(Self)
     }
 
-    /// The optimizer, with empty state.
+    /// Builds the optimizer with empty state.
     ///
     /// # Errors
-    /// For invalid options.
+    /// Fails for invalid options.
     pub fn build(&self) -> Result<Optimizer, OptimError> {
         OptimizerSpec::build(&*self.0)
     }
 }
 
-/// An optimizer's name in a recipe is defined where it is registered; here its parameters get that
-/// name.
+/// Converts an optimizer's parameters to a configuration, with the name under which the optimizer
+/// is registered.
 macro_rules! from_parameters {
     ($($Config:ty => $name:literal),* $(,)?) => {
         $(

@@ -10,10 +10,10 @@ use hearth_kernels::{Watch, gradients};
 use crate::named::PathStack;
 use crate::running;
 
-/// The gradients of a network's parameters, by path; each flat, outside autodiff.
+/// The gradients of a network's parameters by path, each flat and outside autodiff.
 ///
-/// Losses of several passes can be summed before a step (gradient accumulation) and the whole can
-/// be scaled (gradient scaler, clipping) without reading a value back.
+/// Gradients of several passes can be summed before a step (gradient accumulation), and scaled
+/// (gradient scaler, clipping), without reading a value back.
 #[derive(Clone, Debug, Default)]
 pub struct Gradients(BTreeMap<String, Tensor<1>>);
 
@@ -40,7 +40,7 @@ impl ModuleVisitor for Collect<'_> {
     }
 }
 
-/// What is called with the path and the flat gradient of a parameter.
+/// A callback that receives the path and the flat gradient of a parameter.
 pub type SeeGradient = Arc<dyn Fn(&str, Tensor<1>) + Send + Sync>;
 
 struct Watched {
@@ -71,28 +71,29 @@ impl ModuleMapper for Watched {
     }
 }
 
-/// The same network for one forward pass: `see` is called with the gradient of each parameter as
-/// soon as the backward pass has all of it. The gradients are those of `network` itself, from which
-/// [`Gradients::of`] takes them, and its running statistics are those of `network`, too.
+/// Returns a clone of the network for one forward pass, in which `see` is called with the gradient
+/// of each parameter as soon as the backward pass has completed it. The gradients belong to
+/// `network` itself, from which [`Gradients::of`] takes them, and the running statistics are shared
+/// with `network`.
 pub fn watch_gradients<N: Module>(network: &N, see: SeeGradient) -> N {
     running::shared(|| network.clone().map(&mut Watched { path: PathStack::default(), see, watch: None }))
 }
 
 impl Gradients {
-    /// Back-propagates a loss and takes the gradients of the network's parameters. Consumes the
+    /// Back-propagates a loss and collects the gradients of the network's parameters. Consumes the
     /// loss's graph.
     pub fn of<N: Module, const D: usize>(net: &N, loss: &Tensor<D>) -> Self {
         Self::take(net, &mut loss.backward())
     }
 
-    /// Takes the gradients of the network's parameters out of a backward pass.
+    /// Collects the gradients of the network's parameters from a backward pass.
     pub fn take<N: Module>(net: &N, source: &mut burn::tensor::Gradients) -> Self {
         let mut visitor = Collect { path: PathStack::default(), source, found: BTreeMap::new() };
         net.visit(&mut visitor);
         Gradients(visitor.found)
     }
 
-    /// Gradients from a map.
+    /// Creates gradients from a map.
     pub fn from_map(gradients: BTreeMap<String, Tensor<1>>) -> Self {
         Gradients(gradients)
     }
@@ -106,7 +107,7 @@ impl Gradients {
         self.0.remove(path)
     }
 
-    /// Paths and gradients, sorted by path.
+    /// Iterates over paths and gradients, sorted by path.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Tensor<1>)> {
         self.0.iter().map(|(path, gradient)| (path.as_str(), gradient))
     }
@@ -121,20 +122,20 @@ impl Gradients {
         self.0.is_empty()
     }
 
-    /// Every gradient times `factor`.
+    /// Multiplies every gradient by `factor`.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         self.each(|gradient| gradient * factor)
     }
 
-    /// Every gradient times a factor that stays on the device, `[1]`.
+    /// Multiplies every gradient by a factor that stays on the device, `[1]`.
     #[must_use]
     pub fn scale_by(self, factor: &Tensor<1>) -> Self {
         let (paths, all): (Vec<_>, Vec<_>) = self.0.into_iter().unzip();
         Gradients(paths.into_iter().zip(gradients::scaled(all, factor)).collect())
     }
 
-    /// Euclidean norm over all parameters, `[1]`, on the device. Non-finite exactly when some
+    /// Euclidean norm over all parameters, `[1]`, on the device. It is non-finite if and only if a
     /// gradient is (or the squares overflow), which a gradient scaler checks. `None` without
     /// gradients.
     pub fn norm(&self) -> Option<Tensor<1>> {
@@ -165,7 +166,7 @@ impl Gradients {
     }
 }
 
-/// The sum with another pass's gradients.
+/// Adds another pass's gradients.
 impl std::ops::Add for Gradients {
     type Output = Self;
 

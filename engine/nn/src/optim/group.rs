@@ -8,7 +8,7 @@ use super::OptimError;
 use super::rule::Rule;
 use crate::glob::glob;
 
-/// Options for some of the parameters; omitted options are those of the optimizer.
+/// Options for a group of parameters; omitted options are those of the optimizer.
 ///
 /// ```
 /// # use hearth_nn::optim::OptimizerConfig;
@@ -20,45 +20,45 @@ use crate::glob::glob;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ParameterGroup {
-    /// Which parameters: the name in the state dict (or the path of module fields), in which `*`
-    /// matches any characters.
+    /// Pattern of the parameters: the name in the state dict (or the path of module fields), in
+    /// which `*` matches any characters.
     #[setters(into)]
     pub params: String,
-    /// The learning rate from which a schedule starts; it changes in proportion to that of the
-    /// others.
+    /// The learning rate from which a schedule starts; it changes in proportion to the optimizer's
+    /// learning rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lr: Option<f64>,
-    /// Multiplies the learning rate of each step: an alternative to `lr`.
+    /// Factor of the learning rate in each step, as an alternative to `lr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lr_scale: Option<f64>,
     /// Replaces the optimizer's weight decay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
-    /// Of SGD and RMSprop.
+    /// Momentum of SGD and RMSprop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
-    /// Of SGD.
+    /// Dampening of SGD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dampening: Option<f64>,
-    /// Of SGD.
+    /// Nesterov momentum of SGD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nesterov: Option<bool>,
-    /// Of Adam, AdamW and Novograd.
+    /// Decay rates of Adam, AdamW and Novograd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub betas: Option<[f64; 2]>,
-    /// Of all but SGD.
+    /// Constant added to denominators, for all but SGD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eps: Option<f64>,
-    /// Of Adam, AdamW and Novograd.
+    /// AMSGrad variant of Adam, AdamW and Novograd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amsgrad: Option<bool>,
-    /// Of Novograd.
+    /// Gradient averaging of Novograd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grad_averaging: Option<bool>,
-    /// Of RMSprop.
+    /// Decay rate of RMSprop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
-    /// Of RMSprop.
+    /// Centered variant of RMSprop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub centered: Option<bool>,
 }
@@ -73,13 +73,13 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Whether the group holds the parameter at this path.
+    /// Whether the group contains the parameter at this path.
     pub fn matches(&self, path: &str) -> bool {
         glob(&self.params, path)
     }
 }
 
-/// Replaces an option of the rule; returns the option where the rule does not have it.
+/// Replaces an option of the rule; returns the option if the rule does not have it.
 macro_rules! replace {
     ($group:ident, $rule:ident, [$($own:ident),*], [$($foreign:ident),*]) => {{
         $( if let Some(value) = $group.$own { $rule.$own = value; } )*
@@ -89,7 +89,7 @@ macro_rules! replace {
 }
 
 impl ParameterGroup {
-    /// The group's own rule and rates, from those of the optimizer.
+    /// The rule and rates of the group, based on those of the optimizer.
     pub(crate) fn build(&self, rule: &Rule, lr: f64, weight_decay: f64) -> Result<Group, OptimError> {
         let wrong = |reason: String| OptimError::Group { params: self.params.clone(), reason };
         let mut rule = rule.clone();
@@ -136,7 +136,9 @@ impl ParameterGroup {
         }
         rule.check().map_err(|error| wrong(error.to_string()))?;
         let lr_scale = match (self.lr, self.lr_scale) {
-            (Some(_), Some(_)) => return Err(wrong("`lr` and `lr_scale` say the same; give one of them".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(wrong("`lr` and `lr_scale` are alternatives; give one of them".to_owned()));
+            }
             (Some(own), None) if own > 0.0 && lr == 0.0 => {
                 return Err(wrong("`lr` cannot be reached from the optimizer's lr of 0".to_owned()));
             }

@@ -1,8 +1,8 @@
-//! Optimizers, exact to `torch.optim` and MONAI.
+//! Optimizers, numerically equal to `torch.optim` and MONAI.
 //!
-//! One pass over the module per step. The stored f32 parameters are updated, even where the forward
-//! pass used them in low precision. State is kept by parameter path, as tensors on the parameter's
-//! device.
+//! A step is one pass over the module. It updates the stored f32 parameters, even if the forward
+//! pass used them in low precision. State is stored by parameter path, as tensors on the
+//! parameter's device.
 
 mod adam;
 mod clip;
@@ -25,13 +25,13 @@ pub use optimizer::Optimizer;
 pub use rmsprop::{RmsProp, RmsPropConfig};
 pub use sgd::{Sgd, SgdConfig};
 
-/// An optimizer that cannot be built, or a step or state that does not match.
+/// An error of an optimizer: invalid options, or gradients or state that do not match.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OptimError {
     /// An invalid value.
     #[error("{name} is {value}: expected {expected}")]
     Value {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// The given value.
         value: String,
@@ -41,9 +41,9 @@ pub enum OptimError {
     /// An invalid group of parameters.
     #[error("the group `{params}`: {reason}")]
     Group {
-        /// Its pattern.
+        /// Pattern of the group.
         params: String,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// Gradients of another network.
@@ -51,9 +51,9 @@ pub enum OptimError {
     Gradient {
         /// Path of the parameter.
         path: String,
-        /// Values in the gradient.
+        /// Number of values in the gradient.
         got: usize,
-        /// Values in the parameter.
+        /// Number of values in the parameter.
         expected: usize,
     },
     /// State of another network or optimizer.
@@ -61,7 +61,7 @@ pub enum OptimError {
     State {
         /// `path/name` of the state.
         key: String,
-        /// What does not match.
+        /// The mismatch.
         reason: String,
     },
 }

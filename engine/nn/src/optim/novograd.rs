@@ -12,17 +12,17 @@ use super::rule::Rule;
 use super::rule::Slots;
 use super::{OptimError, Optimizer, ParameterGroup};
 
-/// Novograd (Ginsburg et al., <https://arxiv.org/abs/1905.11286>): gradients normalized by one
+/// Novograd (Ginsburg et al., <https://arxiv.org/abs/1905.11286>): gradients are normalized by one
 /// second moment per parameter tensor. No bias correction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Novograd {
-    /// Decay of the direction and of the squared norm.
+    /// Decay rates of the direction and of the squared norm.
     pub betas: [f64; 2],
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub eps: f64,
-    /// Scales the gradient by `1 - betas[0]`.
+    /// Whether the gradient is scaled by `1 - betas[0]`.
     pub grad_averaging: bool,
-    /// Divides by the largest norm so far.
+    /// Whether to divide by the largest norm so far.
     pub amsgrad: bool,
 }
 
@@ -38,8 +38,8 @@ impl Novograd {
         let norm =
             if at_once { Tensor::from_data([update::square_sum(&g)], &device) } else { (g.clone() * g.clone()).sum() };
         let moment = match slots.take("exp_avg_sq", &device) {
-            // A moment of 0 is initialized again. The device decides this: the step reads nothing
-            // back.
+            // A moment of 0 is initialized again. The device decides this, so that the step reads
+            // nothing back.
             Some(moment) => {
                 let empty = moment.clone().equal_elem(0.0);
                 (moment * beta2 + norm.clone() * (1.0 - beta2)).mask_where(empty, norm)
@@ -103,17 +103,17 @@ impl Novograd {
 pub struct NovogradConfig {
     /// The learning rate from which a schedule starts.
     pub lr: f64,
-    /// Decay of the running means of gradients and of their squares.
+    /// Decay rates of the running means of gradients and of their squares.
     pub betas: [f64; 2],
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
-    /// Pulls parameters towards 0 by this share.
+    /// Weight decay, which pulls parameters towards 0.
     pub weight_decay: f64,
-    /// Weights a gradient by `1 - betas[0]`.
+    /// Whether a gradient is weighted by `1 - betas[0]`.
     pub grad_averaging: bool,
-    /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
+    /// Whether to divide by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

@@ -1,4 +1,4 @@
-//! One step over all parameters of a network, and the state between steps.
+//! Optimizer steps over all parameters of a network, and the state between steps.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ pub struct Optimizer {
     rule: Rule,
     weight_decay: f64,
     groups: Vec<Group>,
-    /// The group of each parameter that has one, by path, where a network has been bound.
+    /// The group of each parameter in a group, by path; set when a network is bound.
     group_of: Option<BTreeMap<String, usize>>,
     state: BTreeMap<String, Slots>,
-    /// Whether its state has been noted as the optimizer's memory.
+    /// Whether the state has been recorded as the optimizer's memory.
     noted: bool,
 }
 
 impl Optimizer {
-    /// With empty state, its options checked.
+    /// Checks the options and builds an optimizer with empty state.
     pub(crate) fn of(rule: Rule, lr: f64, weight_decay: f64, groups: &[ParameterGroup]) -> Result<Self, OptimError> {
         if lr.is_nan() || lr < 0.0 {
             return Err(OptimError::value("lr", lr, "at least 0"));
@@ -46,11 +46,11 @@ impl Optimizer {
         Optimizer { rule, weight_decay, groups, group_of: None, state: BTreeMap::new(), noted: false }
     }
 
-    /// Finds the group of each of a network's parameters by the names of its state dict; without
-    /// this, groups know only the paths of module fields. The first matching group applies.
+    /// Assigns each of a network's parameters to a group by the names of its state dict. Without
+    /// this, groups match only the paths of module fields. The first matching group applies.
     ///
     /// # Errors
-    /// For a group that matches no parameter.
+    /// Fails for a group that matches no parameter.
     pub fn bind<N: Network>(&mut self, net: &N) -> Result<(), OptimError> {
         let all = parameters(net);
         if let Some(group) = self.groups.iter().find(|group| !all.iter().any(|one| one.matches(&group.params))) {
@@ -62,20 +62,20 @@ impl Optimizer {
         Ok(())
     }
 
-    /// The network after one step. Parameters without a gradient are unchanged.
+    /// Returns the network after one step. Parameters without a gradient are unchanged.
     ///
     /// The stored (f32) parameters are updated; the network stays trainable. On an error the
-    /// network is lost, since the step takes its parameters by value.
+    /// network is lost, because the step takes its parameters by value.
     pub fn step<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64) -> Result<N, OptimError> {
         self.run(net, gradients, lr, None)
     }
 
-    /// The network after one step where `taken` (`[1]`) is true, otherwise the unchanged network.
-    /// The device decides, and nothing is read back. A skipped step also leaves the state
-    /// unchanged, and is not counted.
+    /// Returns the network after one step if `taken` (`[1]`) is true, otherwise the unchanged
+    /// network. The decision is made on the device, and nothing is read back. A skipped step also
+    /// leaves the state unchanged, and is not counted.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Fails as [`step`](Self::step) does.
     pub fn step_where<N: Module>(
         &mut self,
         net: N,
@@ -190,7 +190,7 @@ impl Optimizer {
     }
 }
 
-/// Whether the step is taken, where the device decides, `[1]`: as a boolean, and as 1 or 0.
+/// The device's decision whether a step is taken, `[1]`: as a boolean, and as 1 or 0.
 struct Taken {
     flag: Tensor<1, Bool>,
     number: Tensor<1>,
@@ -226,7 +226,7 @@ impl ModuleMapper for Step<'_> {
         let (trains, autodiff) = (value.is_require_grad(), value.is_autodiff());
         let plain = value.without_autodiff();
         let (shape, count, device) = (plain.dims(), plain.shape().num_elements(), plain.device());
-        // Moved, not shared: a kernel changes it in place.
+        // Moved, not shared, because a kernel changes the tensor in place.
         let taken = self.taken.as_ref();
         let value = match self.optimizer.update(path, plain.reshape([count]), gradient, self.lr, taken) {
             Ok(updated) => updated.reshape(shape),

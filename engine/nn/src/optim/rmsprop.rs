@@ -12,21 +12,21 @@ use super::rule::Rule;
 use super::rule::Slots;
 use super::{OptimError, Optimizer, ParameterGroup};
 
-/// Gradients divided by the root of their mean square (Hinton, Neural Networks for Machine
-/// Learning, lecture 6; Graves, <https://arxiv.org/abs/1308.0850>).
+/// RMSprop: gradients are divided by the root of their mean square (Hinton, Neural Networks for
+/// Machine Learning, lecture 6; Graves, <https://arxiv.org/abs/1308.0850>).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsProp {
-    /// Decay of the mean square.
+    /// Decay rate of the mean square.
     pub alpha: f64,
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub eps: f64,
-    /// Share of the last direction that is kept.
+    /// Share of the previous direction that is kept.
     pub momentum: f64,
-    /// Divides by the deviation from the mean instead of the mean square.
+    /// Whether to divide by the deviation from the mean instead of the mean square.
     pub centered: bool,
 }
 
-/// The state: mean square, mean, direction.
+/// Names of the state: mean square, mean, direction.
 const NAMES: [&str; 3] = ["square_avg", "grad_avg", "momentum_buffer"];
 
 fn put(slots: &mut Slots, state: [Option<Tensor<1>>; 3]) {
@@ -52,7 +52,7 @@ impl RmsProp {
         let direction = if self.momentum == 0.0 { None } else { slots.take("momentum_buffer", &device) };
         let state = [square.as_ref(), mean.as_ref(), direction.as_ref()];
         let whole = state.map(|s| s.is_some()) == [true, self.centered, self.momentum != 0.0];
-        // A kernel's step waits for others, and where the device decides its result is read before.
+        // A kernel's step can be postponed; if the device decides, its result is read earlier.
         let waits = slots.left_out.is_none();
         let kernel = whole && waits && update::has_kernel(state.into_iter().flatten().chain([&p, &g]));
         let square = match square {
@@ -110,7 +110,7 @@ impl RmsProp {
         NAMES.into_iter().zip(which).filter_map(|(name, kept)| kept.then_some(name)).collect()
     }
 
-    /// Taken or skipped, as the device decides.
+    /// The update, taken or skipped as the device decides.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,
@@ -149,17 +149,17 @@ impl RmsProp {
 pub struct RmsPropConfig {
     /// The learning rate from which a schedule starts.
     pub lr: f64,
-    /// Decay of the running mean of squared gradients.
+    /// Decay rate of the running mean of squared gradients.
     pub alpha: f64,
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
-    /// Pulls parameters towards 0 by this share.
+    /// Weight decay, which pulls parameters towards 0.
     pub weight_decay: f64,
-    /// Share of the last step that is repeated.
+    /// Share of the previous step that is repeated.
     pub momentum: f64,
-    /// Divides by the deviation instead of the mean square.
+    /// Whether to divide by the deviation instead of the mean square.
     pub centered: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

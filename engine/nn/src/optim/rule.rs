@@ -1,4 +1,4 @@
-//! The inputs of an update rule: one parameter, flat, its gradient and its state.
+//! Update rules and their inputs: a flat parameter, its gradient and its state.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use hearth_kernels::update::decided::{self, Decision};
 
 use super::{Adam, Novograd, OptimError, RmsProp, Sgd};
 
-/// A state tensor: on the parameter's device, or on the host as it was loaded.
+/// A state tensor, on the parameter's device, or on the host as loaded.
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "a few live at a time; a tensor's size hangs on features")]
+#[allow(clippy::large_enum_variant, reason = "only a few exist at a time; a tensor's size depends on features")]
 enum Slot {
     Device(Tensor<1>),
     Host(TensorData),
@@ -20,7 +20,7 @@ enum Slot {
 pub(crate) struct Slots {
     /// The number of steps, including skipped ones.
     pub(crate) step: u64,
-    /// The number of skipped steps, `[1]`, where only the device knows.
+    /// The number of skipped steps, `[1]`, if only the device knows it.
     pub(crate) left_out: Option<Tensor<1>>,
     tensors: BTreeMap<String, Slot>,
 }
@@ -61,8 +61,8 @@ impl Slots {
     pub(crate) fn correction(&self, beta: f64) -> Scalar {
         let kept = beta.powf(self.step as f64);
         match &self.left_out {
-            // 1 - beta^step beta^-left_out, where beta^-left_out - 1 = 2 sinh(h) e^h keeps its
-            // digits next to 0.
+            // 1 - beta^step beta^-left_out, where beta^-left_out - 1 = 2 sinh(h) e^h is precise
+            // near 0.
             Some(left_out) if beta > 0.0 => {
                 let half = left_out.clone() * (-beta.ln() / 2.0);
                 let more = half.clone().sinh() * half.exp() * 2.0;
@@ -72,7 +72,7 @@ impl Slots {
         }
     }
 
-    /// A factor: `first` in the first step that is taken, `later` in all others.
+    /// A factor: `first` in the first step taken, `later` in all others.
     pub(crate) fn by_first(&self, first: f64, later: f64) -> Scalar {
         match &self.left_out {
             Some(left_out) if first != later => {
@@ -83,7 +83,7 @@ impl Slots {
         }
     }
 
-    /// Counts a step as skipped unless it is taken.
+    /// Counts a step as skipped unless it was taken.
     pub(crate) fn count_left_out(&mut self, taken: &Tensor<1, Bool>) {
         let this = taken.clone().bool_not().float().cast(DType::F32);
         self.left_out = Some(match self.left_out.take() {
@@ -92,14 +92,14 @@ impl Slots {
         });
     }
 
-    /// The number of steps taken; may read from the device.
+    /// The number of steps taken. May read from the device.
     pub(crate) fn taken(&self) -> u64 {
         let left_out = self.left_out.as_ref().and_then(|count| count.to_data().iter::<f32>().next());
         self.step.saturating_sub(left_out.unwrap_or_default() as u64)
     }
 
-    /// The same state where `taken` (`[1]`) is true; otherwise the state before, or zeros where
-    /// there was none: for every rule, starting with zeros equals starting without state.
+    /// The new state if `taken` (`[1]`) is true; otherwise the previous state, or zeros if there
+    /// was none. For every rule, starting with zeros equals starting without state.
     pub(crate) fn where_taken(self, taken: &Tensor<1, Bool>, mut before: Slots, device: &Device) -> Self {
         let Slots { step, left_out, tensors } = self;
         let choose = |(name, slot): (String, Slot)| {
@@ -116,14 +116,14 @@ impl Slots {
         Slots { step, left_out, tensors: tensors.into_iter().map(choose).collect() }
     }
 
-    /// The input of a kernel that decides about this step, where earlier steps were decided on the
+    /// The input of a kernel that decides about this step, if earlier steps were decided on the
     /// device.
     pub(crate) fn decision(&self, taken: &Tensor<1>) -> Option<Decision> {
         let left_out = self.left_out.clone()?;
         Some(Decision { taken: taken.clone(), left_out, step: self.step })
     }
 
-    /// Takes a state tensor to replace it.
+    /// Removes a state tensor, to be replaced.
     pub(crate) fn take(&mut self, name: &str, device: &Device) -> Option<Tensor<1>> {
         self.tensors.remove(name).map(|slot| match slot {
             Slot::Device(tensor) => tensor,
@@ -131,7 +131,7 @@ impl Slots {
         })
     }
 
-    /// Puts a state tensor.
+    /// Stores a state tensor.
     pub(crate) fn put(&mut self, name: &str, tensor: Tensor<1>) {
         self.tensors.insert(name.to_owned(), Slot::Device(tensor));
     }
@@ -175,7 +175,7 @@ impl Rule {
         }
     }
 
-    /// The parameter after one step. `slots.step` already counts this step.
+    /// Returns the parameter after one step. `slots.step` already counts this step.
     pub(crate) fn update(
         &self,
         parameter: Tensor<1>,
@@ -192,9 +192,9 @@ impl Rule {
         }
     }
 
-    /// Whether the device decides about a step of this parameter within
-    /// [`update_where`](Self::update_where): on a GPU, for rules with a kernel, once there is a
-    /// state.
+    /// Whether a kernel on the device decides about a step of this parameter within
+    /// [`update_where`](Self::update_where): on a GPU, for rules with a kernel, after the first
+    /// step.
     pub(crate) fn decides(&self, p: &Tensor<1>, g: &Tensor<1>, slots: &Slots) -> bool {
         let names = match self {
             Rule::Sgd(rule) => rule.kept(),
@@ -214,8 +214,8 @@ impl Rule {
         slots.left_out.is_some() && decided::has_kernel(state.into_iter().chain(left_out).chain([p, g]))
     }
 
-    /// The parameter after one step where `taken` (`[1]`) is not 0, otherwise unchanged, with its
-    /// state; [`decides`](Self::decides) must be true.
+    /// Returns the parameter after one step if `taken` (`[1]`) is not 0, otherwise the unchanged
+    /// parameter, and updates its state likewise. [`decides`](Self::decides) must be true.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,
@@ -233,7 +233,7 @@ impl Rule {
         }
     }
 
-    /// The state tensors the rule keeps, and whether each is a scalar.
+    /// The state tensors of the rule, and whether each is a scalar.
     pub(crate) fn state_names(&self) -> &'static [(&'static str, bool)] {
         match self {
             Rule::Sgd(_) => &[("momentum_buffer", false)],

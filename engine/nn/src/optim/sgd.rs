@@ -16,15 +16,15 @@ use super::{OptimError, Optimizer, ParameterGroup};
 /// 2013).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sgd {
-    /// Share of the last direction that is kept.
+    /// Share of the previous direction that is kept.
     pub momentum: f64,
-    /// Share of the gradient that is held back from the direction.
+    /// Share of the gradient that is excluded from the direction.
     pub dampening: f64,
-    /// Nesterov's look-ahead along the direction.
+    /// Whether to use Nesterov's look-ahead along the direction.
     pub nesterov: bool,
 }
 
-/// The state: the direction.
+/// Name of the state: the direction.
 const BUFFER: &str = "momentum_buffer";
 
 impl Sgd {
@@ -41,7 +41,7 @@ impl Sgd {
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {
         let buffer = if self.momentum == 0.0 { None } else { slots.take(BUFFER, &g.device()) };
         let buffer = match buffer {
-            // The kernel needs a share that is known on the host.
+            // The kernel needs a gradient share that is known on the host.
             Some(buffer) if slots.left_out.is_none() && update::has_kernel([&p, &g, &buffer].into_iter()) => {
                 let (p, buffer) = update::sgd(p, &g, buffer, self.step(lr, decay));
                 slots.put(BUFFER, buffer);
@@ -72,12 +72,12 @@ impl Sgd {
         }
     }
 
-    /// The state that a deciding kernel needs; none without momentum.
+    /// Names of the state tensors that a deciding kernel needs; empty without momentum.
     pub(crate) fn kept(&self) -> Vec<&'static str> {
         if self.momentum == 0.0 { Vec::new() } else { vec![BUFFER] }
     }
 
-    /// Taken or skipped, as the device decides.
+    /// The update, taken or skipped as the device decides.
     pub(crate) fn update_where(
         &self,
         p: Tensor<1>,
@@ -111,15 +111,15 @@ impl Sgd {
 pub struct SgdConfig {
     /// The learning rate from which a schedule starts.
     pub lr: f64,
-    /// Share of the last step that is repeated.
+    /// Share of the previous step that is repeated.
     pub momentum: f64,
     /// Share of the gradient that is excluded from the momentum.
     pub dampening: f64,
-    /// Pulls parameters towards 0 by this share.
+    /// Weight decay, which pulls parameters towards 0.
     pub weight_decay: f64,
-    /// Nesterov's look-ahead along the momentum.
+    /// Whether to use Nesterov's look-ahead along the momentum.
     pub nesterov: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

@@ -9,16 +9,16 @@ use super::PostError;
 use crate::losses::OtherActivation;
 use crate::softmax::softmax;
 
-/// Applies one activation, in f32.
+/// Applies an activation, in f32.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct Activations {
-    /// Sigmoid of every value.
+    /// Whether to apply a sigmoid to every value.
     pub sigmoid: bool,
-    /// Softmax over `dim`.
+    /// Whether to apply a softmax over `dim`.
     pub softmax: bool,
-    /// The axis of an item; 0 for its channels.
+    /// The axis of an item for the softmax; 0 for its channels.
     pub dim: i64,
     /// Another activation.
     pub other: Option<OtherActivation>,
@@ -34,7 +34,7 @@ impl Activations {
         Ok(())
     }
 
-    /// Same shape out as in.
+    /// Applies the activation; the shape is unchanged.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         self.check()?;
         let mut x = x.cast(DType::F32);

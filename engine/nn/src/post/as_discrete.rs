@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::PostError;
 use crate::losses::one_hot;
 
-/// How to round.
+/// The rounding of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// To the nearest whole number, halves to the even one.
+    /// To the nearest whole number, half to even.
     TorchRounding,
 }
 
@@ -21,20 +21,21 @@ pub enum Rounding {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct AsDiscrete {
-    /// The channel (index along `dim`) with the largest value, as one channel of class indices.
+    /// Whether to take the channel (index along `dim`) with the largest value, as one channel of
+    /// class indices.
     pub argmax: bool,
-    /// From class indices to this number of channels (indices along `dim`).
+    /// Number of channels (indices along `dim`) of the one-hot form of class indices.
     pub to_onehot: Option<usize>,
-    /// 1 where a value is at least this.
+    /// Threshold: 1 for values of at least this, otherwise 0.
     pub threshold: Option<f64>,
-    /// Rounds.
+    /// The rounding of values, if any.
     pub rounding: Option<Rounding>,
     /// The axis of an item for `argmax` and `to_onehot`; 0 for its channels.
     pub dim: i64,
 }
 
 impl AsDiscrete {
-    /// `[b, c, x, y, z]` to f32 of `[b, c, ..]`, `[b, 1, ..]` or `[b, to_onehot, ..]`.
+    /// Maps `[b, c, x, y, z]` to `[b, c, ..]`, `[b, 1, ..]` or `[b, to_onehot, ..]`, in f32.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         let mut x = x.cast(DType::F32);
         let axis = super::axis("AsDiscrete", self.dim, x.dims())?;

@@ -1,10 +1,10 @@
 //! Reads PyTorch's own files (`.pt`, `.pth` and MONAI bundles) as a state dict and converts it to
 //! safetensors.
 //!
-//! Such a file holds a pickle, a small program that Python runs when it opens the file. Here it is
-//! parsed and never run ([`hearth_pickle`]): tensors, dictionaries and lists are read, any other
-//! object is skipped and reported by its type, and a file that names a command or an interpreter is
-//! refused.
+//! Such a file holds a pickle, a small program that Python runs when it opens the file.
+//! [`hearth_pickle`] only parses it and never runs it: tensors, dictionaries and lists are read,
+//! any other object is skipped and its type reported, and a file that names a command or an
+//! interpreter is rejected.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -39,17 +39,17 @@ pub enum PytorchError {
     /// An I/O error.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Not a file of PyTorch's, or a damaged one.
+    /// The file is not a PyTorch file, or is damaged.
     #[error("{path} cannot be read as a PyTorch file: {reason}")]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// The pickle would have executed code.
@@ -57,66 +57,67 @@ pub enum PytorchError {
         "{path} asks Python to call {call}, which weights do not need: the file is not trustworthy. Nothing was executed"
     )]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The function.
+        /// Name of the function.
         call: String,
     },
-    /// There are several sets of weights, or none.
+    /// The file has several sets of weights, or none.
     #[error("{path}: {reason}")]
     Nesting {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was found, and how to choose.
+        /// The sets that were found, and how to choose one.
         reason: String,
     },
-    /// The rules give two tensors one key.
+    /// The rules give two tensors the same key.
     #[error("the rules give {first} and {second} the same key, {key}")]
     Collision {
-        /// One tensor.
+        /// Key of the first tensor.
         first: String,
-        /// The other.
+        /// Key of the second tensor.
         second: String,
-        /// The key.
+        /// The common new key.
         key: String,
     },
 }
 
-/// How a file is opened.
+/// Options of opening a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// The dictionary that holds the weights, as a dotted path; searched for otherwise.
+    /// The dictionary that holds the weights, as a dotted path; found automatically by default.
     pub key: Option<String>,
 }
 
-/// Tensors by key, as `state_dict()` names them. Their values are read when the state dict is
+/// Tensors by key, with the names of `state_dict()`. Values are read when the state dict is
 /// written.
 #[derive(Debug)]
 pub struct StateDict {
     path: PathBuf,
     saved: Saved,
     tensors: BTreeMap<String, Arc<Tensor>>,
-    /// Where in the file the weights were: dotted, empty for its root.
+    /// Path of the weights in the file: dotted, empty for the root.
     pub found_at: String,
-    /// The prefix that was removed from every key: `module.` of data-parallel training,
-    /// `_orig_mod.` of a compiled network.
+    /// The prefix that was removed from every key: `module.` after data-parallel training,
+    /// `_orig_mod.` after compilation.
     pub prefix: String,
     /// The types of other Python objects, which were skipped.
     pub passed_over: Vec<String>,
-    /// Everything in the file.
+    /// The content of the file.
     tree: Tree,
-    /// Keeps a file that was unpacked from a bundle alive.
+    /// Keeps a file that was unpacked from a bundle until the value is dropped.
     _unpacked: Option<tempfile::TempPath>,
 }
 
 /// The prefixes that training wrappers add to every key.
 const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
 
-/// The largest pickle of a file of weights: it has what was saved beside the tensors' values.
+/// The largest pickle in a file of weights. It contains everything that was saved except the
+/// tensors' values.
 const LARGEST: u64 = 100 << 20;
 
-/// A tensor may have several names, and repeat what its storage holds; all have at most so many times the
-/// bytes of the storages, and so many more.
+/// A tensor may have several names, and may repeat values of its storage. The limit on the size of
+/// all tensors: this many times the bytes of the storages, and the same number of bytes more.
 const NAMES: u64 = 16;
 const MORE: u64 = 8 << 20;
 
@@ -125,8 +126,8 @@ impl StateDict {
     /// `models/model.pt`), or a folder with `model.pt`.
     ///
     /// # Errors
-    /// Files that are none of these, are damaged, hold no weights or several sets of them, or call
-    /// a command.
+    /// Fails for other files, for damaged files, for files without weights or with several sets of
+    /// them, and for files that call a command.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, PytorchError> {
         let (file, unpacked) = source::find(path)?;
         let file = unpacked.as_deref().unwrap_or(&file);
@@ -155,27 +156,26 @@ impl StateDict {
         })
     }
 
-    /// The keys, sorted.
+    /// The keys in sorted order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Keeps the tensors whose keys fit.
+    /// Keeps the tensors whose keys fit, and drops the others.
     pub fn retain(&mut self, mut fits: impl FnMut(&str) -> bool) {
         self.tensors.retain(|key, _| fits(key));
     }
 
-    /// A value beside the weights, by the keys that lead to it from the file's root: a number, a
-    /// text, a list, a dictionary. `None` where there is no such key; null for an object that is
-    /// none of these.
+    /// A value other than weights, by the keys that lead to it from the file's root: a number, a
+    /// text, a list or a dictionary. `None` if there is no such key; null for any other object.
     pub fn value(&self, keys: &[&str]) -> Option<serde_json::Value> {
         keys.iter().try_fold(&self.tree, |tree, key| tree.get(key)).map(Tree::to_json)
     }
 
-    /// Applies rules to every key, in order. Returns the number of keys that each of them changed.
+    /// Applies rules to every key, in order. Returns the number of keys that each rule changed.
     ///
     /// # Errors
-    /// Where two tensors would have the same key.
+    /// Fails if two tensors would have the same key.
     pub fn rename(&mut self, rules: &[Rule]) -> Result<Vec<usize>, PytorchError> {
         let mut changed = vec![0; rules.len()];
         let mut renamed: BTreeMap<String, (String, Arc<Tensor>)> = BTreeMap::new();
@@ -190,10 +190,10 @@ impl StateDict {
         Ok(changed)
     }
 
-    /// The weights as a safetensors file in memory, in the types they have.
+    /// The weights as a safetensors file in memory, with unchanged types.
     ///
     /// # Errors
-    /// Where the file's tensors cannot be read whole.
+    /// Fails if the file's tensors are incomplete.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PytorchError> {
         let fail = |reason: String| PytorchError::Format { path: self.path.clone(), reason };
         self.check_size().map_err(fail)?;
@@ -205,7 +205,7 @@ impl StateDict {
         safetensors::serialize(stored.iter(), None).map_err(|error| fail(error.to_string()))
     }
 
-    /// A tensor can repeat a value of its storage any number of times.
+    /// Limits the total size: a tensor can repeat a value of its storage any number of times.
     fn check_size(&self) -> Result<(), String> {
         let storages: BTreeMap<&str, u64> =
             self.tensors.values().map(|tensor| (&*tensor.storage.key, self.saved.held(&tensor.storage))).collect();
@@ -220,7 +220,7 @@ impl StateDict {
     /// Writes the weights as a safetensors file.
     ///
     /// # Errors
-    /// Those of [`to_bytes`](Self::to_bytes), and the file system's.
+    /// Fails as [`to_bytes`](Self::to_bytes) does, or with an error of the file system.
     pub fn save(&self, path: &Path) -> Result<(), PytorchError> {
         let bytes = self.to_bytes()?;
         std::fs::write(path, bytes).map_err(|source| PytorchError::Io { path: path.to_owned(), source })

@@ -1,15 +1,15 @@
-//! Which of a file's dictionaries holds the weights.
+//! The search for the dictionary of weights in a file.
 
 use super::tree::Tree;
 
-/// Keys under which training scripts keep a state dict, the most certain first.
+/// Keys under which training scripts store a state dict, the most reliable first.
 const USUAL: [&str; 9] =
     ["state_dict", "model_state_dict", "model", "network", "net", "network_weights", "module", "weights", "params"];
 
-/// Those that are never the first level of a network.
+/// The keys that are never the first level of a network.
 const SURE: [&str; 3] = ["state_dict", "model_state_dict", "network_weights"];
 
-/// Dictionaries whose keys are dotted paths to tensors: the output of `state_dict()`.
+/// Finds dictionaries whose keys are dotted paths to tensors: the output of `state_dict()`.
 fn state_dicts(value: &Tree, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     let Tree::Dict(entries) = value else { return };
     if entries.iter().any(|(key, value)| key.contains('.') && matches!(value, Tree::Tensor(_))) {
@@ -73,8 +73,8 @@ pub(super) fn choose(root: &Tree, key: Option<&str>) -> Result<Vec<String>, Stri
     if let Some(only) = found.pop() {
         return Ok(only);
     }
-    // No key has a dot: a whole module that was pickled, or a network of one layer, perhaps within
-    // a checkpoint.
+    // If no key has a dot, the file holds a pickled module or a network of one layer, perhaps
+    // within a checkpoint.
     let beside = |key: &str| entries.iter().any(|(other, value)| other != key && !value.holds_tensors());
     let within = USUAL.iter().find(|key| {
         entries.get(**key).is_some_and(|value| matches!(value, Tree::Dict(_)) && value.holds_tensors())
@@ -92,7 +92,7 @@ mod tests {
     }
 
     fn tensor() -> Tree {
-        // A tensor of no values, protocol 2.
+        // A tensor without values, protocol 2.
         let storage = b"((X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x00tQ";
         let pickle =
             [&b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n"[..], storage, b"K\x00K\x00\x85K\x01\x85\x89}tR."].concat();
@@ -126,7 +126,7 @@ mod tests {
         assert!(choose(&dict([("epoch", Tree::Int(3))]), None).is_err_and(|r| r.contains("epoch")));
     }
 
-    /// A pickled module is a dictionary per level, and `model` may be its own first one.
+    /// A pickled module is a dictionary per level, whose first level may be named `model`.
     #[test]
     fn a_whole_module_keeps_its_own_names() {
         let module = dict([("model", dict([("0", dict([("weight", tensor())]))]))]);

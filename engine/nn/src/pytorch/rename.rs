@@ -1,11 +1,11 @@
-//! Rules that turn one network's keys into another's.
+//! Rules that rename the keys of one network to those of another.
 
 use std::str::FromStr;
 
 use regex::Regex;
 
-/// A rule `FROM=TO`: every match of the regular expression `FROM` in a key is replaced by `TO`;
-/// `$1` is its first group.
+/// A rule `FROM=TO`: every match of the regular expression `FROM` in a key is replaced by `TO`,
+/// where `$1` is the first group.
 #[derive(Clone, Debug)]
 pub struct Rule {
     from: Regex,
@@ -17,9 +17,9 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rule {rule:?}: {reason}")]
 pub struct RuleError {
-    /// As written.
+    /// The rule as written.
     pub rule: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub reason: String,
 }
 

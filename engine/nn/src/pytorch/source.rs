@@ -9,13 +9,13 @@ use zip::ZipArchive;
 
 use super::PytorchError;
 
-/// Paths of a bundle's weights, the usual one first.
+/// Paths of the weights in a bundle, the usual one first.
 const IN_A_FOLDER: [&str; 2] = ["models/model.pt", "model.pt"];
 
-/// Weights of a bundle are at most this large (16 GiB): an archive can claim any size.
+/// Limit on the size of a bundle's weights (16 GiB): an archive can claim any size.
 const MAX_UNPACKED: u64 = 16 << 30;
 
-/// The file, and a copy of it where it had to be unpacked.
+/// The file, and a temporary copy if it had to be unpacked.
 pub(super) fn find(path: &Path) -> Result<(PathBuf, Option<TempPath>), PytorchError> {
     let io = |source| PytorchError::Io { path: path.to_owned(), source };
     if path.is_dir() {
@@ -36,7 +36,7 @@ pub(super) fn find(path: &Path) -> Result<(PathBuf, Option<TempPath>), PytorchEr
     let file = File::open(path).map_err(io)?;
     let format = |reason: String| PytorchError::Format { path: path.to_owned(), reason };
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| format(error.to_string()))?;
-    // A file that torch.save wrote is an archive itself.
+    // A file written by torch.save is an archive itself.
     if archive.file_names().any(|name| name == "data.pkl" || name.ends_with("/data.pkl")) {
         return Ok((path.to_owned(), None));
     }

@@ -1,4 +1,4 @@
-//! What a file holds, as a tree.
+//! The content of a PyTorch file as a tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hearth_pickle::{Number, Object, Pickled, Tensor};
 use serde_json::Value;
 
-/// How deep values may be nested, and how many there may be: one that stands in many places is one for
-/// each.
+/// The limits on the nesting and on the number of values. A value that is referenced several times
+/// is counted each time.
 const DEEPEST: usize = 200;
 const MOST: usize = 1 << 23;
 
@@ -19,17 +19,17 @@ pub(super) enum Tree {
     Int(i64),
     Float(f64),
     Text(String),
-    /// Of tuples and sets as well.
+    /// Lists, tuples and sets.
     List(Vec<Tree>),
-    /// Keys that are numbers are texts.
+    /// Dictionaries; keys that are numbers are converted to text.
     Dict(BTreeMap<String, Tree>),
     Tensor(Arc<Tensor>),
-    /// Bytes, or an object of Python's by the name of its type.
+    /// Bytes, or a Python object with the name of its type.
     Other(Option<String>),
 }
 
 impl Tree {
-    /// The tree of what was pickled.
+    /// Converts pickled data to a tree.
     pub fn of(pickled: &Pickled) -> Result<Self, String> {
         made(pickled, pickled.root(), 0, &mut 0)
     }
@@ -42,7 +42,7 @@ impl Tree {
         }
     }
 
-    /// Whether there is a tensor anywhere below.
+    /// Whether there is a tensor in this value or below.
     pub fn holds_tensors(&self) -> bool {
         match self {
             Tree::Dict(entries) => entries.values().any(Tree::holds_tensors),
@@ -64,7 +64,8 @@ impl Tree {
         }
     }
 
-    /// The types of objects other than tensors, storages and plain values, sorted, each once.
+    /// The types of objects other than tensors, storages and plain values, sorted and without
+    /// duplicates.
     pub fn objects(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.collect(&mut found);
@@ -82,7 +83,8 @@ impl Tree {
         }
     }
 
-    /// The tensors below by their dotted paths. Items of a list have their index as a name.
+    /// The tensors in this value and below, by their dotted paths. The names of list items are
+    /// their indices.
     pub fn tensors(&self) -> Result<BTreeMap<String, Arc<Tensor>>, String> {
         let mut found = BTreeMap::new();
         self.gather(&mut String::new(), &mut found)?;
@@ -130,7 +132,7 @@ fn made(pickled: &Pickled, object: &Object, depth: usize, count: &mut usize) -> 
         Object::Number(Number::Int(value)) => Tree::Int(*value),
         Object::Number(Number::Float(value)) => Tree::Float(*value),
         Object::Text(text) => Tree::Text(text.to_string()),
-        // Python 2's texts.
+        // Texts of Python 2.
         Object::Bytes(_) => object.text().map_or(Tree::Other(None), |text| Tree::Text(text.to_owned())),
         Object::Tuple(items) => Tree::List(items.iter().map(|item| one(*item)).collect::<Result<_, _>>()?),
         Object::List(items) | Object::Set(items) => {
@@ -145,14 +147,14 @@ fn made(pickled: &Pickled, object: &Object, depth: usize, count: &mut usize) -> 
                     None if value.holds_tensors() => {
                         return Err(format!("tensors have {} as their key", pickled.get(*key).kind()));
                     }
-                    // A value that nobody can ask for.
+                    // A value whose key cannot be looked up.
                     None => {}
                 }
             }
             Tree::Dict(dict)
         }
         Object::Tensor(tensor) => Tree::Tensor(tensor.clone()),
-        // A storage is saved with its tensors.
+        // A storage is read together with its tensors.
         Object::Storage(_) => Tree::Other(None),
         Object::Name(name) => named(name),
         Object::Foreign(foreign) => named(&foreign.name),

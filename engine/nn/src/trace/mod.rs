@@ -1,9 +1,9 @@
-//! The graph of a network, recorded while its own forward pass runs, for other programs' formats.
+//! The graph of a network, recorded during its forward pass, for export to other formats.
 //!
-//! Each layer tells what it does, with its weights. Tensors are recognised by their values: what a
-//! layer gets must be the input or what another one gave, so an operation that nobody told of is an
-//! error and never left out. Two passes over different values must give the same graph, so values that
-//! are equal by chance do not decide.
+//! Each layer records its operation and weights. Tensors are identified by their values: the input
+//! of a layer must be the network's input or the output of a recorded layer. An operation that is
+//! not recorded therefore causes an error and is never omitted. Two passes over different values
+//! must give the same graph, so that values that are equal by chance have no effect.
 
 mod record;
 
@@ -18,16 +18,16 @@ pub(crate) use record::{concat, inputs, is_open, joined, note};
 /// A weight of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weight {
-    /// `[out, in, kx, ky, kz]`, ..., as the layer has it.
+    /// Shape of the weight as in the layer: `[out, in, kx, ky, kz]`, ...
     pub shape: Vec<usize>,
-    /// Its values, last axis fastest.
+    /// The values, last axis fastest.
     pub values: Arc<[f32]>,
 }
 
-/// What one layer computes, on `[b, c, x, y, z]`; 2-D networks have `z = 1`.
+/// The operation of a layer, on `[b, c, x, y, z]`; 2-D networks have `z = 1`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names are those of the layers' parameters")]
+#[allow(missing_docs, reason = "fields are named like the layers' parameters")]
 pub enum Op {
     /// Convolution, weight `[out, in / groups, kx, ky, kz]`.
     Conv {
@@ -48,106 +48,108 @@ pub enum Op {
         dilation: [usize; 3],
         groups: usize,
     },
-    /// `x scale + offset` by channel: a batch norm outside training.
+    /// `x scale + offset` per channel: a batch norm outside training.
     Scale { scale: Weight, offset: Weight },
-    /// Mean 0 and variance 1 by group of channels, then weight and bias by channel.
+    /// Normalization to mean 0 and variance 1 per group of channels, then weight and bias per
+    /// channel.
     GroupNorm { groups: usize, eps: f64, weight: Option<Weight>, bias: Option<Weight> },
-    /// The same by channel.
+    /// Normalization to mean 0 and variance 1 per channel, then weight and bias per channel.
     InstanceNorm { eps: f64, weight: Option<Weight>, bias: Option<Weight>, channels: usize },
-    /// Negative values times slopes, one or one by channel.
+    /// Multiplies negative values by slopes, one for all or one per channel.
     PRelu { slope: Weight },
-    /// Negative values times a slope; ReLU with 0.
+    /// Multiplies negative values by a slope; ReLU with 0.
     LeakyRelu { slope: f64 },
-    /// An activation without parameters, by PyTorch's name, with `alpha` where it has one.
+    /// An activation without parameters, with PyTorch's name, and `alpha` if it has one.
     Activation { name: &'static str, alpha: f64 },
-    /// The largest value of windows.
+    /// The largest value of each window.
     MaxPool { kernel: [usize; 3], stride: [usize; 3], padding: [usize; 3], dilation: [usize; 3], ceil: bool },
-    /// The mean of windows; padding counts if `include_pad`.
+    /// The mean of each window, including padding if `include_pad`.
     AvgPool { kernel: [usize; 3], stride: [usize; 3], padding: [usize; 3], ceil: bool, include_pad: bool },
     /// The mean of each channel: `[b, c, 1, 1, 1]`.
     GlobalAvgPool,
     /// The largest value of each channel.
     GlobalMaxPool,
-    /// Linear interpolation to so many times the size.
+    /// Linear interpolation to a multiple of the size.
     Resize { factors: [usize; 3], align_corners: bool },
-    /// Everything but the batch as one axis, times `[out, in]`: `[b, out, 1, 1, 1]`.
+    /// Flattens everything but the batch and multiplies by `[out, in]`: `[b, out, 1, 1, 1]`.
     Linear { weight: Weight, bias: Option<Weight> },
-    /// Channels side by side.
+    /// Concatenation along the channels.
     Concat,
-    /// The channels so many times side by side.
+    /// Repetition of the channels.
     Repeat { times: usize },
-    /// The sum of two.
+    /// The sum of two values.
     Sum,
-    /// The product of two; a single channel of the second is for all of the first.
+    /// The product of two values; a single channel of the second applies to all channels of the
+    /// first.
     Product,
-    /// Something that other programs are not told of.
+    /// An operation that is not supported.
     Unsupported { what: String },
 }
 
-/// A layer's call.
+/// A call of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// State-dict path of the layer; empty for one without parameters.
     pub path: String,
-    /// What it computes.
+    /// The operation of the layer.
     pub op: Op,
-    /// The values that it takes: 0 for the network's input, `i + 1` for what call `i` gives.
+    /// Numbers of the input values: 0 for the network's input, `i + 1` for the output of call `i`.
     pub inputs: Vec<usize>,
 }
 
-/// A network as calls of its layers, in order.
+/// A network as a sequence of calls of its layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels in and out.
+    /// Numbers of input and output channels.
     pub channels: [usize; 2],
-    /// The input of the pass that was recorded, `[b, c, x, y, z]`.
+    /// Shape of the input of the recorded pass, `[b, c, x, y, z]`.
     pub input: [usize; 5],
-    /// The output's shape for it.
+    /// Shape of the output for this input.
     pub output: [usize; 5],
-    /// The calls.
+    /// The calls in order.
     pub calls: Vec<Call>,
-    /// The value that is the network's output.
+    /// Number of the value that is the network's output.
     pub result: usize,
 }
 
-/// A network has no graph.
+/// An error of recording a graph.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The input does not fit.
+    /// The input does not fit the network.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// A layer takes what no recorded layer gave.
+    /// A layer reads values that no recorded layer produced.
     #[error(
-        "{network}: {layer} takes values that no known layer gave, so the network has an operation that has no graph"
+        "{network}: {layer} reads values that no recorded layer produced: an operation of the network is not supported"
     )]
     Unknown {
-        /// The network.
+        /// Name of the network.
         network: &'static str,
-        /// The layer.
+        /// Name of the layer.
         layer: String,
     },
-    /// A layer cannot be told.
+    /// An operation is not supported.
     #[error("{network}: {what}")]
     Unsupported {
-        /// The network.
+        /// Name of the network.
         network: &'static str,
-        /// What it is.
+        /// The operation.
         what: String,
     },
-    /// Two passes differ.
-    #[error("{network}: two passes over different values took different ways; give a larger input than {shape:?}")]
+    /// Two passes gave different graphs.
+    #[error("{network}: two passes over different values gave different graphs; use a larger input than {shape:?}")]
     Ambiguous {
-        /// The network.
+        /// Name of the network.
         network: &'static str,
-        /// The input.
+        /// Shape of the input.
         shape: [usize; 5],
     },
 }
 
-/// Records the graph of an evaluation of an input of this shape.
+/// Records the graph of a forward pass in evaluation mode, with an input of this shape.
 ///
 /// ```
 /// # use burn::tensor::Device;
@@ -161,7 +163,7 @@ pub enum TraceError {
 /// ```
 ///
 /// # Errors
-/// Where the input does not fit, or the network does something that has no graph.
+/// Fails if the input does not fit, or if the network has an operation that is not supported.
 pub fn trace<N: Network>(net: &N, input: [usize; 5]) -> Result<Graph, TraceError> {
     net.check_input(input)?;
     let net = net.valid();

@@ -1,4 +1,4 @@
-//! The record of a pass, of which layers tell.
+//! The record of a pass, filled by the layers.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use hearth_kernels::conv3d::Channels;
 
 use super::{Call, Op, Weight};
 
-/// What is known while a pass is recorded.
+/// The state of a recording.
 #[derive(Default)]
 struct Record {
     calls: Vec<Call>,
     /// The latest value with these contents.
     known: HashMap<(Vec<usize>, u64), usize>,
-    /// The layer that took an unknown value.
+    /// The layer that read an unknown value.
     lost: Option<String>,
 }
 
@@ -24,7 +24,7 @@ thread_local! {
     static OPEN: RefCell<Option<Record>> = const { RefCell::new(None) };
 }
 
-/// The contents of the inputs of a call that is to be noted.
+/// The contents of the inputs of a call to record.
 pub(crate) struct Taken(Vec<(Vec<usize>, u64)>);
 
 fn contents<const D: usize>(x: &Tensor<D>) -> (Vec<usize>, u64) {
@@ -33,13 +33,13 @@ fn contents<const D: usize>(x: &Tensor<D>) -> (Vec<usize>, u64) {
     (x.dims().to_vec(), hasher.finish())
 }
 
-/// Runs a pass over the input, and returns its output, the calls or the layer that took an unknown
-/// value, and the output's place.
+/// Runs a pass over the input. Returns the output, the calls (or the layer that read an unknown
+/// value), and the number of the output value.
 pub(super) fn while_open(
     input: Tensor<5>,
     forward: impl FnOnce(Tensor<5>) -> Tensor<5>,
 ) -> (Tensor<5>, Result<Vec<Call>, String>, Option<usize>) {
-    /// A panic inside must not leave the record open.
+    /// Closes the record on drop, also after a panic in `forward`.
     struct Close;
     impl Drop for Close {
         fn drop(&mut self) {
@@ -60,17 +60,17 @@ pub(super) fn while_open(
     (output, calls, result)
 }
 
-/// Whether a pass is recorded: if so, fused layers run one by one.
+/// Whether a pass is being recorded; if so, fused layers run one by one.
 pub(crate) fn is_open() -> bool {
     OPEN.with_borrow(Option::is_some)
 }
 
-/// Looks at the inputs of a layer before it takes them; `None` unless a pass is recorded.
+/// Reads the inputs of a layer before the layer consumes them; `None` unless a pass is recorded.
 pub(crate) fn inputs<const N: usize>(tensors: [&Tensor<5>; N]) -> Option<Taken> {
     is_open().then(|| Taken(tensors.into_iter().map(contents).collect()))
 }
 
-/// Notes what a layer gave for the inputs that were [taken](inputs).
+/// Records the output of a layer for the inputs from [`inputs`].
 pub(crate) fn note(taken: Option<Taken>, path: &str, op: impl FnOnce() -> Op, output: Tensor<5>) -> Tensor<5> {
     let Some(Taken(taken)) = taken else { return output };
     let op = op();
@@ -96,7 +96,7 @@ impl Weight {
     }
 }
 
-/// Two tensors side by side along the channels, both in this type.
+/// Concatenates two tensors along the channels, both converted to `dtype`.
 pub(crate) fn concat(x: Tensor<5>, y: Tensor<5>, dtype: DType) -> Tensor<5> {
     let taken = inputs([&x, &y]);
     note(taken, "", || Op::Concat, Tensor::cat(vec![cast(x, dtype), cast(y, dtype)], 1))

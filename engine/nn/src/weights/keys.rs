@@ -1,4 +1,4 @@
-//! The keys of a safetensors file, without a network: counted and renamed.
+//! The keys of a safetensors file without a network: counting and renaming.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::pytorch::Rule;
 /// The content of a safetensors file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Tensors.
+    /// Number of tensors.
     pub tensors: usize,
-    /// Values in all of them.
+    /// Number of values in all tensors.
     pub numbers: u64,
 }
 
@@ -23,17 +23,18 @@ fn format(reason: impl std::fmt::Display) -> WeightsError {
 /// Counts tensors and values.
 ///
 /// # Errors
-/// Bytes that are not a complete safetensors file.
+/// Fails if the bytes are not a complete safetensors file.
 pub fn summary(bytes: &[u8]) -> Result<Summary, WeightsError> {
     let file = SafeTensors::deserialize(bytes).map_err(format)?;
     let numbers = file.tensors().iter().map(|(_, view)| view.shape().iter().product::<usize>() as u64).sum();
     Ok(Summary { tensors: file.len(), numbers })
 }
 
-/// The file with its keys renamed, and how many keys each rule changed.
+/// Returns the file with its keys renamed, and the number of keys that each rule changed.
 ///
 /// # Errors
-/// Bytes that are not a complete safetensors file, and rules that give two tensors one key.
+/// Fails if the bytes are not a complete safetensors file, or if the rules give two tensors the
+/// same key.
 pub fn rename(bytes: &[u8], rules: &[Rule]) -> Result<(Vec<u8>, Vec<usize>), WeightsError> {
     let file = SafeTensors::deserialize(bytes).map_err(format)?;
     let mut changed = vec![0; rules.len()];

@@ -1,5 +1,5 @@
-//! Numbers that no network has: each is an error at once, or is harmless. Nothing panics, and nothing
-//! is allocated for weights that there is no memory for.
+//! Absurd numbers in a configuration are reported at once, or are harmless. Nothing panics, and no
+//! memory is allocated for weights that exceed the memory.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use hearth_registry::{Fault, Node, Registry};
 /// More than any machine has; more than most have; more than any network has.
 const ABSURD: [i64; 4] = [1_000_000_000_000_000_000, i64::MAX, 1_000_000_000, 100_000];
 
-/// Every table in which one of the whole numbers of this one is another.
+/// All tables that differ from this one in a single whole number.
 fn changed(node: &Node, number: i64) -> Vec<(String, Node)> {
     let mut all = Vec::new();
     for field in node.fields() {
@@ -95,7 +95,7 @@ fn the_key_to_blame_is_named_with_what_it_takes_and_what_there_is() {
     }
 }
 
-/// A network that is built without a recipe, too.
+/// Also for a network that is built without a recipe.
 #[test]
 fn a_rehearsal_that_fails_leaves_the_next_network_its_weights() {
     let large = NetworkSpec::new(1, |device, seed| UNetConfig::new(3, 1, 2, &[1 << 40, 8], &[2]).init(device, seed));

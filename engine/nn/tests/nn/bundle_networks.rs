@@ -1,5 +1,5 @@
-//! The networks of MONAI's bundles against the recorded cases of `tests/golden`: every key of the
-//! state dict, and the outputs.
+//! The networks of MONAI's bundles compared with the recorded cases of `tests/golden`: every key of
+//! the state dict, and the outputs.
 
 use std::path::Path;
 

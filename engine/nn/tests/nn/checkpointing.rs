@@ -1,4 +1,4 @@
-//! `use_checkpoint`: the same values and gradients, although inner values are recomputed.
+//! `use_checkpoint` gives the same values and gradients, although inner values are recomputed.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{DType, Device, Gradients, Tensor};
@@ -42,7 +42,7 @@ fn step(use_checkpoint: bool, use_v2: bool, dtype: Option<DType>) -> (Vec<f32>, 
         Some(dtype) => net.apply_reparameterization(Kernels(dtype)),
         None => net,
     };
-    // Frozen parameters get no gradient either way.
+    // Frozen parameters get no gradient with or without checkpointing.
     let (net, _) = freeze(net, &["swinViT.layers1.0.blocks.0.mlp.*".to_owned()]).expect("known");
     net.set_draw(3, 5);
     let x = draw([2, 1, 32, 32, 32], 1, &device).require_grad();

@@ -16,7 +16,7 @@ fn network(value: Value) -> AnyNetwork {
     config(value.clone()).init(&Device::default(), 3).unwrap_or_else(|error| panic!("{value}: {error}"))
 }
 
-/// Parameters, without running statistics and constants.
+/// Number of parameters, without running statistics and constants.
 fn parameters(value: Value) -> usize {
     let bytes = weights::to_bytes(&network(value)).expect("weights");
     let file = SafeTensors::deserialize(&bytes).expect("safetensors");
@@ -24,7 +24,7 @@ fn parameters(value: Value) -> usize {
     file.tensors().iter().filter(|(name, _)| trains(name)).map(|(_, view)| view.shape().iter().product::<usize>()).sum()
 }
 
-/// Counted in MONAI, for 3 input channels and 5 classes in 2-D.
+/// Counted with MONAI, for 3 input channels and 5 classes in 2-D.
 #[test]
 fn named_sizes_have_monais_numbers_of_parameters() {
     for (name, count) in [
@@ -71,7 +71,7 @@ fn named_sizes_have_monais_numbers_of_parameters() {
     }
 }
 
-/// Counted in MONAI.
+/// Counted with MONAI.
 #[test]
 fn the_recipes_transformers_have_monais_numbers_of_parameters() {
     let swin = |input: usize, output: usize| json!({"name": "SwinUNETR", "in_channels": input, "out_channels": output, "feature_size": 48});
@@ -188,7 +188,7 @@ fn options_that_cannot_be_are_named() {
     fails(swin, json!({"patch_size": 4}), "patch_size");
 }
 
-/// `N(0, 2 / fan)` for convolutions, 0 for the biases of linear layers: MONAI's own first weights.
+/// `N(0, 2 / fan)` for convolutions, 0 for the biases of linear layers: MONAI's initial weights.
 #[test]
 fn first_weights_have_monais_distributions() {
     let deviation = |value: Value, key: &str| {
@@ -222,7 +222,7 @@ fn a_fully_convolutional_classifier_gives_a_map_of_scores() {
     assert_eq!(wide.dims(), [1, 1, 1, 4, 1]);
 }
 
-/// Items of a batch that are skipped are 0, the others larger: the mean stays.
+/// Skipped items of a batch are 0 and the others are scaled up, so the mean is unchanged.
 #[test]
 fn skipped_blocks_keep_the_mean() {
     use hearth_nn::layers::{DropPath, DropoutClock};

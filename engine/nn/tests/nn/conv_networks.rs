@@ -20,7 +20,7 @@ fn network(config: &Value, device: &Device) -> AnyNetwork {
     config.init(device, 3).unwrap_or_else(|e| panic!("{config:?}: {e}"))
 }
 
-/// Small networks with smooth activations, where they have a choice, and an input for each.
+/// Small networks, with smooth activations if they have the option, and an input for each.
 fn smooth() -> Vec<(Value, [usize; 5])> {
     let segresnet = |mode: &str, dims: usize| {
         json!({"name": "SegResNet", "spatial_dims": dims, "init_filters": 4, "act": "tanh", "upsample_mode": mode,
@@ -84,7 +84,7 @@ fn smooth() -> Vec<(Value, [usize; 5])> {
 fn gradients_to_the_input() {
     for (config, shape) in smooth() {
         let net = network(&config, &Device::default().autodiff());
-        // In training mode, even where only the value is needed.
+        // In training mode, although only the value is used.
         check_input(&config.to_string(), draw(shape, 7, &Device::default()), |x| {
             let scores = net.forward_all(x.autodiff()).into_iter().enumerate().map(|(i, y)| {
                 let cot = draw(y.dims(), 9 + i as u64, &y.device());
@@ -166,8 +166,8 @@ fn linear_upsampling_is_what_it_is_by_hand() {
     assert_close(&y[..4], &[0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0], 1e-6);
 }
 
-/// Initially all voxels that come from one are equal, and the mean after them does not change the
-/// inside.
+/// Initially all voxels from the same source voxel are equal, and the mean after them does not
+/// change the interior.
 #[test]
 fn a_pixel_shuffle_starts_without_a_checkerboard() {
     let options = UpSampleOptions::new(3, [2, 3], UpsampleMode::PixelShuffle);
@@ -182,8 +182,8 @@ fn a_pixel_shuffle_starts_without_a_checkerboard() {
     assert_eq!(layer.pixelshuffle.forward(Tensor::zeros([1, 2, 3, 4, 5], &Device::default())).dims(), [1, 3, 6, 8, 10]);
 }
 
-/// `N(0, 0.02)` for kernels, `N(1, 0.02)` for scales, as `monai.networks.utils.normal_init`; He's
-/// for DynUNet.
+/// `N(0, 0.02)` for kernels and `N(1, 0.02)` for scales, as in `monai.networks.utils.normal_init`;
+/// He's distribution for DynUNet.
 #[test]
 fn initial_weights_have_monais_distributions() {
     let deviation = |config: &Value, name: &str, mean: f64| {

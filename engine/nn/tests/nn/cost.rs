@@ -1,4 +1,4 @@
-//! Parameters and multiply-adds of every network's example, against the counts of MONAI and
+//! Parameters and multiply-adds of every network's example, compared with the counts of MONAI and
 //! PyTorch.
 
 use burn::tensor::Device;
@@ -7,9 +7,9 @@ use hearth_nn::networks::{Network, NetworkConfig, NetworkSpec, UNetConfig};
 use hearth_registry::Registry;
 use serde_json::{Value, json};
 
-/// Of `docs/benches/models_peer.py --count`: `torch.utils.flop_counter.FlopCounterMode` around
-/// MONAI's forward pass. That of torchvision's ResNet18 is counted by hand: 1,813,561,344
-/// multiply-adds and 512 of the last convolution.
+/// Recorded with `docs/benches/models_peer.py --count`: `torch.utils.flop_counter.FlopCounterMode`
+/// around MONAI's forward pass. The value of torchvision's ResNet18 is counted by hand:
+/// 1,813,561,344 multiply-adds and 512 of the last convolution.
 const RECORDED: &str = include_str!("monai_costs.json");
 
 fn count(config: &NetworkConfig, input: [usize; 5]) -> Cost {
@@ -20,7 +20,7 @@ fn count(config: &NetworkConfig, input: [usize; 5]) -> Cost {
 #[test]
 fn every_example_costs_what_pytorch_counts() {
     let recorded: Value = serde_json::from_str(RECORDED).expect("JSON");
-    // One entry is a test's own.
+    // One entry belongs to another test.
     for entry in Registry::<NetworkSpec>::new().entries().iter().filter(|entry| entry.name != "Halver") {
         let expected = &recorded[entry.name];
         let config = NetworkConfig::example(entry).expect("an example");
@@ -34,14 +34,15 @@ fn every_example_costs_what_pytorch_counts() {
     }
 }
 
-/// By hand: one convolution of 3^3 with a stride of 2 from 1 to 4 channels, and a linear layer.
+/// Counted by hand: a convolution of 3^3 with a stride of 2 from 1 to 4 channels, and a linear
+/// layer.
 #[test]
 fn a_small_network_by_hand() {
     let config = json!({"name": "Classifier", "in_shape": [1, 8, 8, 8], "classes": 3, "channels": [4], "strides": [2],
         "num_res_units": 0});
     let counted = count(&serde_json::from_value(config).expect("known options"), [2, 1, 8, 8, 8]);
-    // The convolution's 4^3 outputs of 4 channels see 27 voxels each; the linear layer takes 4 *
-    // 4^3 features.
+    // Each of the convolution's 4^3 outputs of 4 channels reads 27 voxels; the linear layer reads 4
+    // * 4^3 features.
     let (convolution, linear) = (4 * 64 * 27, 4 * 64 * 3);
     assert_eq!(counted.total.multiply_adds, 2 * (convolution + linear));
     assert_eq!(counted.total.flops(), 4 * (convolution + linear));
@@ -62,7 +63,7 @@ fn parts_come_in_the_order_of_the_forward_pass() {
     assert_eq!(counted.stages[names.len() - 1].output, [1, 2, 32, 32, 32]);
 }
 
-/// The pass that counts computes no product, but it must not change what later passes compute.
+/// The counting pass computes no product, and must not change the results of later passes.
 #[test]
 fn counting_leaves_the_network_as_it_was() {
     let net = UNetConfig::new(2, 1, 2, &[4, 8], &[2]).init(&Device::default(), 1).expect("a network");
@@ -72,6 +73,6 @@ fn counting_leaves_the_network_as_it_was() {
     assert_eq!(crate::values(net.forward(x)), before);
     let error = cost(&net, [1, 1, 9, 8, 1], 20).expect_err("9 is odd").to_string();
     assert!(error.contains("divisible by [2, 2, 1]") && error.contains("[10, 8, 1]"), "{error}");
-    // Nor does an input that is refused.
+    // A rejected input has no effect either.
     assert_eq!(crate::values(net.forward(crate::draw([1, 1, 8, 8, 1], 1, &Device::default()))), before);
 }

@@ -1,4 +1,4 @@
-//! Schedulers of diffusion models against MONAI, sampling, and weights in their older layout.
+//! Schedulers of diffusion models compared with MONAI, sampling, and weights in the older layout.
 
 use burn::tensor::{Device, Tensor};
 use hearth_nn::diffusion::{
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::monai_record::recorded;
 use crate::{assert_close, batch, clients, draw, values};
 
-/// Reads a case, prints what MONAI's scheduler makes of it.
+/// Reads a case and prints the results of MONAI's scheduler.
 const SCRIPT: &str = r"
 import json, sys, warnings
 warnings.simplefilter('ignore')
@@ -42,7 +42,7 @@ print(json.dumps({
 }))
 ";
 
-/// What MONAI says of a case.
+/// MONAI's results for a case.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     timesteps: Vec<usize>,
@@ -55,7 +55,7 @@ struct Answer {
 #[derive(Serialize, Deserialize)]
 struct Record {
     made_with: String,
-    /// BLAKE3 of what MONAI read, and what it said.
+    /// BLAKE3 hash of MONAI's input, and its results.
     cases: Vec<(String, Answer)>,
 }
 
@@ -93,7 +93,7 @@ fn cases() -> Vec<(Value, usize)> {
 
 const SHAPE: [usize; 5] = [1, 2, 2, 2, 1];
 
-/// Image, prediction (with a variance where one is learned) and noise.
+/// Image, prediction (with a variance if one is learned) and noise.
 fn inputs(params: &Value) -> [Vec<f32>; 3] {
     let device = Device::default();
     let learned = params["variance_type"].as_str().is_some_and(|variance| variance.starts_with("learned"));
@@ -111,7 +111,7 @@ fn at(params: &Value) -> Vec<usize> {
     vec![last, last / 3, params["steps_offset"].as_u64().unwrap_or(0) as usize]
 }
 
-/// What MONAI reads: JSON.
+/// MONAI's input as JSON.
 fn question(params: &Value, steps: usize) -> String {
     let [x, predicted, noise] = inputs(params);
     json!({"params": params, "steps": steps, "at": at(params), "x": x, "predicted": predicted, "noise": noise})
@@ -182,7 +182,7 @@ fn live_schedulers() {
     }
 }
 
-/// With a network that knows the image, every sampling ends at it.
+/// With a network that knows the image, every sampling ends at the image.
 #[test]
 fn a_network_that_knows_the_image_finds_it() {
     let device = Device::default();
@@ -251,7 +251,7 @@ fn latent_images_are_sampled_and_decoded() {
     assert!(inferer.sample(odd, &autoencoder, &diffusion, sampling, &mut |_| ()).is_err());
 }
 
-/// A file of MONAI Generative: the keys that MONAI's `load_old_state_dict` looks for.
+/// A file of MONAI Generative, with the keys that MONAI's `load_old_state_dict` expects.
 fn old_file<N: Network>(net: &N, omit: &str) -> Vec<u8> {
     let bytes = weights::to_bytes(net).expect("weights");
     let file = SafeTensors::deserialize(&bytes).expect("whole");
@@ -276,7 +276,7 @@ fn files_in_the_older_layout_load() {
     let file = from_old_layout(&other, &old_file(&old, "")).expect("a file");
     let (loaded, _) = weights::from_bytes(other.clone(), &file).expect("every key");
     assert_close(&values(loaded.forward(x.clone())), &values(old.forward(x.clone())), 0.0);
-    // Without a projection it is the identity, as in a network without one.
+    // A missing projection is the identity, as in a network without one.
     let file = from_old_layout(&other, &old_file(&old, "proj_attn")).expect("a file");
     let (identity, _) = weights::from_bytes(other, &file).expect("every key");
     let plain = autoencoder.include_fc(false).init(&device, 3).expect("sound");

@@ -37,7 +37,7 @@ fn a_step_draws_the_same_masks_again() -> Result<(), ConfigError> {
     assert_eq!(first, run(&b, 5, 17));
     assert_ne!(first, run(&a, 5, 18));
     assert_ne!(first, run(&a, 6, 17));
-    // A second pass within the step has other draws.
+    // A second pass within the step has different draws.
     run(&a, 5, 17);
     assert_ne!(first, values(a.forward(x.clone())));
     let plain = draw([1, 1, 8, 8, 8], 1, &device.clone().inner());
@@ -57,7 +57,7 @@ fn alpha_dropout_keeps_mean_and_variance() -> Result<(), Box<dyn std::error::Err
     let normal: Vec<f32> = (0..64 * 64 * 64).map(|i| key.normal(i) as f32).collect();
     let x = burn::tensor::Tensor::<1>::from_floats(normal.as_slice(), &device).reshape([1, 1, 64, 64, 64]);
     let y: Vec<f64> = values(layer.forward(x)).into_iter().map(f64::from).collect();
-    // a = 1 / sqrt(0.7 (1 + 0.3 alpha^2)), worked out by hand with alpha = 1.7580993408473766.
+    // a = 1 / sqrt(0.7 (1 + 0.3 alpha^2)), computed by hand with alpha = 1.7580993408473766.
     let (scale, dropped) = (0.860_909, -0.860_909 * 0.7 * 1.758_099_340_847_376_6);
     let gone = y.iter().filter(|v| (*v - dropped).abs() < 1e-4).count() as f64 / y.len() as f64;
     assert!((gone - 0.3).abs() < 6e-3, "{gone}");

@@ -46,7 +46,7 @@ fn what_is_frozen_stays_and_the_rest_moves() {
         let (net, frozen) = freeze(unet(), &patterns(&["model.0.*"])).expect("there are such parameters");
         assert!(frozen.names.iter().all(|name| name.starts_with("model.0.")), "{frozen:?}");
         assert_eq!(frozen.of, parameters(&unet()).iter().map(|one| one.values).sum::<usize>());
-        // As a trainer moves a network.
+        // As in a trainer, which moves the network.
         let net = net.valid().to_device(&Device::default()).train();
         let after = tensors(&trained(net, &optimizer));
         for (name, bytes) in &before {
@@ -56,8 +56,8 @@ fn what_is_frozen_stays_and_the_rest_moves() {
     }
 }
 
-/// A norm with a frozen part normalizes by its running statistics: the batch has no
-/// influence on them.
+/// A norm with a frozen part normalizes by its running statistics, on which the batch has no
+/// influence.
 #[test]
 fn one_frozen_part_of_a_norm_keeps_its_statistics() {
     let name = parameters(&unet()).iter().map(|one| one.name().to_owned()).find(|name| name.ends_with("running_mean"));

@@ -24,7 +24,7 @@ pub(crate) fn check_input(what: &str, x: Tensor<5>, f: impl Fn(Tensor<5>) -> Ten
         let along = values((gradient.clone() * direction.clone()).sum())[0];
         let h = 2e-3;
         let at = |t: f32| values(f(x.clone() + direction.clone() * t).sum())[0];
-        // Fourth order: rounding errors leave little margin below it.
+        // Of fourth order, because rounding errors leave little margin.
         let numeric = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
         let size = values((gradient.clone() * gradient.clone()).sum())[0].sqrt();
         assert!((along - numeric).abs() < 3e-3 * (size + 1e-2), "{what}: {along} for {numeric} (gradient {size})");
@@ -120,12 +120,12 @@ fn network(norm: &str, act: &str, units: usize, dims: usize) -> UNet {
     config.init(&Device::default().autodiff(), 5).expect("a network")
 }
 
-/// Smooth activations: a kink within the step would spoil the difference.
+/// Smooth activations, because a kink within the step would distort the difference.
 #[test]
 fn networks_to_their_input() {
     for (norm, act, units) in [("batch", "tanh", 2), ("instance", "swish", 1), ("group", "mish", 0), ("", "gelu", 2)] {
         let net = network(norm, act, units, 3);
-        // In training mode, even where only the value is needed.
+        // In training mode, although only the value is used.
         check_input(&format!("{norm} {act}"), draw([2, 2, 6, 4, 4], 7, &Device::default()), |x| {
             let y = net.forward(x.autodiff());
             let cot = draw(y.dims(), 9, &y.device());
@@ -134,7 +134,7 @@ fn networks_to_their_input() {
     }
 }
 
-/// Adds a direction times a number to every parameter that trains.
+/// Adds a multiple of a direction to every trained parameter.
 struct Shift(f32, u64);
 
 impl ModuleMapper for Shift {

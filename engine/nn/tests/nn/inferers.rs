@@ -9,7 +9,7 @@ use hearth_nn::layers::Axes;
 
 use crate::{assert_close, draw, values};
 
-/// A voxel-wise network: windows and blending must not be visible.
+/// A voxel-wise network, with which windows and blending have no effect on the result.
 fn pointwise(x: Tensor<5>) -> Tensor<5> {
     Tensor::cat(vec![x.clone() * 2.0, x * x_plus()], 1)
 }
@@ -55,7 +55,7 @@ fn windows_have_the_size_that_was_asked_for() {
     assert_close(&values(y.expect("a scan")), &values(x), 1e-6);
 }
 
-/// f16 inputs are not summed in f16.
+/// f16 inputs are summed in f32.
 #[test]
 fn sums_are_f32_whatever_the_input() {
     let x = draw([1, 1, 8, 8, 8], 3, &Device::default());

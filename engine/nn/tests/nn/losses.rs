@@ -206,7 +206,7 @@ fn ignored_voxels_do_not_count() {
 }
 
 /// Recorded from nnunetv2 2.8.1: `DC_and_CE_loss` with `ignore_label=3`, `DC_and_BCE_loss` with
-/// `use_ignore_label`; 1 is added, because their Dice part is negative.
+/// `use_ignore_label`; 1 is added, because the Dice part is negative there.
 #[test]
 fn what_is_not_annotated_counts_as_in_nnunet() {
     let logits: Vec<f32> = (0..72).map(|i| ((i * 37) % 29) as f32 / 8.0 - 1.75).collect();
@@ -223,7 +223,7 @@ fn what_is_not_annotated_counts_as_in_nnunet() {
     };
     gives(&classes(true), logits.clone(), labels.clone(), &[3.312_523]);
     gives(&classes(false), logits.clone(), labels.clone(), &[3.312_577_5]);
-    // Nothing is annotated: nothing is lost, and no step is spoilt.
+    // Without annotated voxels the loss is 0, and the gradient is finite.
     gives(&classes(true), logits.clone(), labels.full_like(3.0), &[0.0]);
 
     let is = |label: f32| labels.clone().equal_elem(label).float();

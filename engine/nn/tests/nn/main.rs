@@ -1,5 +1,5 @@
-//! The crate as its users see it, against closed forms, finite differences, recorded values and
-//! MONAI itself.
+//! Tests of the crate's public interface against closed forms, finite differences, recorded values
+//! and MONAI.
 
 mod absurd;
 mod bundle_networks;
@@ -50,7 +50,7 @@ fn labels(shape: [usize; 5], classes: u64, seed: u64, device: &Device) -> Tensor
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// A batch from its values.
+/// A batch with the given values.
 fn batch(values: &[f32], shape: [usize; 5]) -> Tensor<5> {
     Tensor::from_data(TensorData::new(values.to_vec(), shape), &Device::default())
 }

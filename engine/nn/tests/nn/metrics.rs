@@ -202,7 +202,7 @@ fn wrong_options_and_inputs_are_named() {
     assert!(error.is_err());
 }
 
-/// The metrics a recipe can name, and the direction in which each improves.
+/// The metrics of recipes, and the direction in which each improves.
 #[test]
 fn directions_and_options_are_known_before_anything_is_measured() {
     let read = |text: &str| toml::from_str::<MetricConfig>(text).unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -1,5 +1,5 @@
-//! UNet against MONAI itself: our weights loaded there, theirs loaded here, and the same
-//! predictions.
+//! UNet compared with MONAI: our weights are loaded there, MONAI's weights are loaded here, and the
+//! predictions are equal.
 
 use hearth_nn::networks::UNetConfig;
 use serde_json::json;

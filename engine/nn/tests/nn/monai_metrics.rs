@@ -1,4 +1,4 @@
-//! Dice of components against MONAI itself.
+//! Dice per component compared with MONAI.
 
 use hearth_kernels::counter_rng::Key;
 use hearth_nn::metrics::{DiceMetric, Metric, MetricError};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::monai_record::recorded;
 use crate::{assert_close, batch, clients};
 
-/// Reads the file of a case (shape, predictions and labels), prints the value of each item.
+/// Reads the file of a case (shape, predictions and labels) and prints the value of each item.
 const SCRIPT: &str = r"
 import json, sys, warnings
 warnings.simplefilter('ignore')
@@ -22,8 +22,8 @@ rows = [None if row[0] != row[0] else row[0] for row in rows.tolist()]
 print(json.dumps({'rows': rows, 'mean': metric.aggregate().item()}))
 ";
 
-/// Two channels of balls: components whose regions have no ambiguous voxels that anything was
-/// predicted in, mostly.
+/// Two channels of balls: components whose regions have mostly no ambiguous voxels in the
+/// prediction.
 fn blobs(shape: [usize; 5], seed: u64) -> Vec<f32> {
     let [items, _, nx, ny, nz] = shape;
     let key = Key::new(seed);
@@ -46,7 +46,7 @@ fn blobs(shape: [usize; 5], seed: u64) -> Vec<f32> {
     values
 }
 
-/// What MONAI says of a case: the value of each item, and their mean.
+/// MONAI's results for a case: the value of each item, and their mean.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     rows: Vec<Option<f32>>,
@@ -56,14 +56,14 @@ struct Answer {
 #[derive(Serialize, Deserialize)]
 struct Record {
     made_with: String,
-    /// BLAKE3 of what MONAI read, and what it said.
+    /// BLAKE3 hash of MONAI's input, and its results.
     cases: Vec<(String, Answer)>,
 }
 
 const RECORD: &str = "dice_of_components.json";
 const CASES: [([usize; 5], u64); 2] = [([3, 2, 14, 12, 10], 1), ([4, 2, 24, 20, 1], 5)];
 
-/// What MONAI reads: JSON.
+/// MONAI's input as JSON.
 fn question(shape: [usize; 5], seed: u64) -> String {
     let (pred, label) = (blobs(shape, seed), blobs(shape, seed + 1));
     let torch_shape = if shape[4] == 1 { &shape[..4] } else { &shape[..] };
@@ -112,7 +112,7 @@ fn live_dice_of_components() {
     }
 }
 
-/// Two squares, one of them found; then empty ones. By hand.
+/// Two squares, one of which is found; then empty images. Computed by hand.
 #[test]
 fn each_component_counts_the_same() {
     let shape = [1, 2, 8, 4, 1];

@@ -1,5 +1,5 @@
-//! Classification networks and transformers against MONAI itself: our weights loaded there, theirs
-//! loaded here, and the same predictions.
+//! Classification networks and transformers compared with MONAI: our weights are loaded there,
+//! MONAI's weights are loaded here, and the predictions are equal.
 
 use serde_json::{Value, json};
 

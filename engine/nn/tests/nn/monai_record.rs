@@ -1,9 +1,9 @@
-//! What MONAI says of a network whose weights this crate wrote: asked where there is a MONAI, and
-//! replayed from a record everywhere.
+//! MONAI's predictions for networks whose weights this crate wrote: computed if MONAI is installed,
+//! and replayed from a record otherwise.
 //!
 //! The weights are drawn by position (exact on every machine) and written under the names, shapes
-//! and types of this crate's state dict. A record holds the hash of the file that MONAI loaded
-//! strictly and a part of what it predicted, so a file that changes is a file MONAI has not seen.
+//! and types of this crate's state dict. A record contains the hash of the file that MONAI loaded
+//! strictly and a part of MONAI's predictions, so a changed file requires a new record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use serde_json::Value;
 use crate::clients::{self, Client};
 use crate::{assert_close, draw, values};
 
-/// What MONAI is asked with.
+/// The Python modules that MONAI's client needs.
 pub const MODULES: &[&str] = &["monai", "torch", "safetensors"];
 
-/// Where this crate's records lie.
+/// The location of this crate's records.
 pub fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nn/recorded").join(name)
 }
@@ -35,11 +35,11 @@ pub struct Case {
     shape: [usize; 5],
 }
 
-/// What a record says of a case, beside the values.
+/// The data of a case in a record, in addition to the values.
 #[derive(Serialize, Deserialize)]
 struct Facts {
     config: String,
-    /// BLAKE3 of the file of weights.
+    /// BLAKE3 hash of the file of weights.
     weights: String,
     outputs: usize,
 }
@@ -63,8 +63,8 @@ fn serialize(tensors: &BTreeMap<String, Stored>, about: Option<HashMap<String, S
     safetensors::serialize(tensors.iter().map(view), about).expect("a file")
 }
 
-/// Values that keep activations near 1: of filters and matrices by the number of inputs, of norms
-/// around 1 and 0, running variances positive.
+/// Values that keep activations near 1: filters and matrices scaled by the number of inputs, norms
+/// around 1 and 0, positive running variances.
 fn filled(name: &str, shape: &[usize], key: Key) -> Vec<f32> {
     let count = shape.iter().product::<usize>() as u64;
     let (centre, reach) = match shape {
@@ -76,7 +76,7 @@ fn filled(name: &str, shape: &[usize], key: Key) -> Vec<f32> {
     (0..count).map(|i| (centre + reach * (2.0 * key.uniform(i) - 1.0)) as f32).collect()
 }
 
-/// The network's file of weights with values of ours.
+/// The network's file of weights, filled with generated values.
 fn file_of_weights(net: &AnyNetwork) -> Vec<u8> {
     let written = weights::to_bytes(net).expect("weights");
     let file = SafeTensors::deserialize(&written).expect("safetensors");
@@ -106,7 +106,7 @@ fn part(values: &[f32]) -> Vec<f32> {
     part
 }
 
-/// Relative to the largest value of the output.
+/// Compares values, relative to the largest value of the output.
 fn assert_near(got: &[f32], expected: &[f32]) {
     let scale = expected.iter().fold(1.0_f32, |m, v| m.max(v.abs()));
     assert_close(got, expected, 1e-4 * scale);
@@ -128,8 +128,8 @@ impl Case {
         net
     }
 
-    /// Every option as JSON. A configuration leaves out what is explicitly nothing, and MONAI would
-    /// take its default there.
+    /// All options as JSON. A configuration omits explicitly empty options, for which MONAI would
+    /// use its default.
     fn params(&self) -> String {
         let mut params = serde_json::to_value(&self.config).expect("JSON");
         let nothing = self.given.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
@@ -137,15 +137,15 @@ impl Case {
         params.to_string()
     }
 
-    /// What we predict with a file of weights.
+    /// Our predictions with a file of weights.
     fn ours(&self, file: &[u8]) -> Vec<Vec<f32>> {
         let (net, report) = weights::from_bytes(self.network(), file).expect("weights that fit");
         assert!(report.is_complete(), "{}", self.params());
         predict(&net, draw(self.shape, 2, &Device::default()))
     }
 
-    /// MONAI loads our weights strictly and predicts; then it draws weights of its own and predicts
-    /// again, and we load those. Gives what it predicted with ours.
+    /// MONAI loads our weights strictly and predicts. Then it draws its own weights and predicts
+    /// again, and we load those. Returns MONAI's predictions with our weights.
     fn ask(&self, client: &Client, folder: &Path, file: &[u8]) -> Vec<Vec<f32>> {
         std::fs::write(folder.join("ours.safetensors"), file).expect("written");
         let x = bytes_of(&values(draw(self.shape, 2, &Device::default())));
@@ -162,7 +162,7 @@ impl Case {
     }
 }
 
-/// Asks MONAI about each case; writes the record where that is asked for.
+/// Runs MONAI on each case; writes the record if requested.
 pub fn ask(client: &Client, cases: &[Case], record: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut tensors, mut about) = (BTreeMap::new(), HashMap::new());
@@ -186,7 +186,7 @@ pub fn ask(client: &Client, cases: &[Case], record: &str) {
     }
 }
 
-/// Holds each case against the record of what MONAI said.
+/// Compares each case with the record of MONAI's predictions.
 pub fn replay(cases: &[Case], record: &str) {
     let path = recorded(record);
     let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

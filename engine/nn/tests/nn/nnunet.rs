@@ -1,4 +1,4 @@
-//! The networks of nnU-Net, as nnU-Net itself recorded them.
+//! The networks of nnU-Net, compared with recordings of nnU-Net.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ fn outputs_of_all_steps_are_those_of_nnunet() {
     }
 }
 
-/// Each tensor has all the keys that nnU-Net gives it.
+/// Each tensor has all keys that nnU-Net uses.
 #[test]
 fn keys_are_those_of_nnunets_checkpoints() {
     let plain = json!({"name": "PlainConvUNet", "features_per_stage": [4, 8, 16], "kernel_sizes": [[1, 3, 3], 3, 3],
@@ -82,7 +82,7 @@ fn keys_are_those_of_nnunets_checkpoints() {
         let [ours, theirs]: [BTreeSet<String>; 2] =
             [ours.names().into_iter().map(str::to_owned).collect(), dict.keys().map(str::to_owned).collect()];
         assert_eq!(ours, theirs, "{case}");
-        // One of several names is enough.
+        // One of several keys is sufficient.
         dict.retain(|key| !key.contains(".all_modules.") && !key.starts_with("decoder.encoder."));
         weights::from_bytes(net, &dict.to_bytes().expect("weights")).expect("every tensor");
     }

@@ -50,7 +50,7 @@ fn unet() -> UNet {
     config.init(&Device::default().autodiff(), 3).expect("a network")
 }
 
-/// Saving and loading state in mid-run is bit-identical.
+/// Saving and loading state in the middle of a run gives a bit-identical result.
 #[test]
 fn a_resumed_run_is_the_same_run() {
     for config in [
@@ -177,7 +177,7 @@ fn a_group_of_another_optimizers_options_is_an_error() {
     assert!(group("SGD", "weight_decay = -0.1").contains("weight_decay"));
 }
 
-/// Layers by the names of the state dict, each with its own learning rate.
+/// Groups match layers by the names of the state dict, each with its own learning rate.
 #[test]
 fn groups_know_the_names_of_the_state_dict() {
     let text = "name = \"SGD\"\nlr = 0.1\n\

@@ -18,9 +18,9 @@ enum Task {
     Classify,
     /// A given number per item and channel, from every output.
     Imitate,
-    /// The image of the block, from numbers that distinguish the items.
+    /// The image of the block, from vectors that identify the items.
     Paint,
-    /// Itself, with the loss of the latent numbers.
+    /// The input itself, with the loss of the latent variables.
     Reconstruct,
     /// Real for the first item, generated for the others.
     Judge,
@@ -38,9 +38,9 @@ fn label(shape: [usize; 5], device: &Device) -> Tensor<5> {
     label
 }
 
-/// An image in which that block can be seen.
+/// An image in which the block is visible.
 fn image(shape: [usize; 5], device: &Device) -> Tensor<5> {
-    // The latent numbers of a generator are no image.
+    // The latent vector of a generator is not an image.
     let block = if shape[2] == 1 { Tensor::zeros(shape, device) } else { label(shape, device) };
     block + draw(shape, 3, device) * 0.5
 }
@@ -90,7 +90,7 @@ fn loss(task: Task, net: &impl Network, x: &Tensor<5>, config: &Value) -> Tensor
     }
 }
 
-/// Trains until the loss is a `factor`-th of the first one.
+/// Trains until the loss is below the first one divided by `factor`.
 fn learns(config: &Value, shape: [usize; 5], task: Task, lr: f64, factor: f32) {
     let device = Device::default().autodiff();
     let read: NetworkConfig = serde_json::from_value(config.clone()).unwrap_or_else(|e| panic!("{config}: {e}"));
@@ -125,7 +125,7 @@ fn learns(config: &Value, shape: [usize; 5], task: Task, lr: f64, factor: f32) {
     panic!("{config}: the loss fell from {first} to {last} in {STEPS} steps, not to a {factor}th");
 }
 
-/// The number of steps, enough for any network.
+/// The number of steps, sufficient for any network.
 const STEPS: u64 = 150;
 
 const FLAT: [usize; 5] = [2, 1, 16, 16, 1];
@@ -311,7 +311,7 @@ fn networks_of_bundles() {
     }
 }
 
-/// A blob on each of two images: the first is moved onto the second.
+/// One blob on each of two images: the first image is aligned with the second.
 #[test]
 fn a_registration_moves_an_image_onto_another() {
     let device = Device::default().autodiff();

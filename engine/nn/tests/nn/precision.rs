@@ -1,4 +1,4 @@
-//! Low-precision weights for the forward pass, as the trainer's mixed precision gives them.
+//! Low-precision weights in the forward pass, as in the trainer's mixed precision.
 
 use burn::module::{Module, Param, Reparameterization, Reparameterizer};
 use burn::tensor::{DType, Device, Tensor};
@@ -9,7 +9,7 @@ use hearth_nn::optim::{Gradients, OptimizerConfig};
 use crate::classification::kinds;
 use crate::{draw, labels, values};
 
-/// Kernels in low precision, everything else as it is.
+/// Kernels in low precision; all other parameters are unchanged.
 #[derive(Module, Debug)]
 pub struct Low {
     #[module(skip)]
@@ -56,16 +56,16 @@ fn masters_stay_f32_and_statistics_and_losses_are_f32() -> Result<(), Box<dyn st
         for (path, gradient) in gradients.iter() {
             assert_eq!(gradient.dtype(), DType::F32, "{path}");
         }
-        // The gradients of biases before a batch norm are noise; the others agree in direction.
-        // (Not in the first layers of so small a batch: there a single voxel weighs percents, and
-        // PReLU's slope changes with its sign.)
+        // The gradients of biases before a batch norm are noise; the others have the same
+        // direction. (Not in the first layers of such a small batch: a single voxel has a weight of
+        // several percent there, and PReLU's slope changes with the voxel's sign.)
         let kernel = "model.2.0.conv.weight";
         let (low, full) = (gradients.get(kernel).cloned(), full_gradients.get(kernel).cloned());
         let (low, full) = (low.ok_or("no gradient")?, full.ok_or("no gradient")?);
         let apart = values((low - full.clone()).powi_scalar(2).sum())[0].sqrt();
         let size = values(full.powi_scalar(2).sum())[0].sqrt();
         assert!(apart < tolerance * size, "{dtype:?}: {apart} of {size}");
-        // A step far below the low precision's spacing still moves the masters.
+        // A step far below the resolution of the low precision still changes the master weights.
         let before = hearth_nn::weights::to_bytes(&net)?;
         let net = OptimizerConfig::sgd(0.0).build()?.step(net, gradients, 1e-5)?;
         assert_ne!(hearth_nn::weights::to_bytes(&net)?, before);
@@ -74,7 +74,7 @@ fn masters_stay_f32_and_statistics_and_losses_are_f32() -> Result<(), Box<dyn st
     Ok(())
 }
 
-/// Poolings, attention and shortcuts meet values of both types.
+/// Poolings, attention and shortcuts combine values of both types.
 #[test]
 fn classification_networks_and_transformers_train_with_low_kernels() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::default().autodiff();

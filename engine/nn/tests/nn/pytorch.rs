@@ -1,5 +1,5 @@
-//! Files of PyTorch itself (`tests/pytorch/make_fixtures.py` wrote them): every method of saving
-//! yields the same network, and nothing in the files is executed.
+//! Files of PyTorch (written by `tests/pytorch/make_fixtures.py`): every method of saving gives the
+//! same network, and nothing in the files is executed.
 
 use std::path::{Path, PathBuf};
 
@@ -142,7 +142,7 @@ fn damaged_and_other_files_are_told() {
     assert!(StateDict::open(Path::new("/no/such.pt"), &OpenOptions::default()).is_err());
 }
 
-/// What MONAI's own files of weights become here, written again.
+/// MONAI's files of weights, converted and written again.
 fn converted(folder: &Path, name: &str, dims: usize) -> PathBuf {
     let path = folder.join("ours.safetensors");
     weights::save(&loaded(&open(name), dims), &path).expect("written");
@@ -151,8 +151,8 @@ fn converted(folder: &Path, name: &str, dims: usize) -> PathBuf {
 
 const CONVERTED: [(&str, usize); 2] = [("state_dict.pt", 3), ("flat.pt", 2)];
 
-/// A strict load asks for MONAI's keys and shapes: those of the files that MONAI's networks were
-/// saved to.
+/// The converted files have the keys and shapes that a strict load requires: those of the files
+/// that MONAI's networks were saved to.
 #[test]
 fn converted_weights_have_the_keys_shapes_and_values_of_monais_files() {
     let folder = tempfile::tempdir().expect("a folder");

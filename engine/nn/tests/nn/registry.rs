@@ -1,5 +1,5 @@
-//! Every network, loss, metric, optimizer and inferer that a recipe can name: its example builds
-//! and runs, misspelt parameters are refused, and the reference describes each parameter.
+//! Every network, loss, metric, optimizer and inferer of recipes: its example builds and runs,
+//! misspelt parameters are rejected, and the reference describes each parameter.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -24,8 +24,7 @@ fn every_loss_is_finite_on_its_example() {
         let loss = LossConfig::example(entry).unwrap_or_else(|fault| panic!("{}: {fault}", entry.name));
         let shape = if entry.name == "ContrastiveLoss" { [2, 8, 1, 1, 1] } else { [1, 2, 12, 12, 12] };
         let logits = half(shape) * 0.7 + 0.1;
-        // Class indices where the example converts to one-hot, otherwise one channel for each
-        // class.
+        // Class indices if the example converts to one-hot, otherwise one channel for each class.
         let indices = entry.example.contains("to_onehot_y") || entry.name == "GeneralizedWassersteinDiceLoss";
         let target = half(if indices { [1, 1, 12, 12, 12] } else { shape });
         let value = loss.forward_all(vec![logits], target).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
@@ -71,7 +70,7 @@ fn every_inferer_leads_a_network_over_an_image() {
     }
 }
 
-/// Entries of this crate, as the reference shows them.
+/// The entries of this crate, as in the reference.
 fn described() -> Vec<Described> {
     let kinds = ["network", "loss", "metric", "optimizer", "inferer", "noise scheduler"];
     hearth_registry::described().into_iter().filter(|entry| kinds.contains(&entry.kind)).collect()
@@ -103,7 +102,7 @@ fn every_parameter_is_described_and_a_misspelt_one_refused() {
 #[test]
 fn faults_of_every_kind_are_at_their_key() {
     #[derive(Debug, serde::Deserialize)]
-    #[allow(dead_code, reason = "only whether it is read counts")]
+    #[allow(dead_code, reason = "only the parsing is tested")]
     struct Page {
         network: NetworkConfig,
         loss: LossConfig,
@@ -152,7 +151,7 @@ impl Network for Halver {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HalverConfig {
-    /// Its initial value.
+    /// The initial value.
     start: f32,
 }
 
@@ -189,7 +188,7 @@ fn a_network_of_ones_own_is_named_trained_and_saved_like_any_other() {
     assert_eq!(crate::values(back.forward(half([1, 1, 4, 4, 4]))), crate::values(net.forward(half([1, 1, 4, 4, 4]))));
 }
 
-/// No norm and no activation stay so in a recipe, although both have a default.
+/// An explicitly omitted norm or activation is kept in a recipe, although both have a default.
 #[test]
 fn what_is_explicitly_none_is_written_and_read_again() {
     let mut unet = UNetConfig::new(3, 1, 2, &[2, 4], &[2]);

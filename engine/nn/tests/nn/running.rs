@@ -1,5 +1,5 @@
 //! Running statistics of batch norm: PyTorch's formula, owned by each clone, visible immediately,
-//! kept when frozen.
+//! unchanged when frozen.
 
 use burn::module::Module;
 use burn::tensor::Device;

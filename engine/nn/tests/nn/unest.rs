@@ -1,5 +1,5 @@
-//! UNesT against the scripts of MONAI's bundles, which MONAI itself does not contain: weights and
-//! input by a formula, values of the output as recorded.
+//! UNesT compared with the scripts of MONAI's bundles, which are not part of MONAI: weights and
+//! input are computed by a formula, and values of the output are recorded.
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -23,7 +23,7 @@ struct Case {
     seed: u64,
     /// Keys of the state dict.
     keys: usize,
-    /// Each how many values of the output are recorded.
+    /// Interval of the recorded values of the output.
     step: usize,
     y: Vec<f64>,
     mean: f64,

@@ -17,7 +17,7 @@ fn parameters(config: &UNetConfig) -> usize {
     file.tensors().iter().filter(|(name, _)| trains(name)).map(|(_, view)| view.shape().iter().product::<usize>()).sum()
 }
 
-/// The table of the recipes, counted in MONAI.
+/// The table of the recipes, counted with MONAI.
 #[test]
 fn the_recipes_networks_have_monais_numbers_of_parameters() {
     let five = [16, 32, 64, 128, 256];
@@ -42,7 +42,7 @@ fn initial_weights_depend_on_the_seed_and_the_path_alone() -> Result<(), ConfigE
     let device = Device::default();
     assert_eq!(bytes(&config.init(&device, 1)?), bytes(&config.init(&device.clone().autodiff(), 1)?));
     assert_ne!(bytes(&config.init(&device, 1)?), bytes(&config.init(&device, 2)?));
-    // Another width of one level does not change the initial weights of unrelated layers.
+    // A changed width of one level does not change the initial weights of unrelated layers.
     let wider = UNetConfig { channels: vec![4, 8, 32], ..config.clone() };
     let (a, b) = (bytes(&config.init(&device, 1)?), bytes(&wider.init(&device, 1)?));
     let top = |bytes: &[u8]| {

@@ -30,12 +30,12 @@ fn a_file_gives_the_network_back() -> Result<(), Box<dyn std::error::Error>> {
     assert!(report.is_complete() && report.loaded > 20);
     let x = draw([1, 1, 8, 8, 1], 1, &Device::default());
     assert_eq!(values(net.forward(x.clone())), values(loaded.forward(x)));
-    // Saved again, it is the same file.
+    // Saving again gives the same file.
     assert_eq!(weights::to_bytes(&loaded)?, std::fs::read(&path)?);
     Ok(())
 }
 
-/// A network that awaits its weights is the same as another: with them, and where it keeps its own.
+/// A network with deferred weights equals any other, with loaded weights and with its own.
 #[test]
 fn a_network_that_awaits_weights_is_as_any_other() -> Result<(), Box<dyn std::error::Error>> {
     let build = || unet(&[4, 8], "batch");
@@ -50,7 +50,7 @@ fn a_network_that_awaits_weights_is_as_any_other() -> Result<(), Box<dyn std::er
         weights::from_bytes(awaiting_weights(|| config.init(&Device::default().autodiff(), 1))?, &bytes)?;
     assert!(report.is_complete());
     assert_eq!(weights::to_bytes(&loaded)?, bytes);
-    // It trains as well, and it can be taken out of training and back.
+    // It can be trained, and switched to evaluation mode and back.
     let x = draw([1, 1, 8, 8, 1], 1, &Device::default()).autodiff();
     let gradients = |net: &UNet| Gradients::of(net, &net.forward(x.clone()).sum());
     let (of_loaded, of_other) = (gradients(&loaded.valid().train()), gradients(&other));
@@ -61,7 +61,7 @@ fn a_network_that_awaits_weights_is_as_any_other() -> Result<(), Box<dyn std::er
             .all(|(path, gradient)| { of_loaded.get(path).is_some_and(|found| found.to_data() == gradient.to_data()) })
     );
 
-    // A weight that the file lacks is the network's own.
+    // A weight that is missing in the file keeps the network's own value.
     let file = SafeTensors::deserialize(&bytes)?;
     let lacking = "model.0.conv.unit0.conv.weight";
     let some: Vec<_> = file.tensors().into_iter().filter(|(name, _)| name != lacking).collect();

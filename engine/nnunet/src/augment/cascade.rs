@@ -1,4 +1,4 @@
-//! What is done to the labels of an earlier stage, a channel of 0 and 1 for each label, so that the
+//! Augmentation of the labels of an earlier stage, one channel of 0 and 1 per label, so that the
 //! second stage does not trust them blindly.
 
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use rayon::prelude::*;
 use crate::error::{NnunetError, Result};
 use crate::volume::Axes3;
 
-/// An operator of binary morphology by a ball. What lies outside of the volume is not set, and never
-/// removes anything.
+/// A morphological operator on binary masks with a ball. Voxels outside of the volume are unset,
+/// but never erode the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryOperator {
-    /// Set where the ball reaches anything.
+    /// Sets voxels where the ball reaches any set voxel.
     Dilation,
-    /// Set where the ball reaches nothing that is not set.
+    /// Keeps voxels where the ball reaches no unset voxel.
     Erosion,
     /// Dilation, then erosion.
     Closing,
@@ -24,10 +24,10 @@ pub enum BinaryOperator {
 }
 
 impl BinaryOperator {
-    /// All of them, in nnU-Net's order.
+    /// All operators, in nnU-Net's order.
     pub const ALL: [Self; 4] = [Self::Dilation, Self::Erosion, Self::Closing, Self::Opening];
 
-    /// By its name in small letters.
+    /// The operator with this lower-case name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "dilation" => Self::Dilation,
@@ -54,9 +54,9 @@ fn inverted(mask: &[u8]) -> Vec<u8> {
     mask.iter().map(|set| 1 - set).collect()
 }
 
-/// Applies an operator by a ball of this radius in voxels to one of the channels, and takes what it
-/// added from all others. `hot`: channels of 0 and 1, `[channel, z, y, x]`; a volume of one slice has
-/// a disk.
+/// Applies an operator with a ball of this radius in voxels to one of the channels, and removes the
+/// added voxels from all other channels. `hot` has channels of 0 and 1, `[channel, z, y, x]`; for a
+/// volume of one slice the ball is a disk.
 pub fn binary_operator(hot: &mut [f32], shape: Axes3, channel: usize, operator: BinaryOperator, radius: f64) {
     let voxels = shape.iter().product::<usize>();
     let Some(range) = voxels.checked_mul(channel).map(|start| start..start + voxels).filter(|r| r.end <= hot.len())
@@ -75,12 +75,12 @@ pub fn binary_operator(hot: &mut [f32], shape: Axes3, channel: usize, operator: 
     }
 }
 
-/// Removes a component of one of the channels that has less than this share of all voxels: the one
-/// that `pick` returns of so many, in the order of their first voxels. Voxels are connected by faces,
-/// edges and corners.
+/// Removes one component of a channel that has less than this share of all voxels. `pick` gets the
+/// number of such components and returns the index of one, in the order of their first voxels.
+/// Voxels are connected by faces, edges and corners.
 ///
 /// # Errors
-/// A volume beyond the limits of components.
+/// A volume beyond the size limits for components.
 pub fn remove_component(
     hot: &mut [f32],
     shape: Axes3,
@@ -100,17 +100,18 @@ pub fn remove_component(
     Ok(())
 }
 
-/// scikit-image's ball of a real radius: of `floor(2 radius + 1)` points per axis from `-radius` to
-/// `radius` those that are not farther than the radius; of a disk `ceil(2 radius + 1)` points at a
-/// distance of 1 from `-radius` on. An even number of them has its middle between two voxels.
+/// scikit-image's ball of a real radius. A ball has those of `floor(2 radius + 1)` points per axis
+/// from `-radius` to `radius` within the radius; a disk has `ceil(2 radius + 1)` points at a
+/// distance of 1, starting at `-radius`. If their number is even, the centre lies between two
+/// voxels.
 struct Ball {
-    /// Runs along the last axis, first and last offset, each with the offsets of its rows.
+    /// Runs along the last axis (first and last offset), each with the offsets of its rows.
     runs: BTreeMap<(isize, isize), Vec<(isize, isize)>>,
 }
 
 impl Ball {
     fn new(radius: f64, flat: bool) -> Self {
-        // The roundings are scikit-image's: whether a point on the surface counts depends on them.
+        // The rounding is scikit-image's: it decides whether points on the surface are included.
         let (count, step) = match flat {
             true => ((2.0 * radius + 1.0).ceil() as usize, 1.0),
             false => {
@@ -137,7 +138,7 @@ impl Ball {
         Ball { runs }
     }
 
-    /// Where the ball reaches a voxel that is set: 0 and 1.
+    /// The mask of voxels where the ball reaches a set voxel: 0 and 1.
     fn dilate(&self, mask: &[u8], shape: Axes3) -> Vec<u8> {
         let [nz, ny, nx] = shape;
         let mut out = vec![0_u8; mask.len()];
@@ -162,10 +163,10 @@ impl Ball {
     }
 }
 
-/// Whether anything is set from `first` to `last` behind each place of a line.
+/// Sets each place of a line that has a set voxel between the offsets `first` and `last`.
 fn reach(out: &mut [u8], line: &[u8], first: isize, last: isize) {
     let length = line.len() as isize;
-    // How many are set before each place.
+    // The number of set voxels before each place.
     let mut before = Vec::with_capacity(line.len() + 1);
     let mut count = 0_u32;
     before.push(0);
@@ -192,7 +193,7 @@ mod tests {
         };
         // The centre and its six neighbours; a disk of radius 2.
         assert_eq!((voxels(1.0, false), voxels(2.0, true)), (7, 13));
-        // Four points per axis, of which all but the middle two are too far.
+        // Four points per axis; all but the middle two are too far.
         assert_eq!((voxels(1.5, false), voxels(1.5, true)), (8, 4));
     }
 

@@ -1,17 +1,17 @@
-//! What is done to the values of one channel, in place: `[z, y, x]`, the first axis of a slice 1.
+//! In-place augmentation of the values of one channel: `[z, y, x]`, with a first axis of 1 for a slice.
 
 use crate::resample::linear;
 use crate::volume::Axes3;
 
-/// Numbers of a kernel of this deviation: the odd number nearest to 6 sigma + 0.5.
+/// The size of a Gaussian kernel with this deviation: the odd number nearest to 6 sigma + 0.5.
 pub fn kernel_size(sigma: f64) -> usize {
     let wanted = 6.0 * sigma + 0.5;
-    // Of two equally near, the larger.
+    // The larger one of two equally near numbers.
     let below = 2 * (((wanted - 1.0) / 2.0).max(0.0).floor() as usize) + 1;
     if wanted - below as f64 >= 1.0 { below + 2 } else { below }
 }
 
-/// A Gaussian along each axis with a deviation; the image is reflected at its ends.
+/// Blurs with a Gaussian along each axis that has a deviation; the image is reflected at its ends.
 pub fn blur(values: &mut [f32], shape: Axes3, sigmas: [Option<f64>; 3]) {
     let steps = [shape[1] * shape[2], shape[2], 1];
     for (axis, sigma) in sigmas.into_iter().enumerate() {
@@ -42,12 +42,12 @@ pub fn blur(values: &mut [f32], shape: Axes3, sigmas: [Option<f64>; 3]) {
     }
 }
 
-/// Multiplied.
+/// Multiplies the values by a factor.
 pub fn brightness(values: &mut [f32], factor: f64) {
     values.iter_mut().for_each(|value| *value *= factor as f32);
 }
 
-/// Stretched about the mean, within the old range.
+/// Scales the values about their mean, clipped to the old range.
 pub fn contrast(values: &mut [f32], factor: f64) {
     let ([low, high], mean) = (range(values), mean(values));
     for value in values.iter_mut() {
@@ -55,7 +55,7 @@ pub fn contrast(values: &mut [f32], factor: f64) {
     }
 }
 
-/// Fewer voxels, and as many again: `scale` per axis, from above 0 to 1.
+/// Samples the image down by `scale` per axis, above 0 and at most 1, and up again.
 pub fn low_resolution(values: &mut [f32], shape: Axes3, scale: [f64; 3]) {
     let small: Axes3 = std::array::from_fn(|axis| {
         ((shape[axis] as f64 * scale[axis]).round_ties_even() as usize).clamp(1, shape[axis].max(1))
@@ -74,8 +74,8 @@ pub fn low_resolution(values: &mut [f32], shape: Axes3, scale: [f64; 3]) {
     values.copy_from_slice(&linear(&few, small, shape, None));
 }
 
-/// A power of the values within their range; mean and deviation stay. `invert` takes it of the
-/// negated image.
+/// Applies a power to the values within their range, and keeps mean and deviation. With `invert` it
+/// is applied to the negated image.
 pub fn gamma(values: &mut [f32], gamma: f64, invert: bool) {
     let sign = if invert { -1.0 } else { 1.0 };
     values.iter_mut().for_each(|value| *value *= sign);
@@ -91,7 +91,7 @@ pub fn gamma(values: &mut [f32], gamma: f64, invert: bool) {
     }
 }
 
-/// The axes in reverse.
+/// Reverses the selected axes.
 pub fn mirror(values: &mut [f32], shape: Axes3, axes: [bool; 3]) {
     let [nz, ny, nx] = shape;
     let old = values.to_vec();
@@ -116,7 +116,7 @@ fn mean(values: &[f32]) -> f64 {
     values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Mean, and deviation of a sample.
+/// The mean and the standard deviation of a sample.
 fn moments(values: &[f32]) -> (f64, f64) {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (f64::from(*value) - mean).powi(2)).sum();

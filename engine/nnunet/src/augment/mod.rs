@@ -1,8 +1,8 @@
-//! Patches of training cases, and how nnU-Net changes them: the arithmetic, without the draws.
+//! nnU-Net's cropping and augmentation of training patches: the arithmetic, without the random draws.
 //!
-//! [`patch`] cuts a part that is larger than the network's patch, [`spatial`] turns and scales it
-//! and leaves the patch, [`intensity`] changes the values of one channel, [`cascade`] the labels of an
-//! earlier stage.
+//! [`patch`] cuts a part that is larger than the network's patch; [`spatial`] rotates and scales it
+//! and crops it to the patch; [`intensity`] changes the values of one channel; [`cascade`] changes
+//! the labels of an earlier stage.
 
 pub mod cascade;
 pub mod intensity;

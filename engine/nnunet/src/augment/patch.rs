@@ -1,19 +1,19 @@
-//! Where patches are cut, and how much larger they are before they are turned.
+//! Where patches are cut, and their size before rotation.
 
 use std::f64::consts::PI;
 
 use crate::volume::{Axes3, Volume};
 
-/// How far patches are turned.
+/// The range of rotations of patches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turning {
-    /// The largest angle in radians, either way.
+    /// The largest angle in radians, in either direction.
     pub limit: f64,
-    /// Whether only the last two axes turn: of slices, and of patches much flatter than wide.
+    /// Whether patches rotate only in the last two axes: slices, and patches much flatter than wide.
     pub in_plane: bool,
 }
 
-/// How far patches of this size (two or three axes) are turned.
+/// The range of rotations for patches of this size (two or three axes).
 pub fn turning(patch: &[usize]) -> Turning {
     let most = patch.iter().copied().max().unwrap_or(1) as f64;
     let least = patch.iter().copied().min().unwrap_or(1).max(1) as f64;
@@ -24,7 +24,7 @@ pub fn turning(patch: &[usize]) -> Turning {
     }
 }
 
-/// The size that is cut, of which turning and scaling leave the patch: z y x, of a slice 1 first.
+/// The size to cut so that rotation and scaling can fill the patch: z y x, with 1 first for a slice.
 pub fn initial(patch: &[usize], turning: Turning) -> Axes3 {
     let [z, y, x] = three(patch).map(|length| length as f64);
     let (s, c) = turning.limit.min(PI / 2.0).sin_cos();
@@ -37,12 +37,12 @@ pub fn initial(patch: &[usize], turning: Turning) -> Axes3 {
         take([z * c - x * s, y, z * s + x * c]);
         take([z * c + y * s, y * c - z * s, x]);
     }
-    // The smallest factor by which nnU-Net's planners expect a patch to be scaled.
+    // The smallest scale factor that nnU-Net's planners expect.
     let grown = size.map(|length| (length / 0.85) as usize);
     if turning.in_plane { [z as usize, grown[1], grown[2]] } else { grown }
 }
 
-/// The patch as three axes; the first of a slice is 1.
+/// The patch as three axes; the first axis of a slice is 1.
 pub fn three(patch: &[usize]) -> Axes3 {
     match *patch {
         [z, y, x] => [z, y, x],
@@ -52,23 +52,23 @@ pub fn three(patch: &[usize]) -> Axes3 {
 }
 
 /// The first and the last start along an axis of a volume of `size` voxels, for parts of `initial`
-/// voxels of which `patch` are left. Parts may hang out on both sides.
+/// voxels that are cropped to `patch`. Parts may extend beyond both sides.
 pub fn starts(size: usize, initial: usize, patch: usize) -> [i64; 2] {
     let [size, initial, patch] = [size, initial, patch].map(|length| length as i64);
     let need = (initial - patch).max(initial - size);
     [(-need).div_euclid(2), size + need / 2 + need % 2 - initial]
 }
 
-/// The start of a part around a voxel: never before the first, however far behind the last.
+/// The start of a part around a voxel: at least `first`, without an upper limit.
 pub fn start_around(voxel: usize, initial: usize, first: i64) -> i64 {
     (voxel as i64 - (initial / 2) as i64).max(first)
 }
 
-/// The part of this size at `start`; what lies outside is `fill`.
+/// Cuts the part of this size at `start`; voxels outside of the volume are `fill`.
 pub fn cut(volume: &Volume, start: [i64; 3], size: Axes3, fill: f32) -> Volume {
     let mut out = Volume { channels: volume.channels, shape: size, data: Vec::new() };
     out.data = vec![fill; volume.channels * size.iter().product::<usize>()];
-    // Where the two overlap, per axis: first in the part, first in the volume, length.
+    // The overlap of the two, per axis: first in the part, first in the volume, length.
     let overlap: [(usize, usize, usize); 3] = std::array::from_fn(|axis| {
         let low = start[axis].max(0);
         let high = (start[axis] + size[axis] as i64).min(volume.shape[axis] as i64);

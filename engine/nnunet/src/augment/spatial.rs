@@ -1,13 +1,13 @@
-//! Rotation and scaling of a part about its centre, of which the patch is left.
+//! Rotation and scaling of a part about its centre, cropped to the patch.
 
 use half::f16;
 use rayon::prelude::*;
 
 use crate::volume::{Axes3, Volume};
 
-/// Output to input about the centres of both: rotations by angles in radians about the axes 0, 1
-/// and 2, after scaling. A factor above 1 shrinks what is seen. `in_plane` turns by the last angle
-/// alone, and leaves the first axis.
+/// The matrix from output to input about the centres of both: rotations by angles in radians about
+/// the axes 0, 1 and 2, after scaling. A factor above 1 makes objects smaller. With `in_plane` only
+/// the last angle is used, and the first axis stays.
 pub fn matrix([a, b, c]: [f64; 3], scale: f64, in_plane: bool) -> [[f64; 3]; 3] {
     let product = |p: [[f64; 3]; 3], q: [[f64; 3]; 3]| -> [[f64; 3]; 3] {
         std::array::from_fn(|i| std::array::from_fn(|j| (0..3).map(|k| p[i][k] * q[k][j]).sum()))
@@ -24,13 +24,13 @@ pub fn matrix([a, b, c]: [f64; 3], scale: f64, in_plane: bool) -> [[f64; 3]; 3] 
     product(product(z, y), x).map(|row| row.map(|value| value * scale))
 }
 
-/// The middle of a part, without interpolation.
+/// Crops the middle of a part, without interpolation.
 pub fn middle(part: &Volume, patch: Axes3) -> Volume {
     let start: Axes3 = std::array::from_fn(|axis| (part.shape[axis] / 2).saturating_sub(patch[axis] / 2));
     part.cropped(start, std::array::from_fn(|axis| (start[axis] + patch[axis]).min(part.shape[axis])))
 }
 
-/// The two neighbours of a position along an axis, their weights, and which is nearer.
+/// The two neighbours of a position along an axis, their weights, and which one is nearer.
 struct Along {
     low: i64,
     weights: [f64; 2],
@@ -43,13 +43,13 @@ impl Along {
         Along { low: low as i64, weights: [1.0 - t, t] }
     }
 
-    /// Index in an axis of `length` voxels, if it is inside.
+    /// The index in an axis of `length` voxels, if it is inside.
     fn index(&self, side: usize, length: usize) -> Option<usize> {
         usize::try_from(self.low + side as i64).ok().filter(|index| *index < length)
     }
 }
 
-/// Where the voxels of a patch lie in a part.
+/// The positions of a patch's voxels in a part.
 fn positions(part: Axes3, patch: Axes3, matrix: [[f64; 3]; 3], plane: usize) -> impl Iterator<Item = [Along; 3]> {
     let centre = |shape: Axes3| shape.map(|length| (length as f64 - 1.0) / 2.0);
     let (from, to) = (centre(part), centre(patch));
@@ -76,7 +76,7 @@ fn neighbours(at: &[Along; 3], shape: Axes3) -> impl Iterator<Item = (Option<usi
     })
 }
 
-/// Images: linear, zeros outside.
+/// Transforms images: linear interpolation, zeros outside.
 pub fn image(part: &Volume, patch: Axes3, matrix: [[f64; 3]; 3]) -> Volume {
     let plane = (patch[1] * patch[2]).max(1);
     let mut data = vec![0.0_f32; part.channels * patch.iter().product::<usize>()];
@@ -91,8 +91,8 @@ pub fn image(part: &Volume, patch: Axes3, matrix: [[f64; 3]; 3]) -> Volume {
     Volume { channels: part.channels, shape: patch, data }
 }
 
-/// Label maps: the label with the largest share wins, in half precision of a thousandth; of equal
-/// ones that of the nearest voxel. Outside the label is -1.
+/// Transforms label maps: the label with the largest weight wins, in half precision and units of a
+/// thousandth; between equal ones the label of the nearest voxel. Voxels outside are -1.
 pub fn labels(part: &Volume, patch: Axes3, matrix: [[f64; 3]; 3]) -> Volume {
     let plane = (patch[1] * patch[2]).max(1);
     let mut data = vec![0.0_f32; part.channels * patch.iter().product::<usize>()];

@@ -1,36 +1,36 @@
-//! One configuration: patch, network and batch within the memory.
+//! One configuration: patch, network and batch that fit into the memory.
 
 use serde_json::{Value, json};
 
 use super::Planner;
 use super::topology::Topology;
 
-/// What a configuration is planned for.
+/// The input of a configuration's plan.
 pub(super) struct Given<'a> {
     pub planner: Planner,
-    /// Size of the voxels; two of a 2-D configuration.
+    /// The voxel size in mm; two numbers for a 2-D configuration.
     pub spacing: &'a [f64],
-    /// Median size of the images.
+    /// The median size of the images in voxels.
     pub shape: &'a [f64],
-    /// The estimate that fits into memory.
+    /// The memory estimate that fits.
     pub reference: f64,
-    /// Voxels of all images.
+    /// The number of voxels of all images.
     pub dataset_voxels: f64,
-    /// Entries of the data set's labels.
+    /// The number of entries in the data set's labels.
     pub heads: usize,
     pub identifier: String,
     pub channels: &'a [String],
     pub relative_size: f64,
 }
 
-/// A configuration.
+/// A planned configuration.
 pub(super) struct Planned {
     pub patch: Vec<usize>,
     json: Value,
 }
 
 impl Planned {
-    /// The configuration as plans have it.
+    /// The configuration as JSON for plans.
     pub fn json(self, batch_dice: bool) -> Value {
         let mut json = self.json;
         json["batch_dice"] = json!(batch_dice);
@@ -54,7 +54,7 @@ pub(super) fn configuration(given: &Given<'_>) -> Planned {
         if step <= reference {
             break;
         }
-        // The axis in which the patch is the largest part of an image; the last of equal ones.
+        // The axis in which the patch is the largest part of an image; the last of several equal ones.
         let share = |axis: usize| topology.patch[axis] as f64 / shape[axis];
         let axis = (1..dims).fold(0, |best, axis| if share(axis) >= share(best) { axis } else { best });
         let mut smaller: Vec<f64> = topology.patch.iter().map(|size| *size as f64).collect();
@@ -96,7 +96,7 @@ fn resampling(is_seg: bool, order: u8) -> Value {
     json!({"is_seg": is_seg, "order": order, "order_z": 0, "force_separate_z": null})
 }
 
-/// The normalisation of a channel, by its name.
+/// The normalisation of a channel with this name.
 fn scheme(channel: &str) -> &'static str {
     match channel.to_lowercase().as_str() {
         "ct" => "CTNormalization",
@@ -107,17 +107,17 @@ fn scheme(channel: &str) -> &'static str {
     }
 }
 
-/// Channels of a stage.
+/// The number of channels of a stage.
 fn features(stage: usize, most: usize) -> usize {
     (32 << stage.min(16)).min(most)
 }
 
-/// Blocks of a residual stage.
+/// The number of blocks of a residual stage.
 fn blocks(stage: usize) -> usize {
     [1, 3, 4].get(stage).copied().unwrap_or(6)
 }
 
-/// The number of values that all convolutions of a network give: what its memory is estimated by.
+/// The number of output values of all convolutions of a network, which estimates its memory.
 fn estimated(topology: &Topology, planner: Planner, most: usize, heads: usize) -> f64 {
     let mut sizes = topology.patch.clone();
     let mut total = 0;

@@ -9,23 +9,23 @@ use crate::pairwise::mean_and_std;
 use crate::preprocess::nonzero;
 use crate::volume::{Axes3, Volume};
 
-/// Intensities that are drawn from all cases together.
+/// The number of intensities drawn from all cases together.
 const DRAWS: usize = 100_000_000;
 
 /// The seed of each case's draws.
 const SEED: u32 = 1234;
 
-/// Gathers a fingerprint, a case at a time.
+/// Collects a fingerprint, one case at a time.
 pub struct Fingerprinting {
     cases: usize,
     found: Fingerprint,
-    /// Drawn intensities of the foreground, by channel.
+    /// Drawn foreground intensities, by channel.
     intensities: Vec<Vec<f32>>,
     shares: Vec<f64>,
 }
 
 impl Fingerprinting {
-    /// Of this many cases.
+    /// Starts a fingerprint of this number of cases.
     pub fn new(cases: usize) -> Self {
         let found = Fingerprint {
             spacings: Vec::new(),
@@ -36,11 +36,11 @@ impl Fingerprinting {
         Fingerprinting { cases: cases.max(1), found, intensities: Vec::new(), shares: Vec::new() }
     }
 
-    /// Adds a case: its image and its labels, of the same size. Voxels of the ignore label count as
+    /// Adds a case: an image and its labels, of the same size. Voxels of the ignore label count as
     /// foreground, as in nnU-Net.
     ///
     /// # Errors
-    /// Labels of another size, and another number of channels than before.
+    /// Labels of another size, or a number of channels that differs from earlier cases.
     pub fn add(&mut self, image: &Volume, spacing: Axes3<f64>, labels: &Volume<u16>) -> Result<()> {
         if labels.shape != image.shape {
             let what = format!("the image has {:?} voxels (z, y, x), its labels {:?}", image.shape, labels.shape);
@@ -56,7 +56,7 @@ impl Fingerprinting {
         let (bounds, _) = nonzero(image)?;
         let shape = bounds.shape();
         let foreground: Vec<usize> = (0..labels.data.len()).filter(|at| labels.data[*at] > 0).collect();
-        // Foreground in the margin of zeros is cut off with it.
+        // Foreground in the margin of zeros is removed with the margin.
         let foreground: Vec<usize> = match shape == image.shape {
             true => foreground,
             false => foreground.into_iter().filter(|at| bounds.holds(*at, image.shape)).collect(),
@@ -76,7 +76,7 @@ impl Fingerprinting {
         Ok(())
     }
 
-    /// The fingerprint of all cases.
+    /// Computes the fingerprint of all cases.
     pub fn finish(mut self) -> Fingerprint {
         for (channel, values) in self.intensities.into_iter().enumerate() {
             self.found.intensities.insert(channel.to_string(), statistics(values));
@@ -102,8 +102,8 @@ fn statistics(mut values: Vec<f32>) -> Value {
     })
 }
 
-/// A whole number below `count`, as numpy's `RandomState` draws it: words of 32 bits, masked, until
-/// one fits.
+/// Draws an integer below `count` as numpy's `RandomState` does: masked words of 32 bits, until one
+/// is in range.
 fn below(random: &mut Mt, count: usize) -> usize {
     let most = (count - 1) as u32;
     if most == 0 {
@@ -118,7 +118,7 @@ fn below(random: &mut Mt, count: usize) -> usize {
     }
 }
 
-/// Five folds of cases, `splits_final.json`: scikit-learn's `KFold` with the seed 12345.
+/// Splits cases into five folds, `splits_final.json`, with scikit-learn's `KFold` and the seed 12345.
 ///
 /// # Errors
 /// Fewer cases than folds.
@@ -150,7 +150,7 @@ pub fn splits(cases: &[String]) -> Result<Value> {
 }
 
 impl Fingerprint {
-    /// `dataset_fingerprint.json`
+    /// The content of `dataset_fingerprint.json`.
     pub fn json(&self) -> Value {
         json!({
             "foreground_intensity_properties_per_channel": self.intensities,

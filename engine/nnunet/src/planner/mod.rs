@@ -1,7 +1,7 @@
-//! nnU-Net's planner: from the fingerprint of a data set to plans.
+//! nnU-Net's planner: makes plans from the fingerprint of a data set.
 //!
-//! Spacings, patches, networks and batches follow rules and an estimate of the memory that a
-//! training step takes; nothing is measured.
+//! Spacings, patches, networks and batches follow rules and an estimate of the memory of a training
+//! step; nothing is measured.
 
 mod configuration;
 mod fingerprint;
@@ -19,13 +19,13 @@ pub use fingerprint::{Fingerprinting, splits};
 /// Statistics of a data set: `dataset_fingerprint.json`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fingerprint {
-    /// Size of the voxels of each case in mm, z y x.
+    /// The voxel size of each case in mm, z y x.
     pub spacings: Vec<Axes3<f64>>,
-    /// Size of each case without its margin of zeros.
+    /// The size of each case without its margin of zeros.
     pub shapes_after_crop: Vec<Axes3>,
     /// Intensities of the foreground, by channel.
     pub intensities: Map<String, Value>,
-    /// How much of an image is left without that margin.
+    /// The share of an image that is left without that margin.
     pub relative_size_after_cropping: f64,
 }
 
@@ -42,33 +42,33 @@ pub enum Planner {
     ResEncXL,
 }
 
-/// What a planner is for, and what of it is changed.
+/// A planner and the settings that override its defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannerOptions {
-    /// Which.
+    /// The planner.
     pub planner: Planner,
-    /// Memory of the card in GB, in place of the planner's.
+    /// GPU memory in GB, instead of the planner's default.
     pub memory_gb: Option<f64>,
-    /// Size of the voxels in place of the planner's, in the axes of the images.
+    /// The target voxel size instead of the planner's, in the axes of the images.
     pub target_spacing: Option<Axes3<f64>>,
-    /// Whether axes keep their order.
+    /// Whether the axes keep their order.
     pub keep_axes: bool,
-    /// The plans' name in place of the planner's.
+    /// The name of the plans instead of the planner's.
     pub plans_name: Option<String>,
 }
 
 impl PlannerOptions {
-    /// The planner as it is.
+    /// A planner with its default settings.
     pub fn new(planner: Planner) -> Self {
         PlannerOptions { planner, memory_gb: None, target_spacing: None, keep_axes: false, plans_name: None }
     }
 }
 
 impl Planner {
-    /// By nnU-Net's class.
+    /// The planner with this class name of nnU-Net.
     ///
     /// # Errors
-    /// An unknown one.
+    /// An unknown class.
     pub fn named(name: &str) -> Result<Self> {
         let all = [Planner::Default, Planner::ResEncM, Planner::ResEncL, Planner::ResEncXL];
         all.into_iter().find(|planner| planner.class() == name).ok_or_else(|| {
@@ -77,7 +77,7 @@ impl Planner {
         })
     }
 
-    /// nnU-Net's class.
+    /// The class name in nnU-Net.
     pub fn class(self) -> &'static str {
         match self {
             Planner::Default => "ExperimentPlanner",
@@ -97,7 +97,7 @@ impl Planner {
         }
     }
 
-    /// The estimates that fit into memory, of 3-D and 2-D networks, and the memory in GB.
+    /// The memory estimates that fit, of 3-D and 2-D networks, and the memory in GB.
     fn reference(self) -> ([f64; 2], f64) {
         match self {
             Planner::Default => ([560e6, 85e6], 8.0),
@@ -111,14 +111,14 @@ impl Planner {
         self != Planner::Default
     }
 
-    /// The largest share of the data set's voxels that a batch may have.
+    /// The largest share of the data set's voxels in a batch.
     fn largest_share(self) -> f64 {
         if self.is_residual() { 1.0 } else { 0.05 }
     }
 }
 
 impl Fingerprint {
-    /// Reads `dataset_fingerprint.json`.
+    /// Parses `dataset_fingerprint.json`.
     ///
     /// # Errors
     /// Keys that are missing or have unusable values.
@@ -144,10 +144,10 @@ impl Fingerprint {
     }
 }
 
-/// `plans.json` of a data set.
+/// Makes the `plans.json` of a data set.
 ///
 /// # Errors
-/// Spacings that cannot be resampled to.
+/// Spacings that are not usable for resampling.
 pub fn plan(
     name: &str,
     dataset: &DatasetJson,
@@ -174,7 +174,7 @@ pub fn plan(
     let (references, memory) = planner.reference();
     let share = options.memory_gb.unwrap_or(memory) / memory;
     let labels = dataset.raw.get("labels").and_then(Value::as_object).map_or(0, Map::len);
-    // The residual planners share the default one's data.
+    // The residual planners share the data of the default planner.
     let identifier = |configuration: &str| {
         let shared = planner.is_residual() && configuration != "3d_lowres" && options.plans_name.is_none();
         format!("{}_{configuration}", if shared { Planner::Default.plans_name() } else { &plans_name })
@@ -250,11 +250,11 @@ fn percentile(sorted: impl Fn(usize) -> f64, count: usize, share: f64) -> f64 {
     let at = share / 100.0 * (count - 1) as f64;
     let low = at.floor() as usize;
     let (a, b, t) = (sorted(low), sorted((low + 1).min(count - 1)), at - low as f64);
-    // numpy's form of it, which is exact at both ends.
+    // numpy's formula, which is exact at both ends.
     if t >= 0.5 { b - (b - a) * (1.0 - t) } else { a + (b - a) * t }
 }
 
-/// The median spacing; of an axis that is much coarser than the others a finer one.
+/// The median spacing, with a finer one for an axis that is much coarser than the others.
 fn target_spacing(fingerprint: &Fingerprint, spacing: Axes3<f64>, size: Axes3<f64>) -> Axes3<f64> {
     let worst = largest(spacing);
     let others = |of: Axes3<f64>| (0..3).filter(|axis| *axis != worst).map(move |axis| of[axis]);
@@ -270,7 +270,7 @@ fn target_spacing(fingerprint: &Fingerprint, spacing: Axes3<f64>, size: Axes3<f6
     target
 }
 
-/// The first axis of the largest value.
+/// The first axis with the largest value.
 fn largest(values: Axes3<f64>) -> usize {
     (1..3).fold(0, |best, axis| if values[axis] > values[best] { axis } else { best })
 }
@@ -283,7 +283,8 @@ fn transpose(target: Axes3<f64>) -> Axes3 {
     order
 }
 
-/// The configuration for images whose patch is less than a quarter of them, if it is coarse enough.
+/// Plans the low-resolution configuration for images more than four times larger than the patch, if
+/// it is coarse enough.
 fn low_resolution(
     full: &Axes3<f64>,
     shape: &Axes3<f64>,

@@ -1,20 +1,20 @@
 //! Strides and kernels of a network for a patch.
 
-/// A network's stages for a patch.
+/// The stages of a network for a patch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Topology {
     /// Stride per stage and axis.
     pub strides: Vec<Vec<usize>>,
     /// Kernel per stage and axis.
     pub kernels: Vec<Vec<usize>>,
-    /// The patch, enlarged to what the strides divide.
+    /// The patch, enlarged to a multiple of the strides.
     pub patch: Vec<usize>,
-    /// What the strides of each axis multiply to.
+    /// The product of the strides of each axis.
     pub divisor: Vec<usize>,
 }
 
 impl Topology {
-    /// Halves the finest axes while they have at least eight voxels.
+    /// Halves the finest axes as long as they have at least eight voxels.
     pub fn new(spacing: &[f64], patch: &[f64]) -> Self {
         let dims = patch.len();
         let (mut sizes, mut spacing) = (patch.to_vec(), spacing.to_vec());

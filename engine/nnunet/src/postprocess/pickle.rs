@@ -1,15 +1,16 @@
-//! `postprocessing.pkl`: a tuple of functions and their arguments. Functions are named and never called.
+//! `postprocessing.pkl`: a tuple of functions and their arguments. Functions are read by name and
+//! never called.
 
 use hearth_pickle::{Number, Object, Options, Others, PickleError, Pickled, parse};
 use serde_json::{Map, Value};
 
 use super::FUNCTION;
 
-/// The most values, and how deep they may be nested.
+/// The largest number of values, and their nesting depth.
 const MOST_VALUES: usize = 100_000;
 const DEEPEST: usize = 16;
 
-/// The value of a pickle; a function is its dotted name, a tuple a list.
+/// Reads the value of a pickle; a function becomes its dotted name, a tuple a list.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
     let named = Others::Named(|name| name.rsplit('.').next() == Some(FUNCTION));
     let options = Options { others: named, objects: MOST_VALUES, bytes: 16 << 20, array: 1 << 10, numpy: true };
@@ -54,7 +55,7 @@ fn value(pickled: &Pickled, object: &Object, depth: usize, count: &mut usize) ->
     })
 }
 
-/// JSON has no number that is not finite.
+/// JSON has no non-finite numbers.
 fn of_number(number: Number) -> Value {
     match number {
         Number::Bool(truth) => truth.into(),
@@ -77,7 +78,7 @@ mod tests {
         }
     }
 
-    /// A list within itself, and one that stands in many places.
+    /// A list within itself, and a list that occurs in many places.
     #[test]
     fn values_are_limited_in_depth_and_number() {
         let within_itself = b"\x80\x02]q\x00h\x00a.";
@@ -92,7 +93,7 @@ mod tests {
         assert!(read(&many).is_err_and(|error| error.contains("100000 values")));
     }
 
-    /// Labels may be NumPy's, alone or in arrays; no other function is named.
+    /// Labels may be NumPy's, alone or in arrays; no other function is accepted.
     #[test]
     fn labels_are_numbers_of_python_and_numpy() {
         let parts: [&[u8]; 3] = [

@@ -1,16 +1,16 @@
-//! One channel in f64, an axis at a time: nearest, linear or cubic, with a separate axis where
-//! there is one.
+//! Resamples one channel in f64, one axis at a time: nearest, linear or cubic, with an optional
+//! separate axis.
 
 use rayon::prelude::*;
 
 use super::spline;
 use crate::volume::Axes3;
 
-/// Lines that are filtered side by side.
+/// The number of lines that are filtered together.
 const LANES: usize = 16;
 
-/// A volume at another size. The axis apart is nearest, after the others of each of its slices; a
-/// result lies between the smallest and largest input, of each slice or of all.
+/// Resamples a volume. The separate axis uses nearest, after the other axes of each of its slices.
+/// Results are clamped to the range of the input: of each slice, or of the whole volume.
 pub(super) fn resample(mut data: Vec<f64>, from: Axes3, to: Axes3, order: u8, separate: Option<usize>) -> Vec<f64> {
     let Some(apart) = separate else {
         let limits = limits(&data);
@@ -21,7 +21,7 @@ pub(super) fn resample(mut data: Vec<f64>, from: Axes3, to: Axes3, order: u8, se
         clip(&mut data, limits);
         return data;
     };
-    // The slices of the axis apart one after the other.
+    // The slices of the separate axis, one after the other.
     let bounds: Vec<(f64, f64)> = (0..from[apart]).map(|index| limits_of(&data, from, apart, index)).collect();
     let mut shape = from;
     for axis in (0..3).filter(|axis| *axis != apart) {
@@ -36,7 +36,7 @@ fn limits(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)))
 }
 
-/// Limits of one slice.
+/// The smallest and the largest value of one slice.
 fn limits_of(data: &[f64], shape: Axes3, axis: usize, index: usize) -> (f64, f64) {
     let inner: usize = shape[axis + 1..].iter().product();
     let rows = data.chunks(inner.max(1)).skip(index).step_by(shape[axis]);
@@ -47,24 +47,24 @@ fn clip(values: &mut [f64], (low, high): (f64, f64)) {
     values.iter_mut().for_each(|value| *value = value.max(low).min(high));
 }
 
-/// Index below a sample's position, and how far it lies behind it.
+/// The index below a sample's position, and the distance from it.
 pub(super) fn position(i: usize, n: usize, m: usize) -> f64 {
     (i as f64 + 0.5) * (n as f64 / m as f64) - 0.5
 }
 
-/// The two neighbours of a position within an axis, and the weight of the second.
+/// The two neighbours of a position within an axis, and the weight of the second one.
 pub(super) fn linear(i: usize, n: usize, m: usize) -> (usize, usize, f64) {
     let at = position(i, n, m).clamp(0.0, (n - 1) as f64);
     let low = at.floor() as usize;
     (low, (low + 1).min(n - 1), at - low as f64)
 }
 
-/// The nearest of an axis; a half rounds up.
+/// The nearest index of an axis; a half rounds up.
 pub(super) fn nearest(i: usize, n: usize, m: usize) -> usize {
     (position(i, n, m) + 0.5).floor().clamp(0.0, (n - 1) as f64) as usize
 }
 
-/// Resamples an axis to `m`, by order; the shape is updated.
+/// Resamples an axis to `m` voxels with this order, and updates the shape.
 fn along(data: Vec<f64>, shape: &mut Axes3, axis: usize, m: usize, order: u8) -> Vec<f64> {
     let n = shape[axis];
     if n == m {
@@ -76,7 +76,7 @@ fn along(data: Vec<f64>, shape: &mut Axes3, axis: usize, m: usize, order: u8) ->
     let lines = Lines { n, m, order, table: Table::new(n, m, order) };
     let mut out = vec![0.0; outer * m * inner];
     if outer == 1 {
-        // Rows of the result are written by all threads, a group of columns after the other.
+        // All threads write rows of the result, one group of columns after the other.
         let width = (inner.div_ceil(4 * rayon::current_num_threads().max(1))).next_multiple_of(LANES).min(inner.max(1));
         let strips: Vec<Vec<f64>> = (0..inner.div_ceil(width.max(1)))
             .into_par_iter()
@@ -104,7 +104,7 @@ fn along(data: Vec<f64>, shape: &mut Axes3, axis: usize, m: usize, order: u8) ->
     out
 }
 
-/// What a line of the result is made of.
+/// How a line of the result is computed.
 enum Table {
     Nearest(Vec<usize>),
     Linear(Vec<(usize, usize, f64)>),
@@ -121,7 +121,7 @@ impl Table {
     }
 }
 
-/// Lines of `n` values that become `m`.
+/// Lines of `n` values that are resampled to `m`.
 struct Lines {
     n: usize,
     m: usize,
@@ -130,7 +130,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Lines across rows: some columns of `[n, inner]`, written as `[m, columns]`.
+    /// Resamples lines across rows: some columns of `[n, inner]`, written as `[m, columns]`.
     fn columns(&self, data: &[f64], inner: usize, columns: std::ops::Range<usize>, out: &mut [f64]) {
         let width = columns.len();
         let row = |at: usize| &data[at * inner..][columns.clone()];
@@ -162,7 +162,7 @@ impl Lines {
         }
     }
 
-    /// Lines along rows: up to [`LANES`] rows of `n`, written as rows of `m`.
+    /// Resamples lines along rows: up to [`LANES`] rows of `n`, written as rows of `m`.
     fn rows(&self, rows: &[f64], out: &mut [f64]) {
         match &self.table {
             Table::Nearest(table) => {
@@ -215,7 +215,7 @@ mod tests {
                 let at = [(z, nz, to[0]), (y, ny, to[1]), (x, nx, to[2])].map(|(i, n, m)| position(i, n, m));
                 let expected = value(at[0], at[1], at[2]);
                 let found = out[(z * to[1] + y) * to[2] + x];
-                // The ends of an axis reach inside by powers of 0.27.
+                // The influence of an axis's ends decays inside by powers of 0.27.
                 assert!((found - expected).abs() < 0.1, "order {order}: {found}, expected {expected}");
             }
         }

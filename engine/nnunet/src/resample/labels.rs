@@ -1,4 +1,4 @@
-//! Label maps: the indicator of each label is resampled, and the largest wins.
+//! Resamples label maps: the indicator of each label is resampled, and the largest value wins.
 
 use half::f16;
 
@@ -14,8 +14,8 @@ fn distinct(labels: &[i32]) -> Vec<i32> {
     found
 }
 
-/// scikit-image's linear resizing of each indicator. Of equal ones the nearest neighbour's label
-/// wins, if it is among them, else the smallest.
+/// scikit-image's linear resizing of each indicator. Between equal labels the nearest neighbour's
+/// label wins, if it is one of them, or else the smallest label.
 pub(super) fn by_indicators(labels: &[i32], from: Axes3, to: Axes3, order: u8, separate: Option<usize>) -> Vec<i32> {
     let voxels = to.iter().product();
     let (mut best, mut out) = (vec![f64::NEG_INFINITY; voxels], vec![0; voxels]);
@@ -64,7 +64,7 @@ mod tests {
     fn the_larger_share_wins_and_ties_go_to_the_nearest() {
         let out = by_indicators(&[0, 0, 5, 5], [1, 1, 4], [1, 1, 8], 1, None);
         assert_eq!(out, [0, 0, 0, 0, 5, 5, 5, 5]);
-        // The only sample lies in the middle of both: the right one is nearest.
+        // The only sample lies halfway between the two: the right one is nearest.
         assert_eq!(by_indicators(&[7, 3], [1, 1, 2], [1, 1, 1], 1, None), [3]);
         assert_eq!(by_indicators(&[3, 7], [1, 1, 2], [1, 1, 1], 1, None), [7]);
         assert_eq!(by_thousands(&[3, 7, 7], [1, 1, 3], [1, 1, 3], None), [3, 7, 7]);

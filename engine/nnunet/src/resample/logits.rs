@@ -1,5 +1,5 @@
-//! The outputs of a network at the size of the image, a head at a time: all heads of a large volume
-//! do not fit into memory.
+//! Resamples the outputs of a network to the size of the image, one head at a time: all heads of a
+//! large volume do not fit into memory.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -9,7 +9,7 @@ use super::axis::{self, linear, nearest};
 use super::{Resampling, ResamplingFunction, torch};
 use crate::volume::{Axes3, Volume};
 
-/// Heads to be resampled.
+/// The heads to be resampled.
 pub struct Heads<'a> {
     resampling: Resampling,
     logits: &'a Volume<f16>,
@@ -27,18 +27,18 @@ impl<'a> Heads<'a> {
         self.logits.channels
     }
 
-    /// Whether there is none.
+    /// Whether there are no heads.
     pub fn is_empty(&self) -> bool {
         self.logits.channels == 0
     }
 
-    /// z, y, x of the result.
+    /// The shape of the result: z, y, x.
     pub fn shape(&self) -> Axes3 {
         self.shape
     }
 
-    /// Values of one head at the new size, rounded to half precision by the functions that keep the
-    /// type of their input.
+    /// The values of one head at the new size, rounded to half precision for functions that keep
+    /// the type of their input.
     pub fn head(&self, index: usize) -> Vec<f32> {
         let (values, from) = (self.logits.channel(index), self.logits.shape);
         let wide = || values.par_iter().map(|value| value.to_f32()).collect::<Vec<f32>>();
@@ -56,7 +56,7 @@ impl<'a> Heads<'a> {
         }
     }
 
-    /// Linear in f64, a plane of the result at a time.
+    /// Linear interpolation in f64, one plane of the result at a time.
     fn linear(&self, values: &[f16]) -> Vec<f32> {
         let (from, to) = (self.logits.shape, self.shape);
         let tables: [Vec<(usize, usize, f64)>; 3] = std::array::from_fn(|axis| {

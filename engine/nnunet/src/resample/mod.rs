@@ -1,7 +1,7 @@
-//! Resampling by the functions that plans name.
+//! Resampling with the functions that plans name.
 //!
-//! All sample the middle of voxels: output `i` of `m` lies at `(i + 0.5) n / m - 0.5` of `n` inputs,
-//! without smoothing, also where an image becomes smaller.
+//! All functions sample the centres of voxels: output `i` of `m` lies at `(i + 0.5) n / m - 0.5` of
+//! `n` inputs. They do not smooth, even when an image becomes smaller.
 
 mod axis;
 mod labels;
@@ -18,7 +18,7 @@ use crate::volume::{Axes3, Volume};
 pub use logits::Heads;
 pub(crate) use torch::linear;
 
-/// A function of nnU-Net that resamples.
+/// A resampling function of nnU-Net.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResamplingFunction {
     /// `resample_data_or_seg_to_shape`
@@ -29,14 +29,14 @@ pub enum ResamplingFunction {
     Nothing,
 }
 
-/// A function and its arguments.
+/// A resampling function and its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resampling {
-    /// Which.
+    /// The function.
     pub function: ResamplingFunction,
-    /// 0, 1 or 3: nearest, linear, cubic. Along an axis that is done separately it is 0.
+    /// The order 0, 1 or 3: nearest, linear, cubic. A separate axis always uses 0.
     pub order: u8,
-    /// Whether the coarsest axis is done separately; `None`: where it is more than three times as
+    /// Whether the coarsest axis is resampled separately; `None`: if it is more than three times as
     /// coarse as the finest.
     pub force_separate_z: Option<bool>,
 }
@@ -44,10 +44,10 @@ pub struct Resampling {
 impl Resampling {
     /// nnU-Net's default for images: cubic.
     pub const IMAGES: Self = Resampling { function: ResamplingFunction::Default, order: 3, force_separate_z: None };
-    /// nnU-Net's default for label maps: linear, of the indicator of each label.
+    /// nnU-Net's default for label maps: linear, on the indicator of each label.
     pub const LABELS: Self = Resampling { function: ResamplingFunction::Default, order: 1, force_separate_z: None };
 
-    /// Of a configuration's keys.
+    /// Parses the keys of a configuration.
     pub(crate) fn parse(keys: &Map<String, Value>, key: &str, order: u8, is_seg: bool) -> Result<Self> {
         let name = keys.get(key).and_then(Value::as_str).unwrap_or("resample_data_or_seg_to_shape");
         let function = match name {
@@ -91,7 +91,7 @@ impl Resampling {
         Ok(Resampling { function, order, force_separate_z })
     }
 
-    /// Channels of an image at another size; `separate` is the axis that is done apart, if any.
+    /// Resamples the channels of an image; `separate` is the separately resampled axis, if any.
     pub(crate) fn image(&self, image: Volume, shape: Axes3, separate: Option<usize>) -> Volume {
         if image.shape == shape || self.function == ResamplingFunction::Nothing {
             return image;
@@ -111,7 +111,7 @@ impl Resampling {
         Volume { channels: image.channels, shape, data }
     }
 
-    /// A label map at another size.
+    /// Resamples a label map.
     pub(crate) fn labels(&self, labels: &[i32], from: Axes3, to: Axes3, separate: Option<usize>) -> Vec<i32> {
         if from == to || self.function == ResamplingFunction::Nothing {
             return labels.to_vec();
@@ -122,15 +122,16 @@ impl Resampling {
         }
     }
 
-    /// The outputs of a network at another size: a function from a head to its values, which are in
-    /// half precision if the function keeps that.
+    /// Resamples the outputs of a network, head by head. The values are in half precision if the
+    /// function keeps the type of its input.
     pub(crate) fn heads<'a>(&self, logits: &'a Volume<f16>, shape: Axes3, separate: Option<usize>) -> Heads<'a> {
         Heads::new(*self, logits, shape, separate)
     }
 }
 
-/// The axis that is resampled apart from the others: the coarsest of the old spacing, or else of the
-/// new one, where it is more than three times as coarse as the finest. Two coarsest axes are none.
+/// The axis that is resampled separately: the coarsest axis of the old spacing, or else of the new
+/// one, if it is more than three times as coarse as the finest. There is none if two axes are
+/// coarsest.
 pub fn separate_axis(resampling: &Resampling, current: Axes3<f64>, new: Axes3<f64>) -> Option<usize> {
     let coarsest = |spacing: Axes3<f64>| spacing.into_iter().fold(f64::NEG_INFINITY, f64::max);
     let finest = |spacing: Axes3<f64>| spacing.into_iter().fold(f64::INFINITY, f64::min);

@@ -1,7 +1,7 @@
 //! Cubic B-splines of lines, as scikit-image's `resize` evaluates them: padded by repeated values,
 //! filtered once, four weights per sample (Unser, <https://doi.org/10.1109/79.799930>).
 
-/// Repeated values at each end.
+/// The number of repeated values at each end.
 pub(super) const PAD: usize = 12;
 
 /// The filter's pole.
@@ -13,12 +13,12 @@ pub(super) struct Tap {
     weights: [f64; 4],
 }
 
-/// What the padded line holds at a place.
+/// The index of the value at a place of the padded line.
 pub(super) fn source(at: usize, n: usize) -> usize {
     at.saturating_sub(PAD).min(n - 1)
 }
 
-/// How a sample at this position of `n` values is made. Positions lie at most half a voxel outside,
+/// The taps of a sample at this position of `n` values. Positions lie at most half a voxel outside,
 /// and the padding is wider than that.
 pub(super) fn tap(position: f64, n: usize) -> Tap {
     let at = (position + PAD as f64).clamp(1.0, (n + 2 * PAD - 3) as f64);
@@ -30,8 +30,8 @@ pub(super) fn tap(position: f64, n: usize) -> Tap {
     Tap { first: low as usize - 1, weights }
 }
 
-/// Turns values into coefficients, in place, of several lines side by side. The ends are reflected
-/// between voxels.
+/// Converts the values of several lines to coefficients in place. The ends are reflected between
+/// voxels.
 pub(super) fn filter<const LANES: usize>(line: &mut [[f64; LANES]]) {
     let n = line.len();
     let gain = (1.0 - POLE) * (1.0 - 1.0 / POLE);
@@ -47,7 +47,7 @@ pub(super) fn filter<const LANES: usize>(line: &mut [[f64; LANES]]) {
             sum[lane] += power * line[i][lane] + mirrored * back[lane];
         }
         power *= POLE;
-        // What follows is below the last bit of any sum.
+        // Further terms are below the last bit of any sum.
         if power.abs() < 1e-40 {
             break;
         }
@@ -68,7 +68,7 @@ pub(super) fn filter<const LANES: usize>(line: &mut [[f64; LANES]]) {
     }
 }
 
-/// A sample of each line.
+/// Evaluates a sample of each line.
 pub(super) fn value<const LANES: usize>(line: &[[f64; LANES]], tap: &Tap) -> [f64; LANES] {
     let [a, b, c, d] = [0, 1, 2, 3].map(|i| &line[tap.first + i]);
     let [wa, wb, wc, wd] = tap.weights;

@@ -27,7 +27,7 @@ fn pairs(n: usize, m: usize, exact: bool) -> Vec<Pair> {
     (0..m).map(of).collect()
 }
 
-/// Linear; the axis apart, if there is one, by nearest-exact after the others.
+/// Linear interpolation; the separate axis, if any, uses nearest-exact after the others.
 pub(crate) fn linear(values: &[f32], from: Axes3, to: Axes3, separate: Option<usize>) -> Vec<f32> {
     let pairs: [Vec<Pair>; 3] = std::array::from_fn(|axis| pairs(from[axis], to[axis], separate == Some(axis)));
     let mut out = vec![0.0_f32; to.iter().product()];

@@ -1,22 +1,23 @@
-//! Components of labels that TotalSegmentator removes. Voxels are connected by their faces.
+//! Removal of label components, as in TotalSegmentator. Voxels are connected by their faces.
 
 use hearth_kernels::label::{components, components_by_value};
 
 use crate::error::{NnunetError, Result};
 use crate::volume::{Axes3, Volume};
 
-/// The number of voxels of a size in mm³, in the precision of nibabel's sizes of voxels.
+/// The number of voxels of a size in mm³, in the precision of nibabel's voxel sizes.
 pub(super) fn voxels_of(size: f64, spacing: Axes3<f64>) -> f64 {
     let [z, y, x] = spacing.map(|size| size as f32);
     f64::from(size as f32 / (x * y * z))
 }
 
-/// Removes all but the largest component of a label; of equal ones the first stays, by x, then y, then z.
+/// Removes all but the largest component of a label; of equal ones the first stays, ordered by x,
+/// then y, then z.
 ///
 /// # Errors
-/// A volume beyond the limits of components.
+/// A volume beyond the size limits for components.
 pub fn keep_largest(labels: &mut Volume<u16>, label: u16) -> Result<()> {
-    // Components are numbered as those of an array x y z.
+    // Components are numbered as in an array x y z.
     let mask = labels.data.iter().map(|found| u16::from(*found == label)).collect();
     let mut mask = Volume { channels: 1, shape: labels.shape, data: mask }.transposed([2, 1, 0]);
     let found = components(&mask.data, &mask.shape, 1).map_err(|error| NnunetError::case(error.to_string()))?;
@@ -29,11 +30,11 @@ pub fn keep_largest(labels: &mut Volume<u16>, label: u16) -> Result<()> {
     Ok(())
 }
 
-/// Removes the components of at most `size` mm³ of a label, or of each label. `spacing` is the size of
-/// a voxel, z y x in mm.
+/// Removes the components of at most `size` mm³ of a label, or of each label. `spacing` is the
+/// voxel size in mm, z y x.
 ///
 /// # Errors
-/// A volume beyond the limits of components.
+/// A volume beyond the size limits for components.
 pub fn remove_small(labels: &mut Volume<u16>, label: Option<u16>, size: f64, spacing: Axes3<f64>) -> Result<()> {
     let found = components_by_value(&labels.data, &labels.shape, 1);
     let found = found.map_err(|error| NnunetError::case(error.to_string()))?;

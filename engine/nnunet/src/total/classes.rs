@@ -1,5 +1,5 @@
-//! The classes of TotalSegmentator's tasks in the order of their labels 1, 2, ..., as its class maps
-//! have them.
+//! The classes of TotalSegmentator's tasks, in the order of their labels 1, 2, ..., as in its class
+//! maps.
 
 macro_rules! total {
     ($class_26:literal) => {

@@ -1,4 +1,4 @@
-//! The region that a rough model finds, by which TotalSegmentator crops an image.
+//! Cropping to the region that a rough model finds, as in TotalSegmentator.
 
 use crate::preprocess::Bounds;
 use crate::volume::{Axes3, Volume};
@@ -11,8 +11,9 @@ pub struct Region {
 }
 
 impl Region {
-    /// The box of all voxels whose label is `wanted`, extended by `margin` mm on each side as far as the
-    /// image reaches; `None` where no voxel has one. `spacing` is the size of a voxel, z y x in mm.
+    /// The box of all voxels whose label is `wanted`, extended by `margin` mm on each side and
+    /// clipped to the image; `None` if no voxel has such a label. `spacing` is the voxel size in
+    /// mm, z y x.
     pub fn around(
         labels: &Volume<u16>,
         wanted: impl Fn(u16) -> bool,
@@ -33,7 +34,7 @@ impl Region {
             return None;
         }
         for axis in 0..3 {
-            // nibabel's sizes of voxels have single precision, and whole voxels are added.
+            // nibabel's voxel sizes have single precision, and whole voxels are added.
             let added = (margin / f64::from(spacing[axis] as f32)) as usize;
             start[axis] = start[axis].saturating_sub(added);
             end[axis] = end[axis].saturating_add(added).min(shape[axis]);
@@ -41,22 +42,22 @@ impl Region {
         Some(Region { bounds: Bounds { start, end }, shape })
     }
 
-    /// This part of a volume.
+    /// Crops a volume to this part.
     ///
     /// # Panics
-    /// Where the volume has another size than the labels had.
+    /// If the volume and the labels differ in size.
     pub fn of<T: Copy + Send + Sync + Default>(&self, volume: &Volume<T>) -> Volume<T> {
         assert_eq!(volume.shape, self.shape, "the volume has the size of the labels");
         volume.cropped(self.bounds.start, self.bounds.end)
     }
 
-    /// Labels of this part in the whole, 0 elsewhere.
+    /// Places the labels of this part in the whole image, with 0 elsewhere.
     pub fn undo(&self, labels: &Volume<u16>) -> Volume<u16> {
         labels.placed(self.shape, self.bounds.start, 0)
     }
 }
 
-/// The values of an image truncated to whole numbers, as TotalSegmentator's crops have them.
+/// Truncates the values of an image to integers, as in TotalSegmentator's crops.
 pub fn truncated(mut image: Volume) -> Volume {
     image.data.iter_mut().for_each(|value| *value = value.trunc());
     image

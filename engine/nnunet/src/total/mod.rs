@@ -1,5 +1,5 @@
-//! What TotalSegmentator does around its models of nnU-Net, on plain arrays: the table of its tasks,
-//! resampling there and back, crops, and what it removes from labels.
+//! TotalSegmentator's steps around its nnU-Net models, on plain arrays: the table of tasks,
+//! resampling to the model's voxels and back, crops, and removal of label components.
 //!
 //! Volumes are `[channel, z, y, x]` in canonical axes (RAS).
 
@@ -31,11 +31,11 @@ pub fn total_classes() -> Vec<&'static str> {
     classes::TOTAL.split_whitespace().collect()
 }
 
-/// Removes from the labels of a task's models what TotalSegmentator removes. `voxels` are their sizes,
-/// z y x in mm.
+/// Cleans the labels of a task's models as TotalSegmentator does. `voxels` is the voxel size in mm,
+/// z y x.
 ///
 /// # Errors
-/// A volume beyond the limits of components.
+/// A volume beyond the size limits for components.
 pub fn clean(cleaning: Cleaning, labels: &mut Volume<u16>, voxels: Axes3<f64>) -> Result<()> {
     match cleaning {
         Cleaning::None => Ok(()),

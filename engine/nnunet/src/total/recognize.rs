@@ -1,37 +1,37 @@
-//! Finds the task of a model by its labels, its voxels, and the name of its data set.
+//! Finds the task of a model by its labels, its voxel size, and the name of its data set.
 
 use super::task::{Modality, Models, Task, number};
 use super::tasks::TASKS;
 use crate::volume::Axes3;
 
-/// How far two sizes of voxels may differ and still be the same, in mm.
+/// The largest difference between voxel sizes that count as equal, in mm.
 const SAME: f64 = 1e-3;
 
-/// What the files of a model say about it.
+/// The facts about a model in its files.
 #[derive(Clone, Debug)]
 pub struct ModelFacts {
-    /// The name of its data set, in its plans and as a folder.
+    /// The names of its data set, in its plans and as a folder.
     pub datasets: Vec<String>,
     /// The names of its labels 1, 2, ...
     pub labels: Vec<String>,
-    /// The voxels that it was trained with, z y x in mm; `None` of a 2-D model.
+    /// The voxel size of its training in mm, z y x; `None` for a 2-D model.
     pub voxels: Option<Axes3<f64>>,
-    /// What its images are made by, where its plans say so.
+    /// The modality of its images, if its plans state it.
     pub modality: Modality,
 }
 
-/// A place of a model in the table of tasks.
+/// A model's place in the table of tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Match {
     /// The task.
     pub task: &'static Task,
     /// The models of a mode.
     pub models: &'static Models,
-    /// Which of them.
+    /// The index of the model among them.
     pub part: usize,
 }
 
-/// A match, and what it rests on.
+/// A match and its evidence.
 struct Evidence {
     found: Match,
     voxels: bool,
@@ -39,10 +39,10 @@ struct Evidence {
     number: bool,
 }
 
-/// The places of a model in the table: those whose labels have its names, or that have the name of its
-/// data set, as many labels, and its voxels. Of several those with its voxels count, then those with the
-/// name or the number of its data set, then those of its modality. The parts of `total` and `total_v3`
-/// with the same labels stay together where no number tells them apart.
+/// Finds the places of a model in the table: those whose labels have the same names, or those with
+/// the same data set name, number of labels and voxel size. Several matches are narrowed down by
+/// voxel size, then by the name or number of the data set, then by modality. Parts of `total` and
+/// `total_v3` with the same labels both stay if no number distinguishes them.
 pub fn matches(facts: &ModelFacts) -> Vec<Match> {
     let mut found = Vec::new();
     for task in &TASKS {
@@ -52,7 +52,7 @@ pub fn matches(facts: &ModelFacts) -> Vec<Match> {
         }
     }
     keep_where_any(&mut found, |one| one.voxels);
-    // The modes of a task differ in their voxels alone.
+    // The modes of a task differ only in their voxel size.
     found.retain(|one| one.voxels || one.found.task.models.len() == 1);
     keep_where_any(&mut found, |one| one.folder);
     keep_where_any(&mut found, |one| one.number);

@@ -1,4 +1,5 @@
-//! Resampling of images to the voxels of TotalSegmentator's models, and of labels back to the image.
+//! Resampling of images to the voxel size of TotalSegmentator's models, and of labels back to the
+//! image.
 
 use rayon::prelude::*;
 
@@ -6,17 +7,17 @@ use crate::error::{NnunetError, Result};
 use crate::preprocess::target_shape;
 use crate::volume::{Axes3, Volume};
 
-/// Positions in `from` voxels of `to` voxels over the same ends.
+/// Positions in `from` voxels of `to` voxels whose first and last voxels coincide.
 fn ends_on_ends(from: usize, to: usize) -> impl Fn(usize) -> f64 {
     let step = if to > 1 { (from as f64 - 1.0) / (to as f64 - 1.0) } else { 0.0 };
     move |at| at as f64 * step
 }
 
-/// An image at another size of voxels, linear, truncated to whole numbers: the input of
+/// Resamples an image to another voxel size, linearly and truncated to integers: the input of
 /// TotalSegmentator's models.
 ///
 /// # Errors
-/// A size beyond all limits.
+/// A size beyond the limits.
 pub fn resampled(image: &Volume, spacing: Axes3<f64>, target: Axes3<f64>) -> Result<Volume> {
     if spacing.iter().any(|size| !size.is_finite() || *size <= 0.0) || image.voxels() == 0 {
         return Err(NnunetError::case(format!("its voxels have sizes of {spacing:?} mm; expected sizes above 0")));
@@ -49,7 +50,7 @@ pub fn resampled(image: &Volume, spacing: Axes3<f64>, target: Axes3<f64>) -> Res
     Ok(Volume { channels: image.channels, shape, data })
 }
 
-/// A label map at the size of the image again, by the nearest voxel.
+/// Resamples a label map back to the size of the image, by the nearest voxel.
 pub fn restored(labels: &Volume<u16>, shape: Axes3) -> Volume<u16> {
     let along: [Vec<usize>; 3] = std::array::from_fn(|axis| {
         let (from, position) = (labels.shape[axis], ends_on_ends(labels.shape[axis], shape[axis]));

@@ -1,10 +1,10 @@
-//! [`Task`]: what TotalSegmentator does for one of its tasks.
+//! [`Task`]: the steps of one of TotalSegmentator's tasks.
 
 use std::fmt;
 
 use crate::volume::Axes3;
 
-/// What an image is made by.
+/// The modality of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modality {
     /// Computed tomography.
@@ -22,10 +22,10 @@ impl fmt::Display for Modality {
     }
 }
 
-/// A resolution of a task, as TotalSegmentator's options `--fast` and `--fastest` choose it.
+/// A resolution of a task, as selected by TotalSegmentator's options `--fast` and `--fastest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Without an option: the finest.
+    /// No option: the finest.
     Default,
     /// `--fast`
     Fast,
@@ -34,7 +34,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// `default`, `fast`, `fastest`
+    /// The name: `default`, `fast` or `fastest`.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Default => "default",
@@ -49,15 +49,16 @@ impl Mode {
 pub struct Models {
     /// The resolution.
     pub mode: Mode,
-    /// The folder of each model's data set, in the order in which their labels are merged.
+    /// The data set folder of each model, in the order in which their labels are merged.
     pub folders: &'static [&'static str],
-    /// Voxels that images are resampled to before nnU-Net, z y x in mm; `None`: images stay as they are.
+    /// The voxel size in mm (z y x) to which images are resampled before nnU-Net; `None`: no
+    /// resampling.
     pub voxels: Option<Axes3<f64>>,
     /// The trainer of the model that is used.
     pub trainer: &'static str,
     /// The configuration of the model that is used.
     pub configuration: &'static str,
-    /// Whether the mean of all folds predicts, in place of fold 0 alone.
+    /// Whether all folds are averaged, instead of using only fold 0.
     pub all_folds: bool,
 }
 
@@ -84,12 +85,12 @@ impl Models {
     }
 }
 
-/// What finds the region that a task crops an image to.
+/// The rough models that find the region to which a task crops an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rough {
     /// The models of another task in one mode.
     Mode(&'static str, Mode),
-    /// The models of `total` of 6 mm, or of 3 mm.
+    /// The models of `total` with 6 mm or 3 mm.
     Total,
 }
 
@@ -100,41 +101,41 @@ pub struct Crop {
     pub rough: Rough,
     /// Its classes.
     pub classes: &'static [&'static str],
-    /// How far the box is extended on each side, in mm.
+    /// The margin added on each side of the box, in mm.
     pub margin: f64,
 }
 
-/// What is removed or changed in labels before they are mapped back to the image.
+/// The cleaning of labels before they are mapped back to the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleaning {
     /// Nothing.
     None,
-    /// Of class 1 all but the largest component, of class 2 components of at most 50,000 mm³.
+    /// Keeps the largest component of class 1, and removes components of at most 50,000 mm³ of class 2.
     Body,
-    /// Vertebrae that touch are numbered again, and all are dilated by 3 mm.
+    /// Numbers touching vertebrae again, and dilates all by 3 mm.
     Vertebrae,
 }
 
 /// A task of TotalSegmentator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
-    /// `total`
+    /// The name: `total`.
     pub name: &'static str,
-    /// What its images are made by.
+    /// The modality of its images.
     pub modality: Modality,
-    /// Names of the labels 1, 2, ..., separated by white space.
+    /// The names of the labels 1, 2, ..., separated by white space.
     pub(super) classes: &'static str,
-    /// Names of the labels after those, which are removed.
+    /// The names of the following labels, which are removed.
     pub(super) auxiliary: &'static str,
-    /// How many of the classes each model of [`Mode::Default`] has; empty: one model has all.
+    /// The number of classes of each model of [`Mode::Default`]; empty if one model has all.
     pub(super) split: &'static [usize],
-    /// Its models per mode, the default first.
+    /// The models per mode, the default first.
     pub models: &'static [Models],
-    /// What images are cropped to.
+    /// The crop of images.
     pub crop: Option<Crop>,
-    /// Distance of two tiles as a share of the patch.
+    /// The distance between two tiles as a share of the patch.
     pub step: f64,
-    /// What is removed or changed in its labels.
+    /// The cleaning of its labels.
     pub cleaning: Cleaning,
 }
 
@@ -166,8 +167,8 @@ impl Task {
         self.classes.split_whitespace()
     }
 
-    /// The labels of a model's outputs: of part `index` of the models of a mode, the name of its labels
-    /// 1, 2, ... and the task's label, 0 for those that are removed.
+    /// The labels of the outputs of part `index` of a mode's models: the name of each of its labels
+    /// 1, 2, ... and the task's label, or 0 for labels that are removed.
     pub fn part(&self, mode: Mode, index: usize) -> Vec<(&'static str, u16)> {
         let split = if mode == Mode::Default { self.split } else { &[] };
         let numbered = self.classes().zip(1..);
@@ -177,13 +178,14 @@ impl Task {
         }
     }
 
-    /// Whether its images may be cropped to a subset of its classes, which a rough model finds.
+    /// Whether its images may be cropped to a subset of its classes that a rough model finds.
     pub fn crops_to_subsets(&self) -> bool {
         self.name.starts_with("total")
     }
 }
 
-/// The number of a data set's folder or name: 291 of `Dataset291_TotalSegmentator_part1_organs_1559subj`.
+/// The number in a data set's folder or name: 291 of
+/// `Dataset291_TotalSegmentator_part1_organs_1559subj`.
 pub fn number(dataset: &str) -> Option<u32> {
     let digits = dataset.strip_prefix("Dataset")?;
     digits.split('_').next()?.parse().ok()

@@ -1,7 +1,7 @@
-//! The table of TotalSegmentator's tasks whose weights are open, as version 2.18 has them.
+//! The table of TotalSegmentator's tasks with open weights, as in version 2.18.
 //!
-//! The margin of a crop is 20 mm throughout: the table of TotalSegmentator has others, which its
-//! `python_api.py` replaces by 20 where the rough model is one of `total` or `body`.
+//! The margin of every crop is 20 mm. TotalSegmentator's table has other values, but its
+//! `python_api.py` replaces them by 20 if the rough model is one of `total` or `body`.
 
 use super::classes;
 use super::task::{Cleaning, Mode, Models, Rough, Task};
@@ -39,7 +39,7 @@ const fn cube(size: f64) -> Option<Axes3<f64>> {
     Some([size; 3])
 }
 
-/// Voxels that are finer within a slice than 1 mm.
+/// Voxels that are finer than 1 mm within a slice.
 const FINE: Option<Axes3<f64>> = Some([1.0, 0.75, 0.75]);
 
 /// All tasks.
@@ -321,7 +321,7 @@ pub static TASKS: [Task; 32] = [
     },
 ];
 
-/// The task of a name.
+/// The task with this name.
 pub fn task(name: &str) -> Option<&'static Task> {
     TASKS.iter().find(|task| task.name == name)
 }

@@ -1,4 +1,4 @@
-//! The bodies of vertebrae that touch are numbered again, as TotalSegmentator's task `vertebrae_pp` does.
+//! Renumbers the bodies of touching vertebrae, as TotalSegmentator's task `vertebrae_pp` does.
 
 use hearth_kernels::label::components;
 
@@ -10,18 +10,18 @@ use crate::volume::{Axes3, Volume};
 const C1: u16 = 1;
 const L5: u16 = 24;
 
-/// Bodies below this size in mm³ are removed where vertebrae touch.
+/// Bodies below this size in mm³ are removed if vertebrae touch.
 const SMALLEST: f64 = 100.0;
 
-/// What was eroded from the training's labels is added again, in mm.
+/// The dilation in mm that undoes the erosion of the training labels.
 const DILATION: f64 = 3.0;
 
-/// Gives each body one label where labels of several vertebrae touch, from bottom to top or, in images
-/// of the head, from top to bottom; then dilates each body by 3 mm into background. `voxels` are the
-/// sizes of voxels, z y x in mm.
+/// Gives each body one label if labels of several vertebrae touch, from bottom to top or, in images
+/// of the head, from top to bottom; then dilates each body by 3 mm into background. `voxels` is the
+/// voxel size in mm, z y x.
 ///
 /// # Errors
-/// A volume beyond the limits of components.
+/// A volume beyond the size limits for components.
 pub fn separate_vertebrae(labels: &mut Volume<u16>, voxels: Axes3<f64>) -> Result<()> {
     if touch(labels) {
         renumber(labels, voxels)?;
@@ -52,7 +52,7 @@ fn renumber(labels: &mut Volume<u16>, voxels: Axes3<f64>) -> Result<()> {
     let of = found.labels();
     let least = voxels_of(SMALLEST, voxels);
     let kept: Vec<bool> = found.regions().iter().map(|region| region.size as f64 >= least).collect();
-    // The height of each body's centre: the sum of the positions of its voxels, and their number.
+    // The height of each body's centre: the sum of its voxels' positions, and their number.
     let mut heights = vec![(0_u64, 0_u64); kept.len()];
     let plane = labels.shape[1] * labels.shape[2];
     let mut present: Vec<u16> = Vec::new();
@@ -81,7 +81,7 @@ fn renumber(labels: &mut Volume<u16>, voxels: Axes3<f64>) -> Result<()> {
     Ok(())
 }
 
-/// Adds to each label, in their order, the background within [`DILATION`] of it.
+/// Adds to each label, in order, the background within [`DILATION`] of it.
 fn dilate(labels: &mut Volume<u16>, voxels: Axes3<f64>) {
     let radii = voxels.map(|size| DILATION / f64::from(size as f32));
     let steps: [Vec<isize>; 3] = radii.map(|radius| (-(radius as isize)..=radius as isize).collect());
@@ -106,7 +106,7 @@ fn dilate(labels: &mut Volume<u16>, voxels: Axes3<f64>) {
             });
             let [Some(z), Some(y), Some(x)] = moved else { continue };
             let target = (z * ny + y) * nx + x;
-            // The lowest label that reaches a voxel has it.
+            // The lowest label that reaches a voxel gets it.
             if labels.data[target] == 0 && (added[target] == 0 || added[target] > *label) {
                 added[target] = *label;
             }

@@ -10,7 +10,7 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::{Result, SavedError, limited};
 
-/// What deflate unpacks a byte to, at most.
+/// The largest number of bytes that deflate unpacks a byte to.
 const DEFLATE: u64 = 1032;
 
 type Zip = ZipArchive<BufReader<File>>;
@@ -19,7 +19,7 @@ pub(super) struct Archive {
     zip: Mutex<Zip>,
     /// The folder of `data.pkl`, with its slash.
     root: String,
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     length: u64,
 }
 
@@ -33,7 +33,8 @@ fn wrong(error: &zip::result::ZipError) -> SavedError {
     SavedError::Invalid(error.to_string())
 }
 
-/// An entry. PyTorch can be set not to compute checksums, and then writes 0, which is not compared.
+/// Opens an entry. PyTorch can be set not to compute checksums; it then writes 0, which is not
+/// compared.
 fn opened<'a>(zip: &'a mut Zip, name: &str) -> Result<ZipFile<'a, BufReader<File>>> {
     let index = zip.index_for_name(name).ok_or_else(|| format!("{name} is not in the archive"))?;
     let about = zip.by_index_raw(index).map_err(|error| wrong(&error))?;
@@ -44,7 +45,7 @@ fn opened<'a>(zip: &'a mut Zip, name: &str) -> Result<ZipFile<'a, BufReader<File
 }
 
 impl Archive {
-    /// The archive, and its `data.pkl`.
+    /// Opens an archive; returns it and its `data.pkl`.
     pub fn open(file: File, most: u64) -> Result<(Self, Vec<u8>)> {
         let length = file.metadata()?.len();
         let mut zip = ZipArchive::new(BufReader::new(file)).map_err(|error| wrong(&error))?;
@@ -55,14 +56,14 @@ impl Archive {
         if zip.index_for_name(&order).is_some() {
             let order = limited(opened(&mut zip, &order)?, 64)?;
             if order.trim_ascii() != b"little" {
-                return Err("it is of a machine whose first byte is the highest; save it on another".into());
+                return Err("it is from a big-endian machine; save it on a little-endian one".into());
             }
         }
         let pickle = limited(opened(&mut zip, &format!("{root}data.pkl"))?, most)?;
         Ok((Archive { zip: Mutex::new(zip), root, length }, pickle))
     }
 
-    /// How many bytes there can be of a storage.
+    /// The number of bytes that a storage can have.
     pub fn held(&self, key: &str) -> u64 {
         let mut zip = self.zip.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(index) = zip.index_for_name(&format!("{}data/{key}", self.root)) else { return 0 };
@@ -70,7 +71,7 @@ impl Archive {
         entry.size().min(entry.compressed_size().min(self.length).saturating_mul(DEFLATE))
     }
 
-    /// Some bytes of a storage.
+    /// Reads a range of a storage.
     pub fn read(&self, key: &str, start: u64, count: u64) -> Result<Vec<u8>> {
         let mut zip = self.zip.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = opened(&mut zip, &format!("{}data/{key}", self.root))?;
@@ -86,13 +87,14 @@ impl Archive {
         }
         let damaged = |error: std::io::Error| SavedError::Invalid(format!("storage {key}: {error}"));
         let skipped = std::io::copy(&mut entry.by_ref().take(start), &mut std::io::sink()).map_err(damaged)?;
-        // Sizes of an archive are claims: more than the file has comes only as it is unpacked.
+        // Sizes in an archive are only claims: memory beyond the file's length is allocated as data
+        // is unpacked.
         let mut bytes = Vec::with_capacity(count.min(self.length) as usize);
         entry.by_ref().take(count).read_to_end(&mut bytes).map_err(damaged)?;
         if skipped < start || (bytes.len() as u64) < count {
             return Err(short(skipped + bytes.len() as u64));
         }
-        // Behind the last byte the checksum is compared.
+        // Reading past the last byte compares the checksum.
         if start + count == size && entry.read(&mut [0]).map_err(damaged)? > 0 {
             return Err(format!("storage {key} has more than the {size} bytes that the archive says").into());
         }

@@ -1,11 +1,11 @@
-//! Files of `torch.save`, of every PyTorch: what was saved, and the values of its tensors.
+//! Files of `torch.save` of any PyTorch version: the saved object, and the values of its tensors.
 //!
-//! - Since 1.6 an archive (zip) of `data.pkl` and an entry for each storage.
-//! - From 0.1.10 on a stream of pickles: a number, a version, facts of the machine, what was saved, the
-//!   keys of the storages; then their values.
-//! - Before that an archive (tar) of `storages`, `tensors` and `pickle`.
+//! - Since 1.6: an archive (zip) of `data.pkl` and an entry for each storage.
+//! - From 0.1.10 on: a stream of pickles (a number, a version, facts of the machine, the saved
+//!   object, the keys of the storages), followed by the values.
+//! - Before: an archive (tar) of `storages`, `tensors` and `pickle`.
 //!
-//! A pickle by itself is read as well; tensors need one of the others.
+//! A single pickle is read as well; tensors require one of the other formats.
 
 mod archive;
 mod stream;
@@ -19,19 +19,19 @@ use crate::object::Pickled;
 use crate::tensor::{Storage, Tensor};
 use crate::{Options, PickleError, parse};
 
-/// A file of `torch.save` that is not read.
+/// An error of reading a file of `torch.save`.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A pickle of it is not read.
+    /// A pickle in the file cannot be read.
     #[error(transparent)]
     Pickle(#[from] PickleError),
-    /// It begins as none of them does.
+    /// The file has none of the known headers.
     #[error("not a PyTorch checkpoint: no ZIP, TAR, legacy or pickle header found")]
     Unknown,
-    /// It is a damaged one.
+    /// The file is damaged.
     #[error("{0}")]
     Invalid(String),
 }
@@ -50,16 +50,16 @@ impl From<&str> for SavedError {
 
 type Result<T> = std::result::Result<T, SavedError>;
 
-/// How a file is laid out.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// A zip of PyTorch 1.6 and later.
+    /// A zip file of PyTorch 1.6 and later.
     Archive,
-    /// Pickles one after the other.
+    /// A sequence of pickles.
     Stream,
-    /// A tar of PyTorch before 0.1.10.
+    /// A tar file of PyTorch before 0.1.10.
     Tar,
-    /// A pickle alone, without tensors.
+    /// A single pickle, without tensors.
     Pickle,
 }
 
@@ -70,7 +70,7 @@ pub struct Saved {
     source: Source,
 }
 
-/// Where the storages are.
+/// The source of the storages.
 #[derive(Debug)]
 enum Source {
     Archive(archive::Archive),
@@ -79,13 +79,13 @@ enum Source {
     None,
 }
 
-/// The decimal digits of the number that a stream begins with, as protocol 0 has them.
+/// The decimal digits of the number at the beginning of a stream, as in protocol 0.
 const MAGIC_TEXT: &[u8] = b"119547037146038801333356";
 
-/// The same number in the other protocols.
+/// The same number, as in the other protocols.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 
-/// How a file that begins like this is laid out.
+/// The format of a file with this beginning.
 fn layout(header: &[u8]) -> Option<Layout> {
     let near = &header[..header.len().min(64)];
     let has = |magic: &[u8]| near.windows(magic.len()).any(|bytes| bytes == magic);
@@ -98,19 +98,19 @@ fn layout(header: &[u8]) -> Option<Layout> {
     if has(&MAGIC) || has(MAGIC_TEXT) {
         return Some(Layout::Stream);
     }
-    // The length before the JSON of safetensors may begin as a pickle does.
+    // The length before the JSON of safetensors may look like the beginning of a pickle.
     let safetensors = header.len() > 8 && header[8] == b'{' && header[4..8] == [0; 4];
     let begins = header.first().is_some_and(|first| b"\x80(}]c".contains(first));
     (begins && !safetensors).then_some(Layout::Pickle)
 }
 
 impl Saved {
-    /// Opens a file, and parses what was saved. `most` is how many bytes its pickle may have; an
+    /// Opens a file and parses the saved object. `most` limits the bytes of its pickle, since an
     /// archive can claim any size.
     ///
     /// # Errors
-    /// Files that are none of PyTorch's, are damaged, or of a machine whose first byte is the highest;
-    /// what [`parse`] refuses.
+    /// If the file is not from PyTorch, is damaged, or is from a big-endian machine; and as
+    /// [`parse`].
     pub fn open(path: &Path, options: &Options, most: u64) -> Result<Self> {
         let mut header = Vec::new();
         File::open(path)?.take(512).read_to_end(&mut header)?;
@@ -135,12 +135,12 @@ impl Saved {
         })
     }
 
-    /// What was saved.
+    /// The saved object.
     pub fn pickled(&self) -> &Pickled {
         &self.pickled
     }
 
-    /// How the file is laid out.
+    /// The format of the file.
     pub fn layout(&self) -> Layout {
         match self.source {
             Source::Archive(_) => Layout::Archive,
@@ -150,7 +150,7 @@ impl Saved {
         }
     }
 
-    /// How many bytes the file has for a storage; at most those that it should have.
+    /// The number of bytes that the file has for a storage; at most the expected number.
     pub fn held(&self, storage: &Storage) -> u64 {
         let held = match &self.source {
             Source::Archive(archive) => archive.held(&storage.key),
@@ -161,15 +161,15 @@ impl Saved {
         held.min(storage.length as u64)
     }
 
-    /// The values of a tensor of this file: row-major, little-endian.
+    /// The values of a tensor of this file, row-major, little-endian.
     ///
     /// # Errors
-    /// A file that lacks the storage or a part of it, or whose checksum of it is another.
+    /// If the file lacks the storage or a part of it, or its checksum differs.
     pub fn read(&self, tensor: &Tensor) -> Result<Vec<u8>> {
         let key = &tensor.storage.key;
         let size = tensor.dtype.size();
         let (start, count) = (tensor.offset * size, (tensor.end - tensor.offset) * size);
-        // Of no values there may be no storage.
+        // A tensor without values may have no storage.
         if count == 0 {
             return Ok(Vec::new());
         }
@@ -183,7 +183,7 @@ impl Saved {
     }
 }
 
-/// All bytes, if these are not too many.
+/// Reads all bytes, with a limit.
 fn limited(from: impl Read, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;

@@ -15,12 +15,13 @@ const PROTOCOL: i64 = 1001;
 #[derive(Debug)]
 pub(super) struct Stream {
     file: Mutex<File>,
-    /// Where each storage begins, its bytes, and how many values they should be.
+    /// For each storage: its offset, its length in bytes, and the expected number of values.
     storages: HashMap<String, (u64, u64, u64)>,
 }
 
 impl Stream {
-    /// The stream, and what was saved. The pickles have `most` bytes together.
+    /// Opens a stream; returns it and the saved object. The pickles have at most `most` bytes
+    /// together.
     pub fn open(mut file: File, options: &Options, most: u64) -> Result<(Self, Pickled)> {
         let length = file.metadata()?.len();
         let mut bytes = Vec::new();
@@ -36,25 +37,25 @@ impl Stream {
             Ok(pickled)
         };
         let magic = next()?;
-        // In decimal it is not kept; the beginning of the file was compared with it.
+        // In decimal the value is not kept; the beginning of the file was compared with it.
         if magic.whole().is_some_and(|magic| !magic.is_empty() && magic != MAGIC) {
-            return Err("it is no file of torch.save".into());
+            return Err("it is not a file of torch.save".into());
         }
         if !matches!(next()?.root(), Object::Number(Number::Int(PROTOCOL))) {
-            return Err("it is of a version of torch.save that is not known".into());
+            return Err("it is from an unknown version of torch.save".into());
         }
         little_endian(&next()?)?;
         let pickled = next()?;
         let keys = next()?;
         let Object::List(keys_at) = keys.root() else {
-            return Err("the keys of its storages are no list".into());
+            return Err("the keys of its storages are not a list".into());
         };
         let sizes = sizes(&pickled)?;
         let mut begin = at as u64;
         let mut storages = HashMap::new();
         for key in keys_at {
-            let key = keys.text(*key).ok_or("a key of its storages is no text")?;
-            let (size, count) = *sizes.get(key).ok_or_else(|| format!("storage {key} is of no tensor"))?;
+            let key = keys.text(*key).ok_or("a key of its storages is not text")?;
+            let (size, count) = *sizes.get(key).ok_or_else(|| format!("no tensor uses storage {key}"))?;
             let values = begin + 8;
             begin = values.checked_add(size).filter(|end| *end <= length).ok_or_else(|| {
                 SavedError::Invalid(format!("storage {key} of {size} bytes goes beyond the end of the file"))
@@ -68,7 +69,7 @@ impl Stream {
         self.storages.get(key).map_or(0, |storage| storage.1)
     }
 
-    /// Some bytes of a storage.
+    /// Reads a range of a storage.
     pub fn read(&self, key: &str, start: u64, count: usize) -> Result<Vec<u8>> {
         let (values, size, expected) =
             *self.storages.get(key).ok_or_else(|| format!("storage {key} is not in the file"))?;
@@ -91,7 +92,7 @@ impl Stream {
     }
 }
 
-/// Bytes and number of values of each storage that the pickle names.
+/// The bytes and the number of values of each storage that the pickle refers to.
 fn sizes(pickled: &Pickled) -> Result<HashMap<&str, (u64, u64)>> {
     let mut sizes = HashMap::new();
     for object in pickled.objects() {
@@ -104,17 +105,17 @@ fn sizes(pickled: &Pickled) -> Result<HashMap<&str, (u64, u64)>> {
     Ok(sizes)
 }
 
-/// Refuses files of machines whose first byte is the highest.
+/// Refuses files of big-endian machines.
 pub(super) fn little_endian(facts: &Pickled) -> Result<()> {
     let Object::Dict(entries) = facts.root() else {
-        return Err("the facts of the machine that wrote it are no dictionary".into());
+        return Err("the facts of the machine that wrote it are not a dictionary".into());
     };
     let found = entries.iter().rev().find(|entry| facts.text(entry.0) == Some("little_endian"));
     match found.map(|entry| facts.get(entry.1)) {
         Some(Object::Number(Number::Bool(true))) => Ok(()),
         Some(Object::Number(Number::Bool(false))) => {
-            Err("it is of a machine whose first byte is the highest; save it on another".into())
+            Err("it is from a big-endian machine; save it on a little-endian one".into())
         }
-        _ => Err("it does not say which byte of a number is the first".into()),
+        _ => Err("it does not state its byte order".into()),
     }
 }

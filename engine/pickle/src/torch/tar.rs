@@ -13,15 +13,15 @@ use crate::object::{Object, Pickled};
 use crate::tensor::{Dtype, Storage, Tensor, key_of};
 use crate::{Beside, Options, parse};
 
-/// Storages are kept as they were read.
+/// An open archive. Storages are kept in memory as they were read.
 #[derive(Debug)]
 pub(super) struct Tar {
     content: Vec<u8>,
-    /// The type of each storage, and where its bytes are.
+    /// The type of each storage, and the range of its bytes.
     storages: HashMap<String, (Dtype, Range<usize>)>,
 }
 
-/// An entry that is read from its beginning.
+/// A reader of an entry, from its beginning.
 struct Entry<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -57,7 +57,7 @@ impl Entry<'_> {
     }
 }
 
-/// The parts of a tuple.
+/// The items of a tuple with `N` items.
 fn parts<'a, const N: usize>(pickled: &'a Pickled, object: &'a Object) -> Result<[&'a Object; N]> {
     let Object::Tuple(items) = object else { return Err(wrong("a tuple is missing")) };
     let items: Vec<&Object> = items.iter().take(N + 1).map(|place| pickled.get(*place)).collect();
@@ -65,13 +65,13 @@ fn parts<'a, const N: usize>(pickled: &'a Pickled, object: &'a Object) -> Result
 }
 
 fn key(object: &Object) -> Result<String> {
-    key_of(object).ok_or_else(|| wrong("a key is none"))
+    key_of(object).ok_or_else(|| wrong("a key is invalid"))
 }
 
 impl Tar {
-    /// The archive, and what was saved.
+    /// Opens an archive; returns it and the saved object.
     pub fn open(file: File, options: &Options) -> Result<(Self, Pickled)> {
-        // Whatever an entry claims, it has no more bytes than the file.
+        // An entry has at most as many bytes as the file, whatever it claims.
         let most = file.metadata()?.len();
         let mut archive = ::tar::Archive::new(BufReader::new(file));
         let mut entries: HashMap<String, Vec<u8>> = HashMap::new();
@@ -95,7 +95,7 @@ impl Tar {
         self.storages.get(key).map_or(0, |storage| storage.1.len() as u64)
     }
 
-    /// Some bytes of a storage.
+    /// Reads a range of a storage.
     pub fn read(&self, key: &str, start: usize, count: usize) -> Result<Vec<u8>> {
         let bytes = self.storages.get(key).and_then(|storage| self.content.get(storage.1.clone()));
         let window = bytes.and_then(|bytes| bytes.get(start..start.checked_add(count)?));
@@ -103,8 +103,8 @@ impl Tar {
     }
 }
 
-/// A number; of each storage its key, device and class, the number of values, and these; then parts of
-/// storages, which are storages of their own.
+/// Reads the storages: a number; for each storage its key, device and class, the number of values,
+/// and the values; then parts of storages, which are storages of their own.
 fn storages(content: &[u8], options: &Options) -> Result<HashMap<String, (Dtype, Range<usize>)>> {
     let mut entry = Entry { bytes: content, at: 0, options };
     let mut storages = HashMap::new();
@@ -117,11 +117,11 @@ fn storages(content: &[u8], options: &Options) -> Result<HashMap<String, (Dtype,
         storages.insert(key(name)?, (dtype, entry.skip(bytes)?));
     }
     let views = entry.pickle()?;
-    let Object::List(items) = views.root() else { return Err(wrong("the parts of storages are no list")) };
+    let Object::List(items) = views.root() else { return Err(wrong("the parts of storages are not a list")) };
     for item in items {
         let [name, whole, offset, count] = parts(&views, views.get(*item))?;
         let whole = key(whole)?;
-        let (dtype, range) = storages.get(&whole).cloned().ok_or_else(|| wrong("a part is of no storage"))?;
+        let (dtype, range) = storages.get(&whole).cloned().ok_or_else(|| wrong("a part has no storage"))?;
         let within = |object: &Object| object.size().and_then(|size| size.checked_mul(dtype.size()));
         let begin = within(offset).and_then(|offset| range.start.checked_add(offset));
         let end = begin.zip(within(count)).and_then(|(begin, bytes)| begin.checked_add(bytes));
@@ -132,8 +132,8 @@ fn storages(content: &[u8], options: &Options) -> Result<HashMap<String, (Dtype,
     Ok(storages)
 }
 
-/// A number; of each tensor its key, that of its storage and its class, how many axes, their lengths
-/// and strides, the offset.
+/// Reads the tensors: a number; for each tensor its key, its storage's key and its class, the
+/// number of axes, their lengths and strides, and the offset.
 fn tensors(
     content: &[u8],
     storages: &HashMap<String, (Dtype, Range<usize>)>,
@@ -145,8 +145,8 @@ fn tensors(
         let about = entry.pickle()?;
         let [name, of, _] = parts(&about, about.root())?;
         let of = key(of)?;
-        let (dtype, range) = storages.get(&of).ok_or_else(|| wrong("a tensor is of no storage"))?;
-        // The number of axes has four bytes; once it had eight.
+        let (dtype, range) = storages.get(&of).ok_or_else(|| wrong("a tensor has no storage"))?;
+        // The number of axes has four bytes; in older files it has eight.
         let [axes, 0, 0, 0, ..] = content[entry.skip(8)?] else { return Err(wrong("a tensor has too many axes")) };
         let shape: Vec<usize> = (0..axes).map(|_| entry.size()).collect::<Result<_>>()?;
         let stride: Vec<usize> = (0..axes).map(|_| entry.size()).collect::<Result<_>>()?;

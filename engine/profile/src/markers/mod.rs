@@ -1,5 +1,5 @@
-//! Ranges for the vendors' profilers: [`Markers`], NVTX for NVIDIA's (Nsight Systems) and roctx for
-//! AMD's (rocprof).
+//! Ranges for the vendors' profilers: [`Markers`], with NVTX for NVIDIA (Nsight Systems) and roctx
+//! for AMD (rocprof).
 
 mod roctx;
 
@@ -14,16 +14,16 @@ use tracing_subscriber::registry::LookupSpan;
 
 pub use roctx::Roctx;
 
-/// A profiler that shows ranges; those of a thread are nested.
+/// A profiler that shows ranges; the ranges of a thread are nested.
 pub trait Markers: Send + Sync + 'static {
-    /// A range of this thread begins.
+    /// Begins a range of this thread.
     fn push(&self, name: &str);
 
-    /// Its innermost range ends.
+    /// Ends the innermost range of this thread.
     fn pop(&self);
 }
 
-/// NVTX: the profiler of NVIDIA's that the program runs under, if any.
+/// NVTX: NVIDIA's profiler that the program runs under, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nvtx;
 
@@ -37,7 +37,7 @@ impl Markers for Nvtx {
     }
 }
 
-/// No such profiler can be told.
+/// The error of a profiler that is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoMarkers(pub(crate) String);
 
@@ -49,10 +49,10 @@ impl fmt::Display for NoMarkers {
 
 impl std::error::Error for NoMarkers {}
 
-/// The profiler with this name: `nvtx`, or `roctx`, whose library is opened.
+/// Opens the profiler with this name: `nvtx`, or `roctx`, whose library is loaded.
 ///
 /// # Errors
-/// For another name, and where there is no library.
+/// For any other name, and where the library is missing.
 pub fn markers(name: &str) -> Result<Box<dyn Markers>, NoMarkers> {
     match name {
         "nvtx" => Ok(Box::new(Nvtx)),
@@ -61,7 +61,7 @@ pub fn markers(name: &str) -> Result<Box<dyn Markers>, NoMarkers> {
     }
 }
 
-/// A range's label, from its span.
+/// The label of a range, from its span.
 struct Label(String);
 
 struct Name<'a>(&'a mut String);
@@ -81,7 +81,7 @@ impl tracing::field::Visit for Name<'_> {
     }
 }
 
-/// Passes every range on to a profiler.
+/// Forwards every range to a profiler.
 pub struct MarkersLayer(Box<dyn Markers>);
 
 impl fmt::Debug for MarkersLayer {
@@ -113,7 +113,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for MarkersLayer {
     }
 }
 
-/// The layer of a subscriber that passes every range on:
+/// The subscriber's layer that forwards every range:
 /// `registry().with(hearth_profile::markers_layer(Box::new(Nvtx)))`.
 pub fn markers_layer<S: Subscriber + for<'a> LookupSpan<'a>>(to: Box<dyn Markers>) -> impl Layer<S> {
     MarkersLayer(to).with_filter(filter_fn(crate::layer::is_range))

@@ -1,5 +1,6 @@
-//! Traces as Perfetto's trace processor reads them: every range on its thread, within the ranges that it is
-//! part of, with its fields; every curve; and nothing that the processor counts as an error.
+//! Checks traces as Perfetto's trace processor reads them: every range is on its thread and within
+//! the ranges that contain it, with its fields; every curve is there; the processor counts no
+//! error.
 
 #[path = "../../../../tests/clients.rs"]
 mod clients;
@@ -15,8 +16,8 @@ fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/perfetto").join(name)
 }
 
-/// Two iterations on one thread, three ranges deep, and a loader beside them; names that need escapes; ranges
-/// that begin and end at the same nanosecond.
+/// Two iterations on one thread, three ranges deep, and a loader on another; names that need
+/// escapes; ranges that begin and end at the same nanosecond.
 fn timeline() -> Timeline {
     let range = |name, detail: Option<&str>, thread, start, nanos| Range {
         name,
@@ -54,7 +55,7 @@ fn curves() -> Curves {
     Curves { counters: vec![memory], stacks: vec![owners] }
 }
 
-/// What the trace processor says of a trace that holds this.
+/// The expected answers of the trace processor for this trace.
 fn expected(timeline: &Timeline, curves: &Curves) -> Json {
     let within = |inner: &Range, outer: &Range| {
         let same = inner.thread == outer.thread && !std::ptr::eq(inner, outer);

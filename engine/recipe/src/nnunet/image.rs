@@ -1,4 +1,4 @@
-//! Images as nnU-Net's readers give them, and label maps as its writers write them.
+//! Images as nnU-Net's readers return them, and label maps as its writers write them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use hearth_nnunet::{Axes3, Case, Volume};
 
 use crate::error::{Context, Outcome, RecipeError};
 
-/// The spacing of pictures, as nnU-Net has it.
+/// The spacing of pictures in nnU-Net.
 const PICTURE: Axes3<f64> = [999.0, 1.0, 1.0];
 
-/// Endings of label maps that can be written.
+/// File extensions of label maps that can be written.
 const WRITTEN: [&str; 3] = [".nii.gz", ".nii", ".png"];
 
 /// The classes of nnU-Net that read images.
@@ -21,12 +21,12 @@ const WRITTEN: [&str; 3] = [".nii.gz", ".nii", ".png"];
 pub enum Reader {
     /// `SimpleITKIO`
     SimpleItk {
-        /// Whether axes are turned to RAS.
+        /// Whether axes are reordered to RAS.
         reorient: bool,
     },
     /// `NibabelIO`
     Nibabel {
-        /// Whether axes are turned to RAS.
+        /// Whether axes are reordered to RAS.
         reorient: bool,
     },
     /// `NaturalImage2DIO`
@@ -34,7 +34,7 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// By the name in plans, for files with this ending.
+    /// The reader with this name in plans, for files with this extension.
     pub fn named(name: &str, ending: &str) -> Outcome<Self> {
         let reader = match name {
             "SimpleITKIO" => Reader::SimpleItk { reorient: false },
@@ -56,37 +56,37 @@ impl Reader {
     }
 }
 
-/// The grid of an image's file, on which its labels are written.
+/// The grid of an image file, on which its labels are written.
 #[derive(Clone, Debug)]
 pub enum Grid {
-    /// A NIfTI file: its header, how the affine is written, and how its axes were turned.
+    /// A NIfTI file: its header, the form of the affine, and how its axes were reordered.
     Nifti {
         /// The first channel's header.
         header: Box<Header>,
-        /// How the affine is written.
+        /// The form in which the affine is written.
         affine: LabelAffine,
-        /// Axis of the file and whether it is reversed, per axis of the image; `None`: as it lies.
+        /// Per axis of the image, the axis of the file and whether it is reversed; `None`: unchanged.
         turned: Option<[(usize, bool); 3]>,
     },
     /// A picture.
     Picture,
 }
 
-/// An image of all channels.
+/// A case's image with all channels.
 #[derive(Clone, Debug)]
 pub struct CaseImage {
-    /// `[channel, z, y, x]`
+    /// The values, `[channel, z, y, x]`.
     pub volume: Volume,
-    /// z, y, x in mm.
+    /// The voxel size in mm, z, y, x.
     pub spacing: Axes3<f64>,
-    /// Where it lies.
+    /// The grid of its file.
     pub grid: Grid,
 }
 
-/// Reads all channels of a case, which must agree in size and spacing.
+/// Reads all channels of a case, which must have the same size and spacing.
 ///
 /// # Errors
-/// Files that cannot be read, and channels that differ.
+/// Files that cannot be read, or channels that differ.
 pub fn read(reader: Reader, case: &Case) -> Outcome<CaseImage> {
     let mut whole: Option<CaseImage> = None;
     for path in &case.files {
@@ -112,11 +112,11 @@ pub fn read(reader: Reader, case: &Case) -> Outcome<CaseImage> {
 }
 
 impl CaseImage {
-    /// An image that another reader read, as this one has it: a series of DICOM, a format that nnU-Net does
+    /// Converts an image that another reader read: a DICOM series, or a format that nnU-Net does
     /// not read.
     ///
     /// # Errors
-    /// Values that a device did not compute.
+    /// Values that the device failed to compute.
     pub fn of_image(image: &Image, reader: Reader) -> Outcome<Self> {
         let [channels, x, y, z] = image.data.dims();
         let flat = image.meta.spatial_dims == 2 && z == 1;
@@ -126,7 +126,7 @@ impl CaseImage {
         header.sform_code = 1;
         header.pixdim[1..4].copy_from_slice(&affine::spacing(&image.affine));
         let host = image.clone().to_host().map_err(|error| RecipeError::of_device(&error))?;
-        // An image's last axis is the fastest, that of nnU-Net's arrays is x.
+        // The last axis of an image is the fastest, in nnU-Net's arrays it is x.
         let volume = Volume::new(channels, [x, y, z], host.to_vec()).map(|volume| volume.transposed([2, 1, 0]));
         let volume = volume.ok_or_else(|| RecipeError::new("values of the image are missing"))?;
         Ok(match reader {
@@ -142,7 +142,7 @@ impl CaseImage {
     /// Adds the channels of another image of the same case.
     ///
     /// # Errors
-    /// Another size.
+    /// Images of different sizes.
     pub fn with_channels(mut self, other: Self) -> Outcome<Self> {
         if self.volume.shape != other.volume.shape {
             let (one, two) = (self.volume.shape, other.volume.shape);
@@ -187,11 +187,11 @@ fn read_nifti(path: &Path, affine: LabelAffine, reorient: bool) -> Outcome<CaseI
     Ok(on_grid(header, volume, affine, reorient))
 }
 
-/// An image on the grid of a header, turned to RAS if that is wanted.
+/// An image on the grid of a header, reordered to RAS if requested.
 fn on_grid(header: Header, mut volume: Volume, affine: LabelAffine, reorient: bool) -> CaseImage {
     let mut spacing = [header.pixdim[3], header.pixdim[2], header.pixdim[1]];
     if header.dim.len() < 3 {
-        // A slice is far from all others.
+        // nnU-Net's spacing puts a slice far from all others.
         spacing[0] = 999.0 * spacing[1].max(spacing[2]);
     }
     let turned = reorient.then(|| to_ras(&header)).flatten();
@@ -202,8 +202,8 @@ fn on_grid(header: Header, mut volume: Volume, affine: LabelAffine, reorient: bo
     CaseImage { volume, spacing, grid: Grid::Nifti { header: Box::new(header), affine, turned } }
 }
 
-/// For each axis S, A and R, slowest first, the axis of the file (z, y, x) that runs along it, and
-/// whether it runs the other way.
+/// For each axis S, A and R, slowest first: the file axis (z, y, x) along it, and whether it is
+/// reversed.
 fn to_ras(header: &Header) -> Option<[(usize, bool); 3]> {
     let found = directions(&header.affine(), 3);
     let mut turned = [None; 3];
@@ -255,7 +255,7 @@ fn flip<T: Copy>(mut volume: Volume<T>, axes: [bool; 3]) -> Volume<T> {
 }
 
 impl Grid {
-    /// A label map of a file on this grid, in the axes in which images are read.
+    /// Reorders a label map of a file on this grid to the axes of images.
     pub fn oriented(&self, labels: Volume<u16>) -> Volume<u16> {
         match self {
             Grid::Nifti { turned: Some(turned), .. } => turn(labels, *turned),
@@ -263,8 +263,8 @@ impl Grid {
         }
     }
 
-    /// A map in the axes in which images are read, `[C, z, y, x]`, as an image `[C, X, Y, Z]` on the grid of
-    /// the file.
+    /// Converts a map in the axes of images, `[C, z, y, x]`, to an image `[C, X, Y, Z]` on the grid
+    /// of the file.
     pub fn image<T: Copy + Send + Sync + Default + Into<f32>>(&self, map: &Volume<T>) -> Image {
         let (turned, affine) = match self {
             Grid::Nifti { header, turned, .. } => (*turned, header.affine()),
@@ -283,7 +283,7 @@ impl Grid {
         image
     }
 
-    /// Writes labels on this grid; `wide` as 16 bits.
+    /// Writes labels on this grid, with 16 bits if `wide`.
     pub fn write(&self, path: &Path, labels: &Volume<u16>, wide: bool) -> Outcome {
         match self {
             Grid::Nifti { header, affine, turned } => {
@@ -297,10 +297,10 @@ impl Grid {
     }
 }
 
-/// The labels of a file, in the axes of the case whose grid is given.
+/// Reads the labels of a file, in the axes of the case with this grid.
 ///
 /// # Errors
-/// A file that cannot be read or is no label map.
+/// A file that cannot be read or is not a label map.
 pub fn read_labels(reader: Reader, path: &Path, grid: &Grid) -> Outcome<Volume<u16>> {
     let doing = || format!("the labels {}", path.display());
     let image = read_file(reader_as_it_lies(reader), &path.to_owned()).while_doing(doing)?;
@@ -314,7 +314,7 @@ pub fn read_labels(reader: Reader, path: &Path, grid: &Grid) -> Outcome<Volume<u
     Ok(grid.oriented(volume.ok_or_else(what).while_doing(doing)?))
 }
 
-/// The same reader without turning: the image's grid says how its labels are turned.
+/// The same reader without reordering: the image's grid has the order of its labels.
 fn reader_as_it_lies(reader: Reader) -> Reader {
     match reader {
         Reader::SimpleItk { .. } => Reader::SimpleItk { reorient: false },
@@ -332,7 +332,7 @@ mod tests {
         let mut header = Header::default();
         header.dim = vec![2, 3, 4];
         header.sform_code = 1;
-        // x runs to the front, y to the left, z up.
+        // x points to the front, y to the left, z up.
         header.srow = [[0.0, -2.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0]];
         let turned = to_ras(&header).expect("another order");
         assert_eq!(turned, [(0, false), (2, false), (1, true)]);

@@ -18,40 +18,40 @@ use super::steps::as_read;
 use super::train::recipe_of;
 use crate::error::{Context, Outcome, RecipeError};
 
-/// Layouts in the order in which one is recognised, after those that a user registers.
+/// Layouts in the order of recognition, after those that a user registers.
 const LAYOUTS: [&str; 9] =
     ["Slides", "Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Pictures", "Dicom"];
 
 /// Layouts whose cases have no label map.
 const WITHOUT_LABELS: [&str; 2] = ["Slides", "Pictures"];
 
-/// What a data set's files do not say.
+/// Facts about a data set that its files do not contain.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// The layout; recognised by default.
     pub layout: Option<Named<dyn Layout>>,
-    /// The modalities that make up an image, as `data.images` of a recipe.
+    /// The modalities that make up an image, as in `data.images` of a recipe.
     pub images: Vec<String>,
-    /// The column, key or suffix of the label map, where it is not the usual one.
+    /// The column, key or suffix of the label map, if it is not the usual one.
     pub label: Option<String>,
-    /// Names of the channels, which decide how they are normalised; those of the data set by default.
+    /// Names of the channels, which decide their normalisation; by default those of the data set.
     pub channels: Vec<String>,
-    /// Names of the labels 1, 2, ...; of DICOM the regions that become them.
+    /// Names of the labels 1, 2, ...; for DICOM, the regions that become these labels.
     pub labels: Vec<String>,
 }
 
 /// A data set of label maps in any layout: cases with image and label.
 pub struct ListedSet {
-    /// Its name.
+    /// The name of the data set.
     pub name: String,
-    /// nnU-Net's class that reads files like its first image.
+    /// nnU-Net's class that reads files like the first image.
     pub reader: String,
     source: Source,
     pipeline: Pipeline,
-    /// By their names.
+    /// The cases, by name.
     items: Vec<Item>,
     channels: Vec<String>,
-    /// Names of labels above the background, where they are known before label maps are read.
+    /// Names of labels other than the background, if known before label maps are read.
     labels: BTreeMap<u32, String>,
     ending: String,
 }
@@ -60,7 +60,7 @@ impl ListedSet {
     /// Finds the cases of a data set.
     ///
     /// # Errors
-    /// A data set that cannot be read, or whose cases have no label maps; channels that have no name.
+    /// A data set that cannot be read, cases without label maps, or channels without names.
     pub fn open(path: &Path, listing: &Listing) -> Outcome<Self> {
         let doing = || path.display().to_string();
         let layout = match &listing.layout {
@@ -100,17 +100,17 @@ impl ListedSet {
         Ok(ListedSet { name: list.name, reader, source, pipeline, items: list.labelled, channels, labels, ending })
     }
 
-    /// Names of the cases.
+    /// The names of the cases.
     pub fn names(&self) -> Vec<String> {
         self.items.iter().map(|item| item.case.clone()).collect()
     }
 
-    /// Reads all cases by the steps of the recipe, and gathers the fingerprint that nnU-Net would, and what
-    /// its `dataset.json` would say.
+    /// Reads all cases with the steps of the recipe, and computes the fingerprint and the
+    /// `dataset.json` that nnU-Net would have.
     ///
     /// # Errors
-    /// The first case that cannot be read, by its name; labels that have no name, or whose numbers leave
-    /// one out.
+    /// The first case that cannot be read, by name; labels without a name, or with a gap in their
+    /// numbers.
     pub fn fingerprint(&self, progress: Progress) -> Outcome<(Fingerprint, DatasetJson)> {
         let mut gathered = Fingerprinting::new(self.items.len());
         let mut found = BTreeSet::new();
@@ -136,12 +136,12 @@ impl ListedSet {
     /// The text of a recipe that trains a configuration of `plans` on this data set.
     ///
     /// # Errors
-    /// As [`training_recipe`](super::training_recipe).
+    /// Same as [`training_recipe`](super::training_recipe).
     pub fn recipe(&self, plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
         recipe_of(plans, dataset, configuration, &self.source)
     }
 
-    /// A case as the recipe reads it: image, size of its voxels (z, y, x) and labels.
+    /// Reads a case as the recipe does: image, voxel size (z, y, x) and labels.
     fn read(&self, item: &Item) -> Outcome<(Volume, [f64; 3], Volume<u16>)> {
         let mut samples = self.pipeline.run_deterministic(item.sample())?;
         let mut sample = samples.pop().ok_or_else(|| RecipeError::new("reading it gives nothing"))?;
@@ -159,7 +159,7 @@ impl ListedSet {
         }
     }
 
-    /// What nnU-Net's `dataset.json` would say, where label maps have these labels.
+    /// The content of nnU-Net's `dataset.json` for label maps with these labels.
     fn dataset(&self, found: &BTreeSet<u16>) -> Outcome<DatasetJson> {
         let named = |value: &u16| (u32::from(*value), format!("label_{value}"));
         let labels = if self.labels.is_empty() { found.iter().map(named).collect() } else { self.labels.clone() };
@@ -175,25 +175,25 @@ impl ListedSet {
     }
 }
 
-/// The layout of a data set, by its name.
+/// The recognised layout of a data set, by name.
 fn recognized(path: &Path) -> Outcome<Named<dyn Layout>> {
     if path.exists() {
         let registry = Registry::<dyn Layout>::new();
         let names = registry.entries().iter().map(|entry| entry.name);
-        // One that needs options must be named.
+        // A layout that needs options must be named.
         let own = names.filter(|name| !LAYOUTS.contains(name) && *name != "NnUnetPreprocessed");
         let built = own.chain(LAYOUTS).filter_map(|name| Named::<dyn Layout>::new(&Node::named(name)).ok());
         if let Some(layout) = built.into_iter().find(|layout| layout.fits(path)) {
             return Ok(layout);
         }
     }
-    // The error says what is expected.
+    // The error states what is expected.
     layouts::recognize(path)?;
     Err(RecipeError::new(format!("{}: its layout has no name; give --layout", path.display())))
 }
 
-/// The regions of DICOM that become labels, where labels are drawn: those that are wanted, or all, which
-/// each case must have.
+/// The DICOM regions that become labels: the requested ones or all, which each case must have.
+/// Empty if labels are label maps.
 fn regions(items: &[Item], wanted: &[String]) -> Outcome<Vec<String>> {
     let drawn: Vec<(&Item, &PathBuf)> =
         items.iter().filter_map(|item| Some((item, item.files.get("label").filter(|file| is_drawn(file))?))).collect();
@@ -218,7 +218,7 @@ fn regions(items: &[Item], wanted: &[String]) -> Outcome<Vec<String>> {
     Ok(first.map(|(_, names)| names).unwrap_or_default())
 }
 
-/// Whether a label is a structure set or a segmentation in DICOM.
+/// Whether a label is a DICOM structure set or segmentation.
 fn is_drawn(file: &Path) -> bool {
     file.is_dir() || file.extension().is_some_and(|end| end.eq_ignore_ascii_case("dcm"))
 }
@@ -229,7 +229,7 @@ fn image_file(item: &Item) -> Option<PathBuf> {
     item.files.get("image").or(parts).cloned()
 }
 
-/// The modality of a series of DICOM.
+/// The modality of a DICOM series.
 fn modality(image: &Path) -> Option<String> {
     let is_dicom = image.is_dir() || image.extension().is_some_and(|end| end.eq_ignore_ascii_case("dcm"));
     let scan = is_dicom.then(|| dicom::scan(image).ok()).flatten()?;
@@ -241,7 +241,7 @@ fn unnamed_channels(path: &Path) -> RecipeError {
     RecipeError::new(format!("{}: {what}; give --channels, as --channels CT, or --channels T1 T2", path.display()))
 }
 
-/// The ending that nnU-Net gives files like this one.
+/// The file extension that nnU-Net uses for files like this one.
 fn ending(file: &Path) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let endings = [".nii", ".png", ".bmp", ".tif", ".tiff"];

@@ -1,5 +1,5 @@
-//! What a recipe can say of nnU-Net v2: data sets in its raw layout, images as its readers give them, its
-//! steps as transforms, and recipes that train with its settings.
+//! nnU-Net v2 in recipes: data sets in its raw layout, images as its readers return them, its steps
+//! as transforms, and recipes that train with its settings.
 
 mod image;
 mod listed;

@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::image::{CaseImage, Reader, read, read_labels};
 use crate::error::{Context, Outcome, RecipeError};
 
-/// `DatasetXXX_Name`: `dataset.json`, `imagesTr`, `labelsTr`.
+/// A raw data set, `DatasetXXX_Name`: `dataset.json`, `imagesTr`, `labelsTr`.
 pub struct NnunetRaw {
-    /// Its `dataset.json`.
+    /// The content of `dataset.json`.
     pub dataset: DatasetJson,
-    /// The folder's name.
+    /// The name of the folder.
     pub name: String,
-    /// nnU-Net's class that reads its images.
+    /// nnU-Net's class that reads the images.
     pub reader: String,
     /// The training cases and their labels, in order.
     pub cases: Vec<(Case, PathBuf)>,
@@ -27,7 +27,7 @@ impl NnunetRaw {
     /// Opens a data set's folder.
     ///
     /// # Errors
-    /// Files that are missing, and images that no reader takes.
+    /// Files that are missing, or images that no reader supports.
     pub fn open(folder: &Path) -> Outcome<Self> {
         let dataset = DatasetJson::read(&folder.join("dataset.json"))?;
         let ending = &dataset.file_ending;
@@ -56,15 +56,15 @@ impl NnunetRaw {
         Ok(NnunetRaw { dataset, name, reader, cases, how })
     }
 
-    /// Names of the training cases.
+    /// The names of the training cases.
     pub fn names(&self) -> Vec<String> {
         self.cases.iter().map(|(case, _)| case.name.clone()).collect()
     }
 
-    /// Reads all cases, and gathers the fingerprint that nnU-Net would.
+    /// Reads all cases and computes nnU-Net's fingerprint.
     ///
     /// # Errors
-    /// The first case that cannot be read, by its name.
+    /// The first case that cannot be read, by name.
     pub fn fingerprint(&self, progress: Progress) -> Outcome<Fingerprint> {
         let mut gathered = Fingerprinting::new(self.cases.len());
         let running = progress.start("fingerprint", self.cases.len() as u64);
@@ -88,7 +88,7 @@ impl NnunetRaw {
     }
 }
 
-/// The first of nnU-Net's readers for an ending.
+/// The first of nnU-Net's readers for a file extension.
 pub(super) fn first_reader(ending: &str) -> &'static str {
     match ending.to_lowercase().as_str() {
         ".png" | ".bmp" => "NaturalImage2DIO",
@@ -98,7 +98,7 @@ pub(super) fn first_reader(ending: &str) -> &'static str {
     }
 }
 
-/// A case that `dataset.json` lists: paths are absolute, or relative to the folder.
+/// A case listed in `dataset.json`: paths are absolute, or relative to the folder.
 fn of_list(folder: &Path, name: &str, files: &Value) -> Outcome<(Case, PathBuf)> {
     let images: Option<Vec<String>> = serde_json::from_value(files["images"].clone()).ok();
     match (images, files["label"].as_str()) {

@@ -9,23 +9,24 @@ use toml::Value as Toml;
 
 use crate::error::{Outcome, RecipeError};
 
-/// Where images and label maps come from: what `[data]`, `[task]` and the first steps of a recipe say. By
-/// default a raw data set of nnU-Net, which is recognised.
+/// The source of images and label maps: the content of `[data]`, `[task]` and the first steps of a
+/// recipe. The default is a raw data set of nnU-Net, which is recognised.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    /// `data.layout`, where it is not recognised.
+    /// `data.layout`, if it is not recognised.
     pub layout: Option<Named<dyn Layout>>,
     /// `data.images`: the modalities that make up an image; all by default.
     pub images: Vec<String>,
-    /// `task.label`: the column, key or suffix of the label map, where it is not the usual one.
+    /// `task.label`: the column, key or suffix of the label map, if it is not the usual one.
     pub label: Option<String>,
-    /// The regions of structure sets or segmentations in DICOM that become labels 1, 2, ...; empty
-    /// where labels are label maps.
+    /// The regions of DICOM structure sets or segmentations that become labels 1, 2, ...; empty if
+    /// labels are label maps.
     pub regions: Vec<String>,
 }
 
 impl Source {
-    /// The steps that read a case, a line each; with the labels of an earlier stage where `previous` is set.
+    /// The steps that read a case, one per line; with the labels of an earlier stage if `previous`
+    /// is set.
     pub(super) fn steps(&self, previous: bool) -> String {
         let keys = if previous { r#"["image", "label", "previous"]"# } else { r#"["image", "label"]"# };
         let load = match self.regions.is_empty() {
@@ -54,7 +55,7 @@ impl Source {
         out
     }
 
-    /// The steps of [`steps`](Self::steps), built.
+    /// Builds the transforms of [`steps`](Self::steps).
     ///
     /// # Errors
     /// A step that cannot be built.

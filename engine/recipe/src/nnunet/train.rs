@@ -9,7 +9,7 @@ use toml::Value as Toml;
 use super::source::Source;
 use crate::error::{Outcome, RecipeError};
 
-/// The layout of what nnU-Net has prepared.
+/// The layout of data that nnU-Net has prepared.
 const PREPROCESSED: &str = "NnUnetPreprocessed";
 
 /// The step that makes a channel of each region.
@@ -22,19 +22,20 @@ const EPOCHS: usize = 1000;
 /// The text of a recipe for a configuration of `plans`: nnU-Net's preprocessing, patches,
 /// augmentation, network, loss, optimizer and schedule.
 ///
-/// The recipe of the second stage of a cascade reads the labels that the first stage predicted
+/// The recipe of the second stage of a cascade reads the labels predicted by the first stage
 /// (`data.previous_stage`), and appends them to the image.
 ///
 /// # Errors
-/// Plans that cannot be read, and a configuration that they do not have.
+/// Plans that cannot be read, or a configuration that they do not have.
 pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
     recipe_of(plans, dataset, configuration, &Source::default())
 }
 
-/// The same for a folder of `nnUNet_preprocessed`, whose arrays nnU-Net has prepared.
+/// The recipe for a folder of `nnUNet_preprocessed`, whose arrays nnU-Net has prepared.
 ///
 /// # Errors
-/// As [`training_recipe`], and the second stage of a cascade, which reads labels on the images' own grids.
+/// Same as [`training_recipe`], and the second stage of a cascade, which reads labels on the grids
+/// of the images.
 pub fn preprocessed_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
@@ -48,10 +49,10 @@ pub fn preprocessed_recipe(plans: &Value, dataset: &DatasetJson, configuration: 
     recipe_of(plans, dataset, configuration, &Source { layout: Some(layout), ..Source::default() })
 }
 
-/// The same for a data set that is read from `source`.
+/// The recipe for a data set that is read from `source`.
 ///
 /// # Errors
-/// As [`training_recipe`].
+/// Same as [`training_recipe`].
 pub(super) fn recipe_of(plans: &Value, dataset: &DatasetJson, configuration: &str, source: &Source) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
@@ -78,9 +79,9 @@ struct Writer<'a> {
     planned: &'a Configuration,
     batch: usize,
     names: Vec<String>,
-    /// The labels of each region, where labels are regions.
+    /// The labels of each region, if labels are regions.
     regions: Option<Vec<&'a [u16]>>,
-    /// The label of voxels that are not annotated.
+    /// The label of voxels without annotation.
     ignore: Option<u16>,
     /// The labels that an earlier stage predicts.
     previous: Option<&'a [u16]>,
@@ -198,7 +199,7 @@ flips = {flips}
         )
     }
 
-    /// Foreground is drawn by class, or by region.
+    /// The step that lists foreground voxels by class or by region.
     fn classes_to_indices(&self) -> String {
         let Some(regions) = &self.regions else {
             let classes = self.names.len();
@@ -207,7 +208,7 @@ flips = {flips}
                  max_samples_per_class = 10000, only = \"train\" }},"
             );
         };
-        // The first list is no foreground.
+        // The first list is not foreground.
         let lists: Vec<&[u16]> = [&[0][..]].into_iter().chain(regions.iter().copied()).collect();
         format!(
             "    # A list of voxels for each region.\n\
@@ -218,10 +219,11 @@ flips = {flips}
         )
     }
 
-    /// Where some voxels are not annotated, patches are cut around those that are.
+    /// The steps that list annotated voxels, around which patches are cut if some voxels are not
+    /// annotated.
     fn annotated_to_indices(&self) -> String {
         let Some(ignore) = self.ignore else { return String::new() };
-        // What the image does not show is no gap in the annotation.
+        // Voxels outside of the image's content do not count as missing annotation.
         let all: Vec<i64> = (-1..i64::from(ignore)).collect();
         format!(
             "\n    # Patches without foreground lie around what is annotated.\n\
@@ -234,7 +236,7 @@ flips = {flips}
     }
 
     fn to_regions(&self) -> String {
-        // What hangs out of the image belongs to no region.
+        // Voxels beyond the image belong to no region.
         let step = |regions: &Vec<&[u16]>| {
             let ignored = self.ignore.map(|label| [label]);
             let regions: Vec<&[u16]> = regions.iter().copied().chain(ignored.as_ref().map(|one| &one[..])).collect();
@@ -243,7 +245,8 @@ flips = {flips}
         self.regions.as_ref().map(step).unwrap_or_default()
     }
 
-    /// Labels that are prepared have -1 where the image shows nothing, so they are not checked.
+    /// The check of labels. Prepared labels have -1 outside of the image's content, so they are not
+    /// checked.
     fn checked(&self) -> String {
         let channels = self.planned.normalization_schemes.len();
         match self.source.layout.as_ref().is_some_and(|layout| layout.name() == PREPROCESSED) {
@@ -252,7 +255,7 @@ flips = {flips}
         }
     }
 
-    /// Where the labels of the earlier stage come from.
+    /// The source of the labels of the earlier stage.
     fn continues(&self) -> String {
         let Some(stage) = self.planned.previous_stage.as_deref() else { return String::new() };
         format!(
@@ -261,7 +264,7 @@ flips = {flips}
         )
     }
 
-    /// The labels of the earlier stage become channels of the image, which training changes.
+    /// The steps that append the labels of the earlier stage to the image and augment them.
     fn previous_stage(&self) -> String {
         let Some(labels) = self.previous else { return String::new() };
         format!(
@@ -286,7 +289,7 @@ flips = {flips}
         }
     }
 
-    /// Dice and cross-entropy: over all outputs, or of each (a focal loss without a focus).
+    /// Dice and cross-entropy: over all outputs, or for each (a focal loss with gamma 0).
     fn loss(&self) -> String {
         let batch = self.batch_dice;
         match self.regions {
@@ -297,7 +300,7 @@ flips = {flips}
         }
     }
 
-    /// A line for each channel.
+    /// The normalisation, one line per channel.
     fn normalization(&self) -> String {
         let mut out = String::new();
         for (channel, scheme) in self.planned.normalization_schemes.iter().enumerate() {
@@ -315,7 +318,7 @@ flips = {flips}
         out
     }
 
-    /// Half of the weight for each further output, none for the coarsest, 1 in all.
+    /// The weight halves for each further output, is 0 for the coarsest, and sums to 1.
     fn output_weights(&self) -> Vec<f64> {
         let outputs = self.planned.architecture.features.len().saturating_sub(1).max(1);
         let mut weights: Vec<f64> = (0..outputs).map(|output| 0.5_f64.powi(output as i32)).collect();
@@ -356,12 +359,12 @@ fn list(numbers: &[usize]) -> String {
     format!("{numbers:?}")
 }
 
-/// As floats, `2.0` and not `2`.
+/// Formats numbers as floats: `2.0` and not `2`.
 fn floats(numbers: &[f64]) -> String {
     format!("{numbers:?}")
 }
 
-/// For a comment.
+/// Makes a text fit on one line, for a comment.
 fn one_line(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ")
 }

@@ -1,4 +1,4 @@
-//! `[adversarial]`: how a network and a discriminator compete.
+//! `[adversarial]`: how a network trains against a discriminator.
 
 use hearth_nn::losses::{AdversarialCriterion, PatchAdversarialLoss};
 use hearth_nn::optim::OptimizerConfig;
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use super::{Output, Recipe};
 
-/// How `[network]` and `[discriminator]` train: the options of MONAI's `GanTrainer`, where images
-/// are generated, or of its `AdversarialTrainer`, in the other tasks.
+/// How `[network]` and `[discriminator]` train: the options of MONAI's `GanTrainer` if images are
+/// generated, or of its `AdversarialTrainer` in other tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Adversarial {
-    /// The factor of the adversarial loss beside `[loss]`; not where images are generated.
+    /// The factor of the adversarial loss that is added to `[loss]`; not for generated images.
     pub weight: f64,
-    /// Epochs without the discriminator at the beginning; not where images are generated.
+    /// Epochs without the discriminator at the beginning; not for generated images.
     pub warmup_epochs: u64,
-    /// Whether the discriminator is shown the image beside prediction or label; not where images are
-    /// generated.
+    /// Whether the discriminator also sees the input image, next to the prediction or label; not
+    /// for generated images.
     pub condition: bool,
-    /// Steps of the discriminator for each of the generator.
+    /// Steps of the discriminator for each step of the generator.
     pub d_train_steps: u64,
-    /// Whether the generator's step has latent numbers of its own.
+    /// Whether the generator's step draws new latent numbers.
     pub g_update_latents: bool,
-    /// The shape of an image's latent numbers; that of the generator where nothing is said.
+    /// The shape of an image's latent numbers; by default that of the generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latent_shape: Option<Vec<usize>>,
-    /// What both networks are measured by.
+    /// The loss of both networks.
     pub loss: PatchAdversarialLoss,
-    /// The discriminator's optimizer; one as the generator's where nothing is said.
+    /// The discriminator's optimizer; by default the same settings as the generator's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<OptimizerConfig>,
 }
@@ -49,7 +49,7 @@ impl Default for Adversarial {
 }
 
 impl Adversarial {
-    /// Checks what both kinds of training have in common.
+    /// Checks the options that both kinds of training share.
     ///
     /// # Errors
     /// The first key that is invalid.
@@ -71,10 +71,10 @@ impl Adversarial {
 }
 
 impl Recipe {
-    /// Checks `[discriminator]` and `[adversarial]` of a task that is supervised.
+    /// Checks `[discriminator]` and `[adversarial]` of a supervised task.
     ///
     /// # Errors
-    /// The first key that does not fit.
+    /// The first invalid key.
     pub(super) fn check_adversary(&self) -> Result<(), Fault> {
         let Some(adversarial) = &self.adversarial else { return Ok(()) };
         if self.discriminator.is_none() {

@@ -1,7 +1,8 @@
-//! The recipes inside the program.
+//! The recipes included in the program.
 //!
-//! They are data of the apps, and lie in their folders (`apps/spleen/spleen.toml`). This crate bundles their
-//! texts, so that every user of recipes finds them by name; it uses no code of the apps.
+//! They are data of the apps and stored in their folders (`apps/spleen/spleen.toml`). This crate
+//! includes their texts, so that every user of recipes finds them by name; it uses no code of the
+//! apps.
 
 use std::path::Path;
 
@@ -9,12 +10,12 @@ use hearth_registry::{Document, Fault, unknown};
 
 use crate::error::{Outcome, RecipeError};
 
-/// A recipe inside the program.
+/// A recipe included in the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Bundled {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Its TOML.
+    /// Its TOML text.
     pub text: &'static str,
 }
 
@@ -46,9 +47,9 @@ pub const BRATS_REGULAR: Bundled =
 /// or structure sets, one channel with a sigmoid, DiceCE, AdamW, 700 epochs.
 pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../../../apps/lung/lung.toml") };
 
-/// The cross-validation of MONAI's notebook on model ensembles: five folds of 50 volumes of
-/// spheres, a UNet of one output each. The notebook reports a Dice of 0.933 for the mean of the five and
-/// 0.934 for their vote, on 10 further volumes.
+/// The cross-validation of MONAI's notebook on model ensembles: five folds of 50 volumes with
+/// spheres, and a UNet with one output for each. The notebook reports a Dice of 0.933 for the mean
+/// of the five and 0.934 for their vote, on 10 further volumes.
 pub const ENSEMBLE: Bundled =
     Bundled { name: "ensemble", text: include_str!("../../../../apps/ensemble/ensemble.toml") };
 
@@ -61,36 +62,36 @@ pub const PATHOLOGY: Bundled =
 pub const PATHOLOGY_REGULAR: Bundled =
     Bundled { name: "pathology-regular", text: include_str!("../../../../apps/pathology/pathology-regular.toml") };
 
-/// What `hearth demo pathology` trains.
+/// The recipe of `hearth demo pathology`.
 pub const DEMO_PATHOLOGY: Bundled =
     Bundled { name: "demo-pathology", text: include_str!("../../../../apps/pathology/demo-pathology.toml") };
 
-/// What `hearth demo` trains.
+/// The recipe of `hearth demo`.
 pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../../../apps/spleen/demo.toml") };
 
-/// What `hearth demo brats` trains.
+/// The recipe of `hearth demo brats`.
 pub const DEMO_BRATS: Bundled =
     Bundled { name: "demo-brats", text: include_str!("../../../../apps/brats/demo-brats.toml") };
 
-/// Small enough for two CPU cores: lung tumours in generated CT.
+/// Lung tumours in generated CT, small enough for two CPU cores.
 pub const DEMO_LUNG: Bundled =
     Bundled { name: "demo-lung", text: include_str!("../../../../apps/lung/demo-lung.toml") };
 
-/// Small enough for two CPU cores: generated radiographs of hands.
+/// Generated radiographs of hands, small enough for two CPU cores.
 pub const DEMO_GAN: Bundled = Bundled { name: "demo-gan", text: include_str!("../../../../apps/gan/demo-gan.toml") };
 
 /// MONAI's tutorial of `GanTrainer`.
 pub const GAN: Bundled = Bundled { name: "gan", text: include_str!("../../../../apps/gan/gan.toml") };
 
-/// Segmentation with a discriminator beside it.
+/// Segmentation with an additional discriminator.
 pub const ADVERSARIAL: Bundled =
     Bundled { name: "adversarial", text: include_str!("../../../../apps/gan/adversarial.toml") };
 
-/// What `hearth demo ensemble` trains.
+/// The recipe of `hearth demo ensemble`.
 pub const DEMO_ENSEMBLE: Bundled =
     Bundled { name: "demo-ensemble", text: include_str!("../../../../apps/ensemble/demo-ensemble.toml") };
 
-/// All of them.
+/// All bundled recipes.
 pub const ALL: &[Bundled] = &[
     SPLEEN,
     SPLEEN_REGULAR,
@@ -120,7 +121,7 @@ impl Bundled {
     /// The recipe with positions; errors call it `spleen.toml (bundled)`.
     ///
     /// # Errors
-    /// None: a test reads them all.
+    /// None: a test reads all of them.
     pub fn document(&self) -> Result<Document, Fault> {
         Document::parse(format!("{}.toml (bundled)", self.name), self.text)
     }
@@ -134,8 +135,7 @@ pub fn find(name: &str) -> Outcome<&'static Bundled> {
     })
 }
 
-/// What `RECIPE` on the command line means: a file where it looks like one, a bundled name
-/// otherwise.
+/// Opens `RECIPE` of the command line: a file if it looks like one, otherwise a bundled recipe.
 pub fn open(word: &str) -> Outcome<Document> {
     let path = Path::new(word);
     if word.ends_with(".toml") || word.contains(['/', '\\']) || path.is_file() {

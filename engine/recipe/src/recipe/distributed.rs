@@ -8,80 +8,80 @@ use serde::{Deserialize, Serialize};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// How several ranks train together. One rank ignores it.
+/// How several ranks train together. Ignored for a single rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Distributed {
-    /// Which cases a rank trains on.
+    /// The cases on which a rank trains.
     pub mode: Mode,
-    /// The type in which gradients travel: `f32` or `bf16`.
+    /// The type in which gradients are sent: `f32` or `bf16`.
     pub wire: distributed::Wire,
-    /// In which order they are added.
+    /// The order in which gradients are added.
     pub order: Order,
-    /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
+    /// Whether all batch norms use the statistics of all ranks' batches, and not only those named
     /// `syncbatch` (`torch.nn.SyncBatchNorm`).
     pub sync_batch_norm: bool,
-    /// Whether gradients travel over the cards of the ranks, by NCCL or RCCL.
+    /// Whether gradients are reduced on the GPUs of the ranks, by NCCL or RCCL.
     pub cards: Cards,
-    /// The most MiB of gradients that travel together, and of 4 MiB or more at most an eighth.
+    /// The largest bucket of gradients in MiB; from 4 MiB of gradients on, at most an eighth of them.
     pub bucket_mib: f64,
-    /// Whether gradients travel while the backward pass computes the rest.
+    /// Whether gradients are reduced during the backward pass.
     pub overlap: Overlap,
-    /// Seconds that a rank waits for the others before it ends with an error that names them.
+    /// Seconds that a rank waits for the others before it fails with an error that names them.
     pub deadline: f64,
 }
 
-/// Which cases a rank trains on.
+/// The cases on which a rank trains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Its own part of them, which it alone caches (MONAI's `partition_dataset`). A case never
-    /// changes its rank.
+    /// Its own part of them, which only this rank caches (MONAI's `partition_dataset`). A case
+    /// always stays on its rank.
     #[default]
     Partition,
-    /// A part of each batch that one rank would train on: N ranks with batches of b take the steps
-    /// of one with N * b. Each rank caches all cases.
+    /// A part of each batch of a single rank: N ranks with batches of b take the same steps as one
+    /// rank with N * b. Each rank caches all cases.
     Exact,
 }
 
-/// In which order gradients are added.
+/// The order in which gradients are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// `any` where they can stay on the cards that computed them, and `mode` is not `exact`; otherwise
-    /// `rank`.
+    /// `any` if gradients can stay on the GPUs that computed them and `mode` is not `exact`;
+    /// otherwise `rank`.
     #[default]
     Auto,
-    /// By rank: the same on any machine.
+    /// By rank: the same result on any machine.
     Rank,
-    /// As the library likes: NCCL, RCCL or MPI.
+    /// The order of the library: NCCL, RCCL or MPI.
     Any,
 }
 
-/// Whether gradients travel over the cards of the ranks.
+/// Whether gradients are reduced on the GPUs of the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cards {
-    /// Where every rank computes on one, and a library is found.
+    /// If every rank computes on a GPU, and a library is found.
     #[default]
     Auto,
-    /// Always: an error where that cannot be.
+    /// Always: an error if that is not possible.
     On,
-    /// Never: they travel through the memory of the host.
+    /// Never: gradients are sent through the host's memory.
     Off,
 }
 
-/// Whether gradients travel while the backward pass computes the rest.
+/// Whether gradients are reduced during the backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Where they travel through the memory of the host, or stay on the cards; not where they are read
-    /// from cards, to be added over these by rank.
+    /// If gradients are sent through the host's memory or stay on the GPUs; not if they are copied
+    /// from GPUs and added by rank.
     #[default]
     Auto,
-    /// Always, where there are several buckets.
+    /// Always, if there are several buckets.
     On,
-    /// Never: all of them travel at its end.
+    /// Never: all of them are reduced after the backward pass.
     Off,
 }
 
@@ -101,12 +101,12 @@ impl Default for Distributed {
 }
 
 impl Distributed {
-    /// Whether it is the default.
+    /// Whether all values are the defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether gradients may stay on cards that add them, in whatever order.
+    /// Whether GPUs may add the gradients, in any order.
     pub fn may_stay_on_cards(&self) -> bool {
         match self.order {
             Order::Auto => self.mode != Mode::Exact,
@@ -124,7 +124,7 @@ impl Distributed {
             let what = format!("{} MiB; expected 0 (each gradient on its own) to 1024", self.bucket_mib);
             return Err(Fault::at("distributed.bucket_mib", what));
         }
-        // A day is longer than anybody waits, and less than what a clock can add.
+        // A day is longer than any useful wait, and short enough for the clock's arithmetic.
         if (0.1..=86_400.0).contains(&self.deadline) {
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl Distributed {
         Err(Fault::at("distributed.deadline", what))
     }
 
-    /// These ranks, as the table says.
+    /// Applies the table to these ranks.
     pub fn apply(&self, mut ranks: Ranks) -> Ranks {
         let order = match self.order {
             Order::Auto | Order::Rank => distributed::Order::Rank,

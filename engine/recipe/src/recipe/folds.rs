@@ -1,18 +1,18 @@
-//! `[data.folds]`: how the cases of a cross-validation are dealt to folds.
+//! `[data.folds]`: how the cases of a cross-validation are split into folds.
 
 use serde::{Deserialize, Serialize};
 
-/// How the cases of a cross-validation are dealt to folds.
+/// How the cases of a cross-validation are split into folds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folds {
-    /// How many folds.
+    /// The number of folds.
     pub count: usize,
-    /// Whose rules deal the cases; by default MONAI's, and scikit-learn's where there are groups.
+    /// The rules for splitting; by default MONAI's, and scikit-learn's if there are groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<FoldMethod>,
-    /// Whether the cases are shuffled first. Groups of scikit-learn are not by default: the largest
-    /// then goes to the fold with the fewest cases.
+    /// Whether the cases are shuffled first. By default, groups of scikit-learn are not: the
+    /// largest then goes to the fold with the fewest cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shuffle: Option<bool>,
     /// The seed of the shuffle; by default that of the training.
@@ -27,11 +27,12 @@ pub struct Folds {
     pub stratify: Option<String>,
 }
 
-/// Whose rules deal cases to folds.
+/// The rules that split cases into folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoldMethod {
-    /// `partition_dataset`, and `partition_dataset_classes` with `stratify`: dealt in turn.
+    /// `partition_dataset`, and `partition_dataset_classes` with `stratify`: cases are assigned in
+    /// turn.
     Monai,
     /// `KFold`, `StratifiedKFold`, `GroupKFold`, `StratifiedGroupKFold`.
     Scikit,
@@ -51,13 +52,13 @@ impl Folds {
         self.shuffle.unwrap_or(self.group.is_none() || self.rules() == FoldMethod::Monai)
     }
 
-    /// What does not fit together: the key, and why.
+    /// The first key that contradicts another one, and the reason.
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.count < 2 {
             return Err(("count", format!("{} folds: give 2 or more", self.count)));
         }
         if self.group.is_some() && self.rules() == FoldMethod::Monai {
-            return Err(("method", "MONAI's splits know no groups: take method = \"scikit\"".to_owned()));
+            return Err(("method", "MONAI's splits have no groups: set method = \"scikit\"".to_owned()));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Voxels that nobody annotated: `task.ignore_label`.
+//! Voxels without annotation: `task.ignore_label`.
 
 use hearth_nn::losses::LossConfig;
 use hearth_registry::{Document, Fault, Node};
@@ -9,13 +9,13 @@ use super::{Metric, Output, Recipe};
 const KEY: &str = "ignore_index";
 
 impl Recipe {
-    /// What losses and metrics leave out: the label, or the channel after those of the regions.
+    /// The label that losses and metrics ignore, or the channel after those of the regions.
     pub fn ignore_index(&self) -> Option<i64> {
         let label = self.learns().ignore_label()?;
         Some(if self.output() == Output::Regions { self.labels.len() as i64 } else { i64::from(label) })
     }
 
-    /// Makes the loss and the metrics leave out what is not annotated.
+    /// Makes the loss and the metrics ignore voxels without annotation.
     pub(super) fn leave_out_ignored(&mut self, document: &Document) -> Result<(), Fault> {
         let Some(index) = self.ignore_index() else { return Ok(()) };
         if let Some(loss) = &self.loss {
@@ -49,7 +49,7 @@ impl Recipe {
     }
 }
 
-/// The table of the loss that others wrap (`DeepSupervisionLoss`).
+/// The table of the innermost loss, for losses that wrap others (`DeepSupervisionLoss`).
 fn innermost(table: &Node) -> &Node {
     table.get("loss").map_or(table, innermost)
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use hearth_registry::{Document, Fault};
 
-/// Fails where two labels have one name: tables and metrics could not tell them apart.
+/// Fails if two labels have the same name: tables and metrics could not distinguish them.
 pub(super) fn check(document: &Document, labels: &[String]) -> Result<(), Fault> {
     let mut seen = HashSet::new();
     match labels.iter().find(|label| label.trim().is_empty() || !seen.insert(label.as_str())) {

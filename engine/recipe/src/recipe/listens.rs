@@ -1,27 +1,27 @@
-//! Whose events a handler or a plugin of the recipe listens to: `engine = "validation"`.
+//! The engine whose events a handler or a plugin of the recipe receives: `engine = "validation"`.
 
 use hearth_registry::{Fault, Node, read};
 use serde::{Deserialize, Serialize};
 
-/// Whose events a handler or a plugin listens to.
+/// The engine whose events a handler or a plugin receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Listens {
-    /// The trainer's.
+    /// The trainer.
     #[default]
     Train,
-    /// The evaluator's: in each validation of a training, and in `hearth evaluate`.
+    /// The evaluator: in each validation of a training, and in `hearth evaluate`.
     Validation,
 }
 
-/// The key.
+/// The key in a recipe.
 const KEY: &str = "engine";
 
 impl Listens {
-    /// Reads the key from a handler's table; by default the trainer's.
+    /// Reads the key from a handler's table; the default is the trainer.
     ///
     /// # Errors
-    /// When it names another engine.
+    /// A key that names another engine.
     pub fn of(handler: &Node) -> Result<Self, Fault> {
         match handler.get(KEY) {
             Some(word) => read(word).map_err(|fault: Fault| fault.under(KEY)),
@@ -29,7 +29,7 @@ impl Listens {
         }
     }
 
-    /// The table without this key: the handler's own options remain.
+    /// The table without this key, which leaves the handler's own options.
     pub fn taken_from(handler: &Node) -> Node {
         let mut own = handler.clone();
         own.remove(KEY);

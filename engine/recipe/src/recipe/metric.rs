@@ -1,5 +1,4 @@
-//! `[metric]`: what validation and evaluation measure, and which metric decides the best
-//! checkpoint.
+//! `[metric]`: the metrics of validation and evaluation, and which of them decides the best checkpoint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +19,11 @@ const BACKGROUND: &str = "include_background";
 const EMPTY: &str = "ignore_empty";
 const KEY: &str = "key";
 
-/// Columns of `metrics.csv` that are not metrics, and other fields in a log.
+/// Column names of `metrics.csv` and field names of logs that metrics cannot use.
 const TAKEN: [&str; 5] = ["epoch", "iteration", "learning_rate", "loss", "case"];
 
 /// The metrics of a recipe: the mean Dice with two options (`[metric]` without tables), or several
-/// with chosen names (`[metric.NAME]`), one of them the key metric.
+/// metrics with chosen names (`[metric.NAME]`), one of them the key metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
     /// The mean Dice.
@@ -36,7 +35,7 @@ pub enum Metric {
     },
     /// Metrics by name.
     Named {
-        /// The metric that decides which checkpoint is best; by default the first one.
+        /// The metric that decides which checkpoint is best; the first one by default.
         key: Option<String>,
         /// In the order of the recipe.
         metrics: Vec<(String, MetricConfig)>,
@@ -59,7 +58,7 @@ impl Metric {
         Ok(Self::Named { key: None, metrics: usual.into_iter().map(read).collect::<Result<_, Fault>>()? })
     }
 
-    /// No metric at all.
+    /// An empty list of metrics.
     pub(super) fn none() -> Self {
         Self::Named { key: None, metrics: Vec::new() }
     }
@@ -87,13 +86,13 @@ impl Metric {
         }
     }
 
-    /// Which values of the key metric are better; `None` where that is unknown.
+    /// Whether higher or lower values of the key metric are better; `None` if unknown.
     pub fn better(&self) -> Option<Better> {
         let higher = self.list().first().and_then(|(_, config)| config.higher_is_better());
         higher.map(|higher| if higher { Better::Higher } else { Better::Lower })
     }
 
-    /// Writes out which metric is the key.
+    /// Writes the default key metric explicitly.
     pub(super) fn fill_in(&mut self) {
         if let Self::Named { key, metrics } = self
             && let Some((first, _)) = metrics.first()
@@ -102,8 +101,8 @@ impl Metric {
         }
     }
 
-    /// No region is a background: without this the first one would not count where the metric's
-    /// table, one of `written`, does not say so.
+    /// Includes the first region, which is not a background, unless the metric's table (one of
+    /// `written`) says otherwise.
     pub(super) fn count_every_channel(&mut self, written: Option<&Node>) {
         let Self::Named { metrics, .. } = self else { return };
         for (name, config) in metrics {
@@ -117,7 +116,7 @@ impl Metric {
         }
     }
 
-    /// What can be said of the table before it is read: its keys, and whether they go together.
+    /// Checks the keys of the table before it is read.
     pub(super) fn check_keys(document: &Document) -> Result<(), Fault> {
         let Some(node) = document.root().get("metric") else { return Ok(()) };
         if let Value::List(_) = node.value {

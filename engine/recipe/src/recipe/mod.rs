@@ -1,4 +1,4 @@
-//! Recipes: what a run does, as a TOML file.
+//! Recipes: TOML files that describe a run.
 //!
 //! ```toml
 //! task = "spleen"
@@ -22,8 +22,8 @@
 //! [[handlers]]                               # name, engine and its options
 //! ```
 //!
-//! A recipe is read in two steps: the text into a tree that remembers positions ([`Document`]),
-//! where `--set` changes values, and the tree into a [`Recipe`]. Every error names the position
+//! A recipe is read in two steps: the text becomes a tree that keeps positions ([`Document`]), in
+//! which `--set` changes values; then the tree becomes a [`Recipe`]. Every error has the position
 //! and, for a misspelt name, the nearest known one.
 
 mod adversarial;

@@ -1,4 +1,4 @@
-//! What a recipe's predictions are.
+//! The kind of a recipe's predictions.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl Output {
     }
 }
 
-/// `task`: what is learned, as a table, or only a name for the run. With a name, the chain of
-/// `[post]` decides whether classes or regions are segmented.
+/// `task`: the learned task, as a table or only as a name for the run. With only a name, the chain
+/// of `[post]` decides whether classes or regions are segmented.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TaskEntry {
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for TaskEntry {
 }
 
 impl Recipe {
-    /// What it learns.
+    /// The task that it learns.
     pub fn learns(&self) -> Arc<dyn Task> {
         match &self.task {
             TaskEntry::Task(task) => task.shared(),
@@ -60,12 +60,12 @@ impl Recipe {
         }
     }
 
-    /// What its predictions are.
+    /// The kind of its predictions.
     pub fn output(&self) -> Output {
         self.learns().output()
     }
 
-    /// What the run is called.
+    /// The title of the run.
     pub fn title(&self) -> String {
         match (&self.title, &self.task) {
             (Some(title), _) | (None, TaskEntry::Title(title)) => title.clone(),
@@ -73,7 +73,7 @@ impl Recipe {
         }
     }
 
-    /// Whether the largest channel wins. It does by default, without `[post] prediction`.
+    /// Whether the largest channel wins, which is the default without `[post] prediction`.
     fn decides_classes(&self) -> bool {
         let steps = &self.post.prediction;
         steps.is_empty() || steps.iter().any(takes_the_largest)

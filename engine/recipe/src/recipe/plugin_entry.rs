@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::listens::Listens;
 
-/// Time for an event of a plugin in a process of its own.
+/// The default time limit for an event of an isolated plugin.
 const USUAL_LIMIT: Duration = Duration::from_secs(60);
-/// The longest that can be given, in seconds: a day.
+/// The largest time limit in seconds: a day.
 const LONGEST_LIMIT: f64 = 86_400.0;
 
 /// A plugin and its options.
@@ -17,16 +17,17 @@ const LONGEST_LIMIT: f64 = 86_400.0;
 pub struct PluginEntry {
     /// Its name.
     pub name: String,
-    /// Whose events it listens to.
+    /// The engine whose events it receives.
     #[serde(default, skip_serializing_if = "Listens::is_train")]
     pub engine: Listens,
-    /// Its library, or the folder that holds it; otherwise it is searched for.
+    /// Its library, or the folder that contains it; by default it is searched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<std::path::PathBuf>,
-    /// Whether it runs in a process of its own: a crash of it disables it, and the run goes on (Linux).
+    /// Whether it runs in its own process (Linux): a crash disables the plugin, and the run continues.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub isolated: bool,
-    /// Of one that is isolated: seconds for an event, without those that its requests take; 60 by default.
+    /// The time limit of an isolated plugin in seconds per event, without the time of its requests;
+    /// 60 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<f64>,
     /// Its options.
@@ -35,7 +36,7 @@ pub struct PluginEntry {
 }
 
 impl PluginEntry {
-    /// The plugins of a run unless its recipe says otherwise.
+    /// The plugins of a run if the recipe lists none.
     pub(super) fn usual() -> Vec<Self> {
         ["validation", "stats", "checkpoint"]
             .map(|name| Self {
@@ -49,13 +50,13 @@ impl PluginEntry {
             .to_vec()
     }
 
-    /// Its time for an event where it is isolated.
+    /// The time limit for an event of an isolated plugin.
     pub fn limit(&self) -> Duration {
-        // What is given was checked.
+        // Given values were checked.
         self.time_limit.map_or(USUAL_LIMIT, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(USUAL_LIMIT))
     }
 
-    /// What is wrong with it, and in which of its keys.
+    /// An invalid key, and what is wrong with it.
     pub(super) fn mistake(&self) -> Option<(&'static str, String)> {
         let seconds = self.time_limit?;
         if !self.isolated {

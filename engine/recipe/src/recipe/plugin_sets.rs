@@ -1,4 +1,4 @@
-//! `--set plugins.NAME.KEY=VALUE` for plugins that the recipe does not write out.
+//! `--set plugins.NAME.KEY=VALUE` for plugins that are not written in the recipe.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,13 @@ use hearth_plugin_host::{Given, inspect};
 
 use super::{Document, Fault, PluginEntry, Recipe};
 
-/// What an entry of `plugins` has beside its options.
+/// The keys of an entry of `plugins`, including `options`.
 const KEYS: [&str; 6] = ["name", "engine", "path", "isolated", "time_limit", "options"];
 
-/// Lists in the document what the assignments mean: a plugin that every run has unless its recipe
-/// says otherwise, and one that `--plugin` gives.
+/// Adds the plugins of the assignments to the document: default plugins, and those of `--plugin`.
 ///
 /// # Errors
-/// When the recipe's own list cannot be changed.
+/// A list in the recipe that cannot be changed.
 pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]) -> Result<(), Fault> {
     for (name, key) in sets.iter().filter_map(|set| meant(set)) {
         list_usual(document, "--set")?;
@@ -24,7 +23,7 @@ pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]
             }
             Some(_) => {}
             None => {
-                // A name that nobody has is an error of the assignment itself.
+                // An unknown name is an error of the assignment itself.
                 let Some((_, path)) = libraries(given).into_iter().find(|(known, _)| known == name) else { continue };
                 let mut entries: Vec<toml::Value> =
                     document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
@@ -39,7 +38,7 @@ pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]
     Ok(())
 }
 
-/// The plugins that `--plugin` gives: names, and the libraries of those that it gives by a file.
+/// The plugins of `--plugin`: names, and the library of each plugin given as a file.
 pub(super) fn libraries(given: &[PathBuf]) -> Vec<(String, Option<PathBuf>)> {
     let of = |word: &PathBuf| match Given::of(word) {
         Given::Path(path) if path.is_file() => {
@@ -52,8 +51,8 @@ pub(super) fn libraries(given: &[PathBuf]) -> Vec<(String, Option<PathBuf>)> {
     given.iter().filter_map(of).collect()
 }
 
-/// A key beside `options` would be taken for one of them where it is missing: so it is there, with a value
-/// that the assignment replaces.
+/// Adds the key with a placeholder that the assignment replaces: a missing key would be taken for
+/// an option of the plugin.
 fn own_key(document: &mut Document, name: &str, key: &str) -> Result<(), Fault> {
     let value: toml::Value = match key {
         "isolated" => false.into(),
@@ -72,10 +71,10 @@ fn own_key(document: &mut Document, name: &str, key: &str) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Writes out the plugins that every run has, where the recipe lists none.
+/// Writes the default plugins explicitly, if the recipe lists none.
 pub(super) fn list_usual(document: &mut Document, option: &str) -> Result<(), Fault> {
     if document.find("plugins").items().is_empty() && document.root().get("plugins").is_none() {
-        // The task decides which these are; a recipe that `--set` completes is not read yet.
+        // The task decides which these are; a recipe that `--set` completes cannot be read yet.
         let usual = Recipe::read(document).map_or_else(|_| PluginEntry::usual(), |recipe| recipe.plugins);
         let entries = usual.into_iter().map(|entry| entry_of(&entry.name, None)).collect();
         document.set_option(option, "plugins", &toml::Value::Array(entries).to_string())?;
@@ -83,7 +82,7 @@ pub(super) fn list_usual(document: &mut Document, option: &str) -> Result<(), Fa
     Ok(())
 }
 
-/// The plugin's name and the first key after it, of `plugins.NAME.KEY=VALUE`.
+/// The plugin's name and the first key after it in `plugins.NAME.KEY=VALUE`.
 fn meant(set: &str) -> Option<(&str, &str)> {
     let (key, _) = set.split_once('=')?;
     let mut parts = key.trim().split('.');

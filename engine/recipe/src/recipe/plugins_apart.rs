@@ -1,4 +1,4 @@
-//! `--isolated`: plugins in processes of their own, by the command line.
+//! `--isolated`: plugins in their own processes, by the command line.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,11 @@ use super::{Document, Fault};
 /// The option.
 const OPTION: &str = "--isolated";
 
-/// Marks plugins in the document: these, or where there are none all of them, those of `--plugin` included.
+/// Marks the named plugins in the document as isolated; without names all of them, including those
+/// of `--plugin`.
 ///
 /// # Errors
-/// For a name that no plugin of the run has.
+/// A name that no plugin of the run has.
 pub fn isolate(document: &mut Document, names: &[String], given: &[PathBuf]) -> Result<(), Fault> {
     list_usual(document, OPTION)?;
     let listed = |document: &Document| -> Vec<String> {
@@ -34,7 +35,7 @@ pub fn isolate(document: &mut Document, names: &[String], given: &[PathBuf]) -> 
         return Err(Fault::new(what));
     }
     for (index, _) in present.iter().enumerate().filter(|(_, name)| wanted(name)) {
-        // A key beside `options` would be taken for one of them, so the entry is written anew.
+        // A key next to `options` would be taken for one of them, so the whole entry is rewritten.
         let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { continue };
         if entry.get("isolated").and_then(toml::Value::as_bool) != Some(true) {
             entry.insert("isolated".to_owned(), true.into());

@@ -33,7 +33,7 @@ fn step(table: &Node) -> Result<Post, Fault> {
     }
     let keyed = table.clone().with("keys", vec![Post::KEY]);
     let pipeline = Pipeline::from_nodes(std::slice::from_ref(&keyed)).map_err(|mut fault| {
-        // The step is the only one.
+        // There is only one step.
         fault.path = fault.path.strip_prefix('0').unwrap_or(&fault.path).trim_start_matches('.').to_owned();
         fault.within(table)
     })?;

@@ -7,36 +7,38 @@ use hearth_profile::Schedule;
 use hearth_registry::Fault;
 use serde::{Deserialize, Serialize};
 
-/// Which steps of a training are recorded, and where to. The handler `Profiler` does it.
+/// The recorded steps of a training, and the folder of the recording. The handler `Profiler`
+/// records them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileSteps {
-    /// What the next four count: `iterations`, or `epochs` with their validations.
+    /// The unit of the next four: `iterations`, or `epochs` with their validations.
     pub unit: Unit,
-    /// Steps at the beginning of a cycle that are left out.
+    /// Steps at the beginning of a cycle that are not recorded.
     pub wait: u64,
-    /// Steps behind them that are left out, too, because first steps are slower.
+    /// Further steps that are not recorded, because first steps are slower.
     pub warmup: u64,
     /// Steps that are recorded.
     pub active: u64,
-    /// Cycles; 0: as many as the run has. From the second one on, each has a folder `cycle-N`.
+    /// The number of cycles; 0 repeats until the end of the run. From the second one on, each has a
+    /// folder `cycle-N`.
     pub repeat: u64,
-    /// Which ranks record: `first`, or `all`, each into a folder `rank-N`.
+    /// The ranks that record: `first`, or `all`, each into a folder `rank-N`.
     pub ranks: ProfiledRanks,
-    /// The folder of what is written, within the run's.
+    /// The output folder, relative to the run's.
     pub out: PathBuf,
-    /// Whether the forward pass of each layer is a range with its path in the network.
+    /// Whether the forward pass of each layer is recorded as a range with its path in the network.
     pub layers: bool,
 }
 
-/// Which ranks record.
+/// The ranks that record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProfiledRanks {
-    /// The one that writes the run.
+    /// The rank that writes the run.
     #[default]
     First,
-    /// Each.
+    /// All ranks.
     All,
 }
 
@@ -61,7 +63,7 @@ impl ProfileSteps {
     /// Checks the values.
     ///
     /// # Errors
-    /// Where nothing would be recorded, and for a folder outside of the run's.
+    /// Values with which nothing is recorded, or an output folder outside of the run's.
     pub fn check(&self) -> Result<(), Fault> {
         let Self { wait, warmup, active, repeat, .. } = *self;
         let schedule = Schedule { wait, warmup, active, repeat };

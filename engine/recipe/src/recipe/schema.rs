@@ -1,4 +1,4 @@
-//! The content of a recipe, typed.
+//! The types of a recipe's content.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,18 +39,18 @@ use super::workers;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// The name of the run, where `task` is a table.
+    /// The name of the run, if `task` is a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What is learned: a table `[task]`, or a name for a segmentation.
+    /// The learned task: a table `[task]`, or a name for a segmentation.
     pub task: TaskEntry,
-    /// What the network's channels mean: classes, the background first; regions; columns of
+    /// The meaning of the network's channels: classes, the background first; regions; or columns of
     /// numbers.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// The training chain. `only = "train"` or `"validation"` keeps a transform out of the other
-    /// chain; from the first one with `batch = true` on, training transforms work on whole batches,
-    /// on the device.
+    /// The training chain. `only = "train"` or `"validation"` excludes a transform from the other
+    /// chain. From the first transform with `batch = true` on, training transforms work on whole
+    /// batches on the device.
     pub transforms: Vec<Node>,
     /// How the data set is used.
     #[serde(default)]
@@ -60,13 +60,13 @@ pub struct Recipe {
     /// Initial weights.
     #[serde(default)]
     pub init: Init,
-    /// The loss; where images are generated, there is none.
+    /// The loss; not used if images are generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossConfig>,
-    /// The network that tells generated images from real ones, where images are generated.
+    /// The network that distinguishes generated images from real ones, if images are generated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discriminator: Option<NetworkConfig>,
-    /// How the two compete.
+    /// How the two networks train against each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adversarial: Option<Adversarial>,
     /// The optimizer, with its learning rate.
@@ -80,19 +80,19 @@ pub struct Recipe {
     /// How several ranks train together.
     #[serde(default, skip_serializing_if = "Distributed::is_default")]
     pub distributed: Distributed,
-    /// How a whole volume is predicted.
+    /// The inference on a whole volume.
     #[serde(default = "at_once")]
     pub inferer: InfererConfig,
     /// Post-processing of predictions and labels before the metric sees them.
     #[serde(default)]
     pub post: Post,
-    /// What is measured, and what of it decides which checkpoint is best.
+    /// The metrics, and which of them decides the best checkpoint.
     #[serde(default, skip_serializing_if = "Metric::is_none")]
     pub metric: Metric,
     /// Test-time augmentation in `hearth evaluate` and `hearth predict`.
     #[serde(default)]
     pub tta: Tta,
-    /// Which steps are recorded, and where to; by default none.
+    /// The recorded steps and the output folder; by default nothing is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileSteps>,
     /// Plugins, in the order in which they are called.
@@ -111,27 +111,27 @@ pub struct Data {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Named<dyn Layout>>,
     /// The modalities that make up an image, in the order of its channels: names of channels,
-    /// suffixes of files, columns of a table. By default, all that there are.
+    /// suffixes of files, or columns of a table. By default, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
-    /// The modalities of DICOM that the network is for (`CT`, `MR`, `PT`): `predict` skips other
+    /// The DICOM modalities that the network supports (`CT`, `MR`, `PT`): `predict` skips other
     /// series of a tree, unless `--series` names one. By default, all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modalities: Vec<String>,
     /// The folder of the labels that an earlier stage of a cascade predicted for the cases, as
-    /// `hearth predict` writes them: CASE_seg.nii.gz, or CASE.nii.gz.
+    /// written by `hearth predict`: CASE_seg.nii.gz, or CASE.nii.gz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_stage: Option<PathBuf>,
-    /// Which labelled cases validate.
+    /// The labelled cases used for validation.
     pub validation: Validation,
-    /// The folds of a cross-validation: a run for each, in place of `validation`.
+    /// The folds of a cross-validation: one run for each, instead of `validation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folds: Option<Folds>,
     /// How cases are cached after the deterministic transforms.
     pub cache: Named<dyn Cache>,
     /// Threads that prepare batches ahead; with 0 the training thread prepares each batch itself.
     pub workers: usize,
-    /// How the training cases of an epoch are drawn; by default each comes once, in an order that
+    /// How the training cases of an epoch are drawn; by default each case once, in an order that
     /// the seed determines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampler: Option<Named<dyn SamplerConfig>>,
@@ -159,16 +159,16 @@ impl Default for Data {
     }
 }
 
-/// All cases in this machine's memory.
+/// Caches all cases in this machine's memory.
 fn usual_cache() -> Named<dyn Cache> {
     Named::unchecked("cache", &MemoryCache::default(), Arc::new(MemoryCache::default()))
 }
 
-/// Which labelled cases validate.
+/// The labelled cases used for validation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Validation {
-    /// The last cases of the list, by number.
+    /// The last cases of the list: their number.
     Last(usize),
     /// This fraction of the list, drawn by the seed.
     Fraction(f64),
@@ -178,7 +178,7 @@ pub enum Validation {
     Cases(Vec<String>),
     /// The data set's own validation cases (a JSON list with `validation`).
     Listed,
-    /// None: where images are generated.
+    /// No cases, if images are generated.
     None,
 }
 
@@ -204,16 +204,17 @@ pub struct Training {
     /// How gradients are clipped before a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip: Option<GradientClip>,
-    /// Validate after every so many epochs.
+    /// Epochs between validations.
     pub val_interval: u64,
     /// The seed that keys every random draw.
     pub seed: u64,
-    /// `fp32`, `bf16`, `fp16`, or `auto`: fp32 on a CPU; on a GPU bf16 if it computes in bf16, else fp32.
+    /// `fp32`, `bf16`, `fp16`, or `auto`: fp32 on a CPU; bf16 on a GPU that computes in bf16, else
+    /// fp32.
     pub precision: PrecisionWord,
     /// `cpu`, `cuda:0`, `vulkan`, `rocm:0`, `metal`, `auto`.
     pub device: String,
-    /// How much time may go into choosing kernels for a card: `off`, `quick`, `full`, or `auto`:
-    /// full on a card, off where a driver in software plays one.
+    /// The effort of choosing kernels for a GPU: `off`, `quick`, `full`, or `auto`: `full` on a
+    /// GPU, `off` on software drivers.
     pub tune: TuneWord,
 }
 
@@ -234,7 +235,7 @@ impl Default for Training {
     }
 }
 
-/// How exact the forward pass is.
+/// The precision of the forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrecisionWord {
@@ -242,9 +243,9 @@ pub enum PrecisionWord {
     Fp32,
     /// bfloat16 where it is safe.
     Bf16,
-    /// 16-bit floats where it is safe, and a scaled loss.
+    /// 16-bit floats where it is safe, with a scaled loss.
     Fp16,
-    /// fp32 on a CPU; on a GPU bf16 if it computes in bf16, else fp32.
+    /// fp32 on a CPU; bf16 on a GPU that computes in bf16, else fp32.
     Auto,
 }
 
@@ -253,20 +254,20 @@ fn at_once() -> InfererConfig {
     InfererConfig::unchecked("SimpleInferer", &SimpleInferer {}, Arc::new(SimpleInferer {}))
 }
 
-/// Post-processing of predictions and labels before the metric sees them. By default a prediction's
-/// largest channel wins.
+/// Post-processing of predictions and labels before the metric sees them. By default the largest
+/// channel of a prediction wins.
 ///
 /// A step is `Activations`, `AsDiscrete`, or a transform of images without its `keys`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Post {
-    /// Of the network's output.
+    /// Steps on the network's output.
     pub prediction: Vec<Node>,
-    /// Of the label map.
+    /// Steps on the label map.
     pub label: Vec<Node>,
 }
 
-/// The transforms between labels and regions.
+/// The transform from labels to regions.
 const CONVERTS: &str = "ConvertToMultiChannelBasedOnBratsClasses";
 const RESOLVES: &str = "ResolveRegions";
 
@@ -276,7 +277,7 @@ impl Recipe {
     /// # Errors
     /// The first key that is unknown, missing, of another type or invalid, with its position.
     pub fn read(document: &Document) -> Result<Self, Fault> {
-        // A command that takes `--plugin` has said more.
+        // A command with `--plugin` has already reported more.
         if !component::is_provided() {
             provide_components(&[]);
         }
@@ -303,7 +304,7 @@ impl Recipe {
     /// The recipe as TOML, every default written out.
     ///
     /// # Errors
-    /// Where a value has no form in TOML.
+    /// A value that TOML cannot represent.
     pub fn to_toml(&self) -> Result<String, Fault> {
         toml::to_string(self).map_err(|error| Fault::new(format!("this recipe cannot be written as TOML: {error}")))
     }
@@ -347,7 +348,7 @@ impl Recipe {
         }
     }
 
-    /// Channels of the images that it trains on.
+    /// The channels of the training images.
     pub fn image_channels(&self) -> usize {
         let generated = self.discriminator.as_ref().filter(|_| self.learns().generates());
         generated.unwrap_or(&self.network).in_channels()
@@ -356,7 +357,7 @@ impl Recipe {
     /// The loss of a recipe that trains one network.
     ///
     /// # Errors
-    /// Where it has none.
+    /// A recipe without a loss.
     pub fn build_loss(&self) -> Result<Box<dyn Loss>, Fault> {
         match &self.loss {
             Some(loss) => loss.build(),
@@ -364,11 +365,11 @@ impl Recipe {
         }
     }
 
-    /// Regions that are written as labels: the transform that makes them takes their labels from the
-    /// task, and they are resolved before anything is measured or written.
+    /// Regions that are written as labels: the transform that makes them gets their labels from the
+    /// task, and they are resolved before they are measured or written.
     fn fill_in_regions(&mut self) {
         let Some(classes) = self.learns().region_labels() else { return };
-        // What is not annotated gets a channel after those of the regions.
+        // Voxels without annotation get a channel after those of the regions.
         let mut channels = classes.clone();
         channels.extend(self.learns().ignore_label().map(|label| vec![i64::from(label)]));
         for table in &mut self.transforms {
@@ -460,7 +461,7 @@ impl Recipe {
         steps::check(document, &self.transforms)
     }
 
-    /// Refuses plugins and handlers that cannot be where they are listed.
+    /// Rejects plugins and handlers that cannot be used where they are listed.
     fn check_handlers(&self, document: &Document) -> Result<(), Fault> {
         let of_trainers = |engine: Listens, at: &str, name: &str| match engine {
             Listens::Train => Ok(()),

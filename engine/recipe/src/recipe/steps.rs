@@ -1,9 +1,9 @@
-//! Which chain each transform of a recipe belongs to.
+//! The chains to which the transforms of a recipe belong.
 
 use hearth_registry::{Document, Fault, Node};
 
-/// Fails where `only` or `batch` of a transform cannot be: from the first one that works on whole
-/// batches on, all of the training chain do.
+/// Checks `only` and `batch` of the transforms: from the first transform that works on whole
+/// batches on, all transforms of the training chain must do so.
 pub(super) fn check(document: &Document, transforms: &[Node]) -> Result<(), Fault> {
     let mut batch = None;
     for (index, transform) in transforms.iter().enumerate() {

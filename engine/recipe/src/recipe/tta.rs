@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The default number of draws.
 const EXAMPLES: usize = 10;
 
-/// How `hearth evaluate` and `hearth predict` augment an image. By default not at all.
+/// The augmentation of images in `hearth evaluate` and `hearth predict`; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tta {
@@ -19,7 +19,7 @@ pub struct Tta {
     pub flips: Vec<usize>,
     /// Random transforms without their keys, drawn `num_examples` times.
     pub transforms: Vec<Node>,
-    /// How many draws; by default 10.
+    /// The number of draws; by default 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_examples: Option<usize>,
     /// Maps predictions back by the nearest voxel instead of linearly.
@@ -78,7 +78,7 @@ impl Tta {
         Pipeline::from_nodes(&tables).map_err(|fault| fault.under("tta.transforms"))
     }
 
-    /// What it does, in a few words.
+    /// A short description.
     pub fn words(&self) -> String {
         match (self.flips.is_empty(), self.transforms.is_empty()) {
             (false, _) => {

@@ -1,13 +1,13 @@
-//! How many threads a recipe asks for.
+//! The number of threads that a recipe requests.
 
 use hearth_registry::{Document, Fault};
 
 use super::Data;
 
-/// The most threads of a kind: more than the largest machines have cores.
+/// The largest number of threads of a kind: more than the cores of the largest machines.
 const MOST: i64 = 1024;
 
-/// Fails where a number of threads is one that no machine starts.
+/// Fails for a number of threads that no machine can start.
 pub(super) fn check(document: &Document, data: &Data) -> Result<(), Fault> {
     let of_cache = ["workers", "replace_workers"].map(|key| {
         let count = data.cache.node().get(key).and_then(|node| node.to_toml().as_integer());

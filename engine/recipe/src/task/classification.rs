@@ -12,7 +12,7 @@ use super::{Task, takes_only};
 use crate::recipe::{Output, Recipe};
 use hearth_train::Post;
 
-/// The threshold of a score, where an image may have several labels.
+/// The threshold of a score if an image may have several labels.
 const YES: f64 = 0.5;
 
 /// Classes of whole images: `labels` names them, and a column or key of the data set holds the
@@ -42,7 +42,7 @@ impl Task for Classification {
     }
 
     fn target(&self) -> Target {
-        // Each of several labels has its own column, with the recipe's name for it.
+        // If an image may have several labels, each has its own column with the recipe's name.
         Target::Fields(if self.multi_label { Vec::new() } else { vec![self.label.clone()] })
     }
 

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::Task;
 use crate::recipe::{Adversarial, Output, Recipe, Tta, Validation};
 
-/// Images like those of the data set, from random latent numbers: `network` is the generator
-/// (`Generator`), `discriminator` a network that tells its images from real ones (`Discriminator`,
-/// `Critic`, `PatchDiscriminator`), and `[adversarial]` says how they compete. Cases have nothing
-/// but their images, and all of them train; there is no validation, so that the newest checkpoint
-/// counts. `hearth predict RUN --count N` writes images.
+/// Generates images like those of the data set from random latent numbers. `network` is the
+/// generator (`Generator`), `discriminator` a network that distinguishes its images from real ones
+/// (`Discriminator`, `Critic`, `PatchDiscriminator`), and `[adversarial]` has the options of their
+/// training. Cases have only their images, and all of them train; there is no validation, so the
+/// newest checkpoint is used. `hearth predict RUN --count N` writes images.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Generation {}
@@ -32,7 +32,7 @@ impl Task for Generation {
             return Err(Fault::at("discriminator", "a generator learns from a discriminator: add [discriminator]"));
         }
         if recipe.loss.is_some() {
-            let what = "what a GAN's networks are measured by is adversarial.loss: leave [loss] out";
+            let what = "the loss of a GAN is adversarial.loss: leave [loss] out";
             return Err(Fault::at("loss", what));
         }
         let adversarial = recipe.adversarial.clone().unwrap_or_default();
@@ -87,7 +87,7 @@ fn check_adversarial(adversarial: &Adversarial) -> Result<(), Fault> {
         ("condition", adversarial.condition != condition),
     ];
     match of_others.iter().find(|(_, given)| *given) {
-        Some((key, _)) => under(key, "a generator has no other loss and no image beside its own; leave it out".into()),
+        Some((key, _)) => under(key, "a generator has no other loss and no image besides its own; leave it out".into()),
         None => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
-//! What is learned: `[task]`.
+//! Tasks: `[task]`.
 //!
-//! A [`Task`] says what a case has in addition to its image, what the network's outputs mean, what
-//! is measured, and how a prediction is written. There is one file for each. A user's own task is
-//! registered in the same way.
+//! A [`Task`] defines what a case has in addition to its image, the meaning of the network's
+//! outputs, the metrics, and how a prediction is written. There is one file for each. A user's own
+//! task is registered in the same way.
 
 mod classification;
 mod generation;
@@ -33,12 +33,12 @@ pub use regions::Regions;
 pub use regression::Regression;
 pub use segmentation::Segmentation;
 
-/// What a recipe learns.
+/// A task that a recipe learns.
 pub trait Task: Debug + Send + Sync {
-    /// What its predictions are.
+    /// The kind of its predictions.
     fn output(&self) -> Output;
 
-    /// What a case has in addition to its image.
+    /// The data of a case in addition to its image.
     fn target(&self) -> Target;
 
     /// Checks that the recipe fits the task.
@@ -64,7 +64,7 @@ pub trait Task: Debug + Send + Sync {
     /// Checks that a metric can measure its predictions.
     ///
     /// # Errors
-    /// If this metric cannot: which ones can.
+    /// A metric that is not supported, with the supported ones.
     fn takes(&self, metric: &MetricConfig) -> Result<(), String>;
 
     /// Further steps on prediction and label, after those of `[post]`, for one metric only.
@@ -72,18 +72,18 @@ pub trait Task: Debug + Send + Sync {
         (Vec::new(), Vec::new())
     }
 
-    /// Whether images come from random numbers, by two networks that compete, and not from images.
+    /// Whether images are generated from random numbers by two competing networks.
     fn generates(&self) -> bool {
         false
     }
 
-    /// The labels of each region, where predictions are written as one label map: regions are resolved
-    /// as `ResolveRegions` does it, at the end of `[post] prediction`.
+    /// The labels of each region, if predictions are written as one label map: regions are resolved
+    /// as in `ResolveRegions`, at the end of `[post] prediction`.
     fn region_labels(&self) -> Option<Vec<Vec<i64>>> {
         None
     }
 
-    /// The label of voxels that nobody annotated, which the loss and the metrics leave out.
+    /// The label of voxels without annotation, which the loss and the metrics ignore.
     fn ignore_label(&self) -> Option<u16> {
         None
     }
@@ -91,7 +91,7 @@ pub trait Task: Debug + Send + Sync {
     /// Compares the recipe with the names that a data set gives its labels.
     ///
     /// # Errors
-    /// Where the names say that the labels mean something else; the message says what to do.
+    /// Names that show another meaning of the labels; the message says what to do.
     fn check_names(&self, _: &BTreeMap<u32, String>) -> Result<(), String> {
         Ok(())
     }
@@ -106,12 +106,12 @@ pub trait Task: Debug + Send + Sync {
         false
     }
 
-    /// How a slide's map is made, where patches of slides are learned.
+    /// The options of a slide's map, if patches of slides are learned.
     fn patches(&self) -> Option<&Patches> {
         None
     }
 
-    /// Makes what is learned of a case's fields: its key `label`.
+    /// Makes the target from a case's fields: its key `label`.
     ///
     /// # Errors
     /// A value that is not among the recipe's labels.
@@ -123,7 +123,7 @@ pub trait Task: Debug + Send + Sync {
 impl Kind for dyn Task {
     const WORD: &'static str = "task";
 
-    // Recipes may write kinds of tasks in lower case.
+    // Recipes may write the names of tasks in lower case.
     fn is_spelt(known: &str, written: &str) -> bool {
         known.eq_ignore_ascii_case(written)
     }

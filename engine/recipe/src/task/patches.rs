@@ -12,26 +12,26 @@ use serde::{Deserialize, Serialize};
 use super::{Task, takes_only};
 use crate::recipe::{Output, Recipe};
 
-/// Patches of whole-slide images: whether each shows what `labels` names, a tumour. Cases are
-/// regions with a grid of labels (data layout `Slides`); `LoadRegion` reads them and `GridSplit`
-/// makes patches of them. The network returns `[b, 1, 1, 1, 1]`.
+/// Patches of whole-slide images: whether each shows the finding of `labels`, such as a tumour.
+/// Cases are regions with a grid of labels (data layout `Slides`); `LoadRegion` reads them and
+/// `GridSplit` splits them into patches. The network returns `[b, 1, 1, 1, 1]`.
 ///
 /// A prediction is a map of a whole slide with a probability for every `stride` pixels of tissue
-/// (sigmoid), as MONAI's `MaskedPatchWSIDataset` and `ProbMapProducer` make it, and its peaks.
+/// (sigmoid), as in MONAI's `MaskedPatchWSIDataset` and `ProbMapProducer`, and its peaks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Patches {
-    /// Width and height of the patches of a map, in pixels of `level`: those of the training.
+    /// Width and height of the patches of a map, in pixels of `level`: the same as in training.
     pub patch_size: usize,
-    /// The level that patches of a map are read from.
+    /// The level from which patches of a map are read.
     pub level: usize,
-    /// Pixels of level 0 for each pixel of a map: 64 is that of CAMELYON's level 6.
+    /// Pixels of level 0 for each pixel of a map; 64 gives CAMELYON's level 6.
     pub stride: usize,
-    /// Patches that go through the network at once.
+    /// Patches per call of the network.
     pub batch: usize,
-    /// A peak of a map is above this probability.
+    /// The probability that a peak of a map exceeds.
     pub threshold: f64,
-    /// Pixels of a map, around a peak, in which there is no other.
+    /// The size of the box around a peak, in pixels of a map, that contains no other peak.
     pub box_size: usize,
 }
 
@@ -119,8 +119,9 @@ impl Task for Patches {
 }
 
 impl Patches {
-    /// Checks that the layout's regions are those that are read, and the patches of a map those that
-    /// the network learns from: it would learn the labels of other tissue, or see another field.
+    /// Checks that the layout's regions have the size that is read, and the patches of a map the
+    /// size of the training patches: otherwise the network would learn the labels of other tissue,
+    /// or see another field of view.
     fn check_sizes(&self, recipe: &Recipe) -> Result<(), Fault> {
         let step =
             |name: &str| recipe.transforms.iter().find(|step| step.text("name").is_some_and(|n| plain(n) == name));
@@ -133,7 +134,7 @@ impl Patches {
             return Err(Fault::at("data.layout.region_size", what));
         }
         let split = match step("GridSplit") {
-            // One for all keys, or one for each.
+            // One size for all keys, or one for each.
             Some(step) => step.get("size").and_then(|of| size(of.get("image").unwrap_or(of))),
             None => Some(read),
         };
@@ -151,7 +152,7 @@ fn plain(name: &str) -> &str {
     name.strip_suffix('d').unwrap_or(name)
 }
 
-/// One size for both axes, or one for each; `None` for anything else, and 0 for what is there.
+/// One size for both axes, or one for each; `None` for anything else, and for 0.
 fn size(node: &Node) -> Option<[i64; 2]> {
     let sizes = match node.to_toml() {
         toml::Value::Integer(size) => [size; 2],

@@ -1,4 +1,4 @@
-//! Which labels of a data set make up which region.
+//! The labels of a data set that make up each region.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,18 +8,18 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The labels of each region: a convention of brain tumours, for the regions TC, WT and ET in this
+/// The labels of each region: a convention for brain tumours, for the regions TC, WT and ET in this
 /// order, or a list for each region.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RegionLabels {
-    /// By name.
+    /// A convention by name.
     Convention(Convention),
     /// One list of labels for each region, in the order of `labels`.
     Listed(Vec<Vec<i64>>),
 }
 
-/// How data sets of brain tumours number their parts.
+/// The label numbering of brain tumour data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Convention {
@@ -32,12 +32,12 @@ pub enum Convention {
     Brats2018,
     /// BraTS 2023 and later: 1 core, 2 oedema, 3 enhancing tumour.
     Brats2023,
-    /// MONAI's tutorial on the Decathlon's Task01, which takes label 2 for the enhancing tumour.
-    /// Its published Dice values are those of this numbering.
+    /// MONAI's tutorial on the Decathlon's Task01, which uses label 2 for the enhancing tumour. Its
+    /// published Dice values use this numbering.
     Tutorial,
 }
 
-/// Derived, the message would name no convention.
+/// A derived implementation's message would not list the conventions.
 impl<'de> Deserialize<'de> for RegionLabels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -84,7 +84,7 @@ enum Part {
 }
 
 impl Part {
-    /// What the name of a label says it is, in the words of the data sets.
+    /// The part that a label's name means, in the words of the data sets.
     fn of(name: &str) -> Option<Part> {
         let name = name.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -111,7 +111,7 @@ impl Part {
 }
 
 impl Convention {
-    /// What it is called in a recipe.
+    /// Its name in a recipe.
     fn word(self) -> &'static str {
         match self {
             Convention::Decathlon => "decathlon",
@@ -128,17 +128,17 @@ impl Convention {
             Convention::Brats2015 => &[(1, Part::Core), (2, Part::Oedema), (3, Part::Core), (4, Part::Enhancing)],
             Convention::Brats2018 => &[(1, Part::Core), (2, Part::Oedema), (4, Part::Enhancing)],
             Convention::Brats2023 => &[(1, Part::Core), (2, Part::Oedema), (3, Part::Enhancing)],
-            // It reads the Decathlon's data in a way of its own.
+            // The tutorial reads the Decathlon's data in its own way.
             Convention::Tutorial => &[],
         }
     }
 }
 
 impl RegionLabels {
-    /// Compares a convention with the names that a data set gives its labels.
+    /// Compares a convention with the label names of a data set.
     ///
     /// # Errors
-    /// Where a name says that the label is another part of the tumour.
+    /// A name that means another part of the tumour.
     pub fn check_names(&self, names: &BTreeMap<u32, String>) -> Result<(), String> {
         let RegionLabels::Convention(convention) = self else { return Ok(()) };
         for (label, part) in convention.parts() {

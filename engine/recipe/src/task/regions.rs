@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 use super::{RegionLabels, Task, takes_label_maps};
 use crate::recipe::{Output, Recipe};
 
-/// Regions that may overlap, such as whole tumour, tumour core and enhancing tumour. Each is a
-/// channel of its own, decided independently (sigmoid, threshold 0.5). `labels` names the channels;
+/// Regions that may overlap, such as whole tumour, tumour core and enhancing tumour. Each has its
+/// own channel and is decided independently (sigmoid, threshold 0.5). `labels` names the channels;
 /// there is no background. Predictions are a map of 0 and 1 for each region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Regions {
-    /// The column, key or suffix of the label map, where it is not the data set's usual one.
+    /// The column, key or suffix of the label map, if it is not the data set's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The labels of each region, in the order of `labels`: lists, or for TC, WT and ET one of
-    /// `decathlon`, `brats2015`, `brats2018`, `brats2023` and `tutorial`. Then
-    /// `ConvertToMultiChannelBasedOnBratsClasses` takes them from here, and predictions are one
-    /// label map with these labels.
+    /// `decathlon`, `brats2015`, `brats2018`, `brats2023` and `tutorial`.
+    /// `ConvertToMultiChannelBasedOnBratsClasses` then uses them, and predictions are one label map
+    /// with these labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<RegionLabels>,
-    /// The label of voxels that nobody annotated: the loss and the metrics leave them out, and no
-    /// output stands for them.
+    /// The label of voxels without annotation: the loss and the metrics ignore them, and the
+    /// network has no output for this label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore_label: Option<u16>,
 }

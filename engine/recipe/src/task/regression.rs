@@ -11,7 +11,7 @@ use super::{Task, takes_only};
 use crate::recipe::{Output, Recipe};
 
 /// Numbers per image, such as an age or a score. `labels` names the columns or keys of the data set
-/// that hold them. The network returns `[b, numbers, 1, 1, 1]`; predictions are a table.
+/// with these numbers. The network returns `[b, numbers, 1, 1, 1]`; predictions are a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Regression {}

@@ -10,15 +10,15 @@ use super::{Task, takes_label_maps};
 use crate::recipe::{Output, Recipe};
 
 /// Exclusive classes: a label map of integers. `labels` names the classes, the background first.
-/// The likeliest class wins (`AsDiscrete` with `argmax`), and predictions are label maps.
+/// The most likely class wins (`AsDiscrete` with `argmax`), and predictions are label maps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Segmentation {
-    /// The column, key or suffix of the label map, where it is not the data set's usual one.
+    /// The column, key or suffix of the label map, if it is not the data set's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The label of voxels that nobody annotated: the loss and the metrics leave them out, and no
-    /// output stands for them.
+    /// The label of voxels without annotation: the loss and the metrics ignore them, and the
+    /// network has no output for this label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore_label: Option<u16>,
 }

@@ -1,4 +1,4 @@
-//! The measured cases of each run, the worst first; of several runs also side by side.
+//! The measured cases of each run, the worst first; for several runs also side by side.
 
 use maud::{Markup, html};
 
@@ -7,10 +7,11 @@ use super::{View, name};
 use crate::run::{CaseMetric, CaseRow, Cases, Run};
 use crate::text::{counted, figure, words};
 
-/// More rows than this are left to the file: those of regions of slides are many.
+/// The maximum number of rows on the page, because regions of slides can be very many; the file has all
+/// rows.
 const ROWS: usize = 400;
 
-/// The tables; `None` where no run has measured cases.
+/// The tables; `None` if no run has measured cases.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     let each = view.per_run(|place, run| run.cases.as_ref().map(|cases| table(view, place, run, cases)))?;
     let together = side_by_side(view).or_else(|| pooled(view));
@@ -24,7 +25,7 @@ pub fn show(view: &View<'_>) -> Option<Markup> {
     })
 }
 
-/// What a table says about itself.
+/// The note above a table.
 fn about(cases: &Cases) -> Markup {
     html! {
         p.aside {
@@ -36,7 +37,8 @@ fn about(cases: &Cases) -> Markup {
     }
 }
 
-/// Whether the value of a metric is that of its only class, which then has no column of its own.
+/// Whether a metric has values for each class. With only one class, its value is the metric's own,
+/// without another column.
 fn has_classes(metric: &CaseMetric) -> bool {
     metric.classes.len() > 1
 }
@@ -118,7 +120,7 @@ fn line(view: &View<'_>, place: usize, cases: &Cases, row: &CaseRow) -> Markup {
     }
 }
 
-/// The key metric with a bar behind it, where it is a share.
+/// The key metric with a bar behind it if it is a share.
 fn with_bar(value: Option<f64>) -> Markup {
     match value.filter(|value| (0.0..=1.0).contains(value)) {
         Some(value) => html! {
@@ -128,7 +130,7 @@ fn with_bar(value: Option<f64>) -> Markup {
     }
 }
 
-/// Whether a picture is of a case: by its name, or by that of its file.
+/// Whether a picture belongs to a case: by the case's name, or by its file's name.
 pub fn is_of(picture: &str, case: &str) -> bool {
     let last = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
     let bare = |name: &str| {
@@ -139,7 +141,7 @@ pub fn is_of(picture: &str, case: &str) -> bool {
     picture == case || bare(picture) == bare(case)
 }
 
-/// Cases that do not count, or that count the diagonal.
+/// The numbers of cases that are excluded, or that count the diagonal.
 fn remarks(cases: &Cases) -> Markup {
     let all = cases.rows.len();
     let of = |metric: &CaseMetric| {
@@ -162,10 +164,10 @@ fn remarks(cases: &Cases) -> Markup {
     html! { @if !remarks.is_empty() { ul.aside { @for remark in remarks { li { (remark) } } } } }
 }
 
-/// A run with its place and its cases.
+/// A run with its index and its cases.
 type Measured<'a> = (usize, &'a Run, &'a Cases);
 
-/// The runs with cases, and the key metric, if it is that of all.
+/// The runs with cases, and the key metric if all runs have the same one.
 fn measured_alike<'a>(view: &'a View<'_>) -> Option<(&'a CaseMetric, Vec<Measured<'a>>)> {
     let measured: Vec<Measured<'_>> =
         view.each().filter_map(|(place, run)| Some((place, run, run.cases.as_ref()?))).collect();
@@ -174,7 +176,7 @@ fn measured_alike<'a>(view: &'a View<'_>) -> Option<(&'a CaseMetric, Vec<Measure
     (same && measured.len() > 1).then_some((key, measured))
 }
 
-/// The cases of runs that measured different ones, as the folds of a cross-validation do.
+/// The cases of runs that measured different ones, such as the folds of a cross-validation.
 fn pooled(view: &View<'_>) -> Option<Markup> {
     let (key, measured) = measured_alike(view)?;
     let of = |(place, run, cases): &Measured<'_>| {
@@ -215,7 +217,7 @@ fn pooled(view: &View<'_>) -> Option<Markup> {
     })
 }
 
-/// The key metric of the cases that several runs measured; `None` where they have none in common.
+/// The key metric of the cases that several runs measured; `None` if they have none in common.
 fn side_by_side(view: &View<'_>) -> Option<Markup> {
     let (key, measured) = measured_alike(view)?;
     let value = |cases: &Cases, case: &str| cases.rows.iter().find(|row| row.case == case).and_then(CaseRow::key);

@@ -1,4 +1,4 @@
-//! Several runs in one table.
+//! A table that compares several runs.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use super::{View, name};
 use crate::run::Run;
 use crate::text::{NONE, counted, duration, figure, words};
 
-/// The head of a page of several runs: the best of them, if they measured the same.
+/// The head of a page of several runs: the best run, if all have the same key metric.
 pub fn verdict(view: &View<'_>) -> Markup {
     let key = view.runs.iter().find_map(Run::key_metric);
     let higher = view.runs.iter().find_map(Run::higher_is_better).unwrap_or(true);

@@ -1,4 +1,4 @@
-//! Which classes were taken for which.
+//! Confusion matrices of classes.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use super::View;
 use crate::run::Confusion;
 use crate::text::counted;
 
-/// The matrices; `None` where no run has one.
+/// The matrices; `None` if no run has one.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     view.per_run(|_, run| run.confusion.as_ref().map(|confusion| matrix(&run.name, confusion)))
 }
@@ -45,7 +45,7 @@ fn matrix(run: &str, confusion: &Confusion) -> Markup {
     }
 }
 
-/// A share in percent: rare errors of voxels are shown, too.
+/// A share in percent, with enough digits to show rare errors of voxels.
 fn percent(share: f64) -> String {
     match share {
         share if share > 0.0 && share < 0.1 => "< 0.1".to_owned(),

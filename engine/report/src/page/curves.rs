@@ -1,4 +1,4 @@
-//! Loss, metrics, learning rate and time by epoch, with what happened on the way.
+//! Loss, metrics, learning rate and time by epoch, with the events of the run.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::run::{Epoch, Run};
 use crate::svg::{Glyph, LineChart, Mark, Series};
 use crate::text::{figure, slug, tick, words};
 
-/// More metrics than this are folded away.
+/// The number of metrics above which the rest is collapsed.
 const SHOWN: usize = 8;
 
-/// Rows of the table of numbers; of longer runs some epochs are left out.
+/// The maximum number of rows of the table; for longer runs some epochs are left out.
 const ROWS: usize = 300;
 
-/// The charts; `None` where no run has a curve.
+/// The charts; `None` if no run has a curve.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     if view.runs.iter().all(|run| run.epochs.is_empty() && run.steps.is_empty()) {
         return None;
@@ -76,7 +76,7 @@ fn legend(view: &View<'_>) -> Markup {
     }
 }
 
-/// What the shapes on the curves mean.
+/// The legend of the shapes on the curves.
 fn events(glyphs: &[Glyph], several: bool) -> Markup {
     let known = [
         (Glyph::Star, "best value of the key metric"),
@@ -97,8 +97,8 @@ fn events(glyphs: &[Glyph], several: bool) -> Markup {
     }
 }
 
-/// The loss of single steps, and its mean by epoch: of all steps where the log has it, or of those
-/// that it has.
+/// The losses of single steps, and their mean by epoch: over all steps if the log has it, otherwise
+/// over the logged steps.
 fn losses(view: &View<'_>) -> Option<LineChart> {
     let mut series = Vec::new();
     for (place, run) in view.each() {
@@ -159,7 +159,7 @@ fn by_epoch(view: &View<'_>, what: &str, point: impl Fn(&Epoch) -> Option<(f64, 
     view.each().map(of).filter(|series| !series.points.is_empty()).collect()
 }
 
-/// A chart of curves that have values; `key` names the key metric where it is its chart.
+/// A chart of the curves that have values; `key` names the key metric if the chart shows it.
 fn chart(view: &View<'_>, id: &str, title: &str, series: Vec<Series>, key: Option<&str>) -> Option<LineChart> {
     if series.iter().all(|series| series.points.is_empty()) {
         return None;
@@ -179,7 +179,7 @@ fn best(place: usize, run: &Run, key: &str) -> Option<Mark> {
     is_key.then_some(Mark { x: epoch as f64, y: Some(value), glyph: Glyph::Star, run: place, text })
 }
 
-/// What happened in a run, as far as its files say.
+/// The events of a run that its files record.
 fn marks(place: usize, run: &Run, key: Option<&str>) -> Vec<Mark> {
     let (length, last) = (steps_per_epoch(run), run.epochs.last());
     let mut marks = Vec::new();
@@ -221,8 +221,8 @@ fn marks(place: usize, run: &Run, key: Option<&str>) -> Vec<Mark> {
     marks
 }
 
-/// Steps of the learning rate: epoch, rate before, rate after. A schedule that changes it in most
-/// epochs has none: its curve shows it.
+/// Changes of the learning rate: epoch, rate before, rate after. Empty for a schedule that changes the
+/// rate in most epochs, as the curve shows these.
 fn rate_changes(epochs: &[Epoch]) -> Vec<(u64, f64, f64)> {
     let rates: Vec<(u64, f64)> = epochs.iter().filter_map(|epoch| Some((epoch.epoch, epoch.learning_rate?))).collect();
     let changes: Vec<(u64, f64, f64)> =

@@ -1,4 +1,4 @@
-//! Versions, device, data, and the checkpoints that can be used.
+//! Versions, device, data, and the usable checkpoints.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use super::table::{facts, number};
 use crate::run::Run;
 use crate::text::{NONE, bytes, counted};
 
-/// More names than this are folded away.
+/// The number of names above which the rest is collapsed.
 const NAMES: usize = 12;
 
 /// The facts of all runs.

@@ -1,10 +1,10 @@
-//! What the runs lack, and what to do.
+//! Missing parts of the runs, and how to add them.
 
 use maud::{Markup, html};
 
 use super::{View, name};
 
-/// The list; `None` where nothing is missing.
+/// The list; `None` if nothing is missing.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     let failures: Vec<(usize, String)> = view
         .each()

@@ -1,5 +1,5 @@
-//! Pages of runs that go on: of one, of many by rank, and of none yet. The program that serves them
-//! makes them anew when files change, and their script fetches them again.
+//! Pages of running trainings: of one run, of many by rank, and of a folder without a run yet. The
+//! program that serves them makes a new version when files change, and their script requests it.
 
 use maud::{Markup, html};
 
@@ -10,17 +10,17 @@ use crate::board::{Board, Row};
 use crate::run::{Latest, Progress, Run};
 use crate::text::{NONE, counted, duration, figure, words};
 
-/// Fetches the page again; added to the script of all pages.
+/// The script that updates the page, after the script of all pages.
 const LIVE: &str = concat!(include_str!("script.js"), include_str!("live.js"));
 
-/// The page may ask the program that served it, and nobody else.
+/// The page may only send requests to the program that served it.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// As many runs have their curves on the page of a folder.
+/// The maximum number of runs whose curves are on the page of a folder.
 const CURVES: usize = 7;
 
-/// The page of a run. `version` names what it shows, for the script.
+/// The page of a run. `version` identifies its content, for the script.
 pub fn run(run: &Run, version: &str) -> String {
     let progress = Progress::of(run);
     let runs = std::slice::from_ref(run);
@@ -37,7 +37,7 @@ pub fn run(run: &Run, version: &str) -> String {
     page(title, header, sections.into_iter().flatten().collect(), &run.folder.display().to_string(), version)
 }
 
-/// The page of a folder of runs.
+/// The page of a folder of runs, ordered by rank.
 pub fn board(folder: &str, board: &Board<'_>, version: &str) -> String {
     let runs: Vec<Run> = board.rows.iter().map(|row| row.run.clone()).collect();
     let best = &runs[..runs.len().min(CURVES)];
@@ -64,7 +64,7 @@ pub fn board(folder: &str, board: &Board<'_>, version: &str) -> String {
     page(title, header, sections.into_iter().flatten().collect(), folder, version)
 }
 
-/// The page of something that is no run yet, or no longer.
+/// The page of a folder that is not yet, or no longer, a run.
 pub fn note(folder: &str, text: &str, version: &str) -> String {
     let header = html! { h1 { (folder) } div.verdict { p.says id="state" { (text) } } };
     page(format!("{folder} – Hearth"), header, Vec::new(), folder, version)

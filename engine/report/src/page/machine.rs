@@ -1,4 +1,4 @@
-//! The machine of each run, and what the run used of it, as far as its files say.
+//! The machine of each run, and how the run used it, from its files.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use crate::run::{Machine, energy};
 use crate::svg::{LineChart, Series};
 use crate::text::{duration, slug, words};
 
-/// The facts and curves; `None` where no run has them.
+/// The facts and curves; `None` if no run has them.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     view.per_run(|place, run| run.machine.as_ref().map(|machine| of_run(place, machine)))
 }

@@ -1,4 +1,4 @@
-//! The page: its frame, and a section for each subject that the runs have files of.
+//! The page: its frame, and a section for each subject for which the runs have files.
 
 mod cases;
 mod compare;
@@ -29,11 +29,11 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 const VIEWER: &str = include_str!("viewer.js");
 
-/// Nothing is fetched, whatever a name or a caption says.
+/// Nothing may be fetched, whatever names and captions contain.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
      form-action 'none'";
 
-/// What the page shows.
+/// The content of a page.
 pub struct View<'a> {
     /// The runs.
     pub runs: &'a [Run],
@@ -43,22 +43,22 @@ pub struct View<'a> {
     pub pictures: &'a [Embedded],
     /// Volumes of cases.
     pub volumes: &'a [Volume],
-    /// What is said of pictures and volumes that are left out.
+    /// Notes about pictures and volumes that are left out.
     pub left_out: &'a [String],
 }
 
 impl View<'_> {
-    /// Whether runs stand side by side.
+    /// Whether the page has several runs.
     fn several(&self) -> bool {
         self.runs.len() > 1
     }
 
-    /// The run of a place with its name, where there are several.
+    /// Each run with its index.
     fn each(&self) -> impl Iterator<Item = (usize, &Run)> {
         self.runs.iter().enumerate()
     }
 
-    /// A part of each run that has one: with the run's name above where there are several.
+    /// A part of each run that has one; with the run's name above if there are several.
     fn per_run(&self, part: impl Fn(usize, &Run) -> Option<Markup>) -> Option<Markup> {
         let parts: Vec<(usize, &Run, Markup)> =
             self.each().filter_map(|(place, run)| Some((place, run, part(place, run)?))).collect();
@@ -82,13 +82,13 @@ fn name(place: usize, run: &Run) -> Markup {
     html! { span.who { (Glyph::of_run(place).icon(&palette::class(place))) " " (run.name) } }
 }
 
-/// A subject.
+/// A section of the page.
 struct Section {
     /// Its anchor.
     id: &'static str,
     /// Its heading.
     title: &'static str,
-    /// What it shows.
+    /// Its content.
     body: Markup,
 }
 
@@ -96,19 +96,19 @@ fn section(id: &'static str, title: &'static str, body: Option<Markup>) -> Optio
     body.map(|body| Section { id, title, body })
 }
 
-/// What a page consists of, around its sections.
+/// The parts of a page around its sections.
 struct Frame<'a> {
-    /// What the browser calls it.
+    /// The title in the browser.
     title: String,
-    /// What it may do.
+    /// The content security policy.
     policy: &'a str,
-    /// Above the sections.
+    /// The part above the sections.
     header: Markup,
-    /// The sections that there are.
+    /// The sections that have content.
     sections: Vec<Section>,
-    /// Below them.
+    /// The part below the sections.
     footer: Markup,
-    /// What the body carries for the script: its version.
+    /// The version in the body, for the script.
     version: Option<&'a str>,
     /// The scripts, joined.
     script: &'a str,
@@ -188,7 +188,7 @@ fn document(frame: Frame<'_>) -> String {
             }
         }
     };
-    // Neither HTML nor the XML of drawings may have other control characters, which a name may.
+    // HTML and the XML of drawings do not allow other control characters, which a name may contain.
     let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     page.into_string().replace(odd, "\u{fffd}")
 }

@@ -7,10 +7,10 @@ use super::{View, name};
 use crate::run::CaseRow;
 use crate::text::{counted, figure, words};
 
-/// More pictures than this are folded away.
+/// The number of pictures above which the rest is collapsed.
 const SHOWN: usize = 6;
 
-/// The pictures; `None` where there are none.
+/// The pictures; `None` if there are none.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     if view.pictures.is_empty() {
         return None;

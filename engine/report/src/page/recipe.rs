@@ -1,4 +1,4 @@
-//! The recipes: what differs between runs, what was changed in a bundled one, and the whole text.
+//! The recipes: differences between runs, changes to a bundled recipe, and the whole text.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use crate::diff;
 use crate::run::Run;
 use crate::text::{NONE, counted};
 
-/// More keys than this are folded away.
+/// The number of keys above which the rest is collapsed.
 const SHOWN: usize = 24;
 
 /// The recipes of all runs.

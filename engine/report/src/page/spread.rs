@@ -1,4 +1,4 @@
-//! How a metric is distributed over the cases: by class of one run, by run of several.
+//! The distribution of a metric over the cases: by class for one run, by run for several.
 
 use maud::{Markup, html};
 
@@ -7,13 +7,14 @@ use crate::run::{CaseRow, Cases};
 use crate::svg::{Dot, Strip, StripRow};
 use crate::text::{slug, words};
 
-/// More dots than this in a row hide each other: every second, third, ... case is shown.
+/// The number of dots in a row above which only every second, third, ... case is shown, so that dots do
+/// not hide each other.
 const DOTS: usize = 400;
 
-/// More metrics than this are left to the table.
+/// The maximum number of metrics that are drawn; the table has the others.
 const METRICS: usize = 6;
 
-/// The drawings; `None` where no run has measured cases.
+/// The drawings; `None` if no run has measured cases.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     let strips: Vec<Strip> = if view.several() { by_run(view) } else { by_class(view.runs.first()?.cases.as_ref()?) };
     let strips: Vec<Strip> =

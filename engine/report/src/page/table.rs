@@ -1,4 +1,4 @@
-//! What tables of the page have in common.
+//! Elements that the tables of the page share.
 
 use maud::{Markup, html};
 
@@ -6,17 +6,17 @@ use crate::text::figure;
 
 /// A row of a table with bars.
 pub struct Bar {
-    /// What is measured.
+    /// The name of the measured part.
     pub name: Markup,
-    /// How much.
+    /// Its value.
     pub value: f64,
     /// The value with its unit.
     pub shown: String,
-    /// What else is known.
+    /// A further remark.
     pub note: String,
 }
 
-/// A table whose values are bars, too: as long as their share of the largest.
+/// A table with bars, whose lengths are the values' shares of the largest one.
 pub fn bars(caption: &str, heads: [&str; 3], rows: &[Bar]) -> Markup {
     let most = rows.iter().map(|row| row.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let share = |value: f64| if most > 0.0 && value.is_finite() { (value / most * 100.0).max(0.0) } else { 0.0 };
@@ -48,7 +48,7 @@ pub fn bars(caption: &str, heads: [&str; 3], rows: &[Bar]) -> Markup {
     }
 }
 
-/// A cell with a number, which the script sorts by.
+/// A cell with a number, which the script can sort by.
 pub fn number(value: Option<f64>) -> Markup {
     match value.filter(|value| !value.is_nan()) {
         Some(value) => html! { td.num data-v=(value) { (figure(value)) } },

@@ -1,4 +1,4 @@
-//! Where the time went: epochs, handlers, events, waits of ranks.
+//! Where the time of a run went: epochs, handlers, events, waits of ranks.
 
 use maud::{Markup, html};
 
@@ -7,10 +7,10 @@ use super::table::{Bar, bars};
 use crate::run::{Run, Summary};
 use crate::text::{NONE, duration, words};
 
-/// What takes less, in seconds, is summed up.
+/// The time in seconds below which rows are combined.
 const SHORT: f64 = 0.005;
 
-/// The tables; `None` where no run has times.
+/// The tables; `None` if no run has times.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     view.per_run(|_, run| run.summary.as_ref().and_then(|summary| times(run, summary)))
 }
@@ -50,7 +50,7 @@ fn times(run: &Run, summary: &Summary) -> Option<Markup> {
     (!tables.is_empty()).then(|| html! { div.columns { @for table in &tables { (table) } } })
 }
 
-/// A table whose short rows are one; `None` without rows.
+/// A table that combines its short rows into one; `None` without rows.
 fn longest_first(caption: &str, heads: [&str; 3], mut rows: Vec<Bar>) -> Option<Markup> {
     rows.sort_by(|a, b| b.value.total_cmp(&a.value));
     let long = rows.iter().filter(|row| row.value >= SHORT).count().max(3).min(rows.len());
@@ -63,8 +63,8 @@ fn longest_first(caption: &str, heads: [&str; 3], mut rows: Vec<Bar>) -> Option<
     (!rows.is_empty()).then(|| bars(caption, heads, &rows))
 }
 
-/// How the whole time divides, as far as files say: handlers of the trainer that take long, the rest
-/// of the epochs, what comes before and after them.
+/// The parts of the total time, as far as the files show: the trainer's slow handlers, the rest of the
+/// epochs, and the time before and after them.
 fn parts(run: &Run, summary: &Summary) -> Vec<Bar> {
     let Some(total) = summary.seconds.filter(|total| *total > 0.0) else { return Vec::new() };
     let of_trainer = summary.handlers.iter().filter(|handler| handler.engine != "validation");
@@ -74,9 +74,10 @@ fn parts(run: &Run, summary: &Summary) -> Vec<Bar> {
     let others = of_trainer.clone().map(|handler| handler.seconds).sum::<f64>() - validation - checkpoints;
     let epochs: f64 = run.epochs.iter().filter_map(|epoch| epoch.seconds).sum();
     let tuning = summary.tuning_seconds.unwrap_or_default();
-    // Of a resumed run the log has epochs of all its parts, the summary only the last one.
+    // For a resumed run, the log has the epochs of all its parts, and the summary only those of the
+    // last one.
     let fits = epochs > 0.0 && epochs <= total;
-    // The time of an epoch ends before its own handlers, and has those of its steps.
+    // The time of an epoch ends before its own handlers, and includes those of its steps.
     let outside = ["started", "epoch_completed", "completed", "terminate", "interrupt", "exception_raised"];
     let of_steps = summary.events.iter().filter(|event| !outside.contains(&event.name.as_str()));
     let steps = if fits { (epochs - of_steps.map(|event| event.seconds).sum::<f64>()).max(0.0) } else { 0.0 };
@@ -100,7 +101,7 @@ fn parts(run: &Run, summary: &Summary) -> Vec<Bar> {
     rows.into_iter().map(bar).collect()
 }
 
-/// How long each rank waited for the others. The one that waits least is the slowest.
+/// The time that each rank waited for the others. The one that waits least is the slowest.
 fn waits(ranks: &[Vec<(String, f64)>]) -> Markup {
     let total = |phases: &[(String, f64)]| phases.iter().map(|(_, seconds)| *seconds).sum::<f64>();
     let longest =

@@ -1,4 +1,4 @@
-//! The head of a page of one run: what it reached, and how it ended.
+//! The head of a page of one run: its result, and how it ended.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,8 @@ use super::table::facts;
 use crate::run::{Run, State};
 use crate::text::{duration, figure, words};
 
-/// How a run ended: a word, its class, a sign that is told apart without colours, and a sentence.
+/// How a run ended: a word, its style class, a sign that is recognisable without colours, and a
+/// sentence.
 pub struct Outcome {
     /// The word.
     pub word: &'static str,
@@ -18,7 +19,7 @@ pub struct Outcome {
     pub meaning: String,
 }
 
-/// The outcome of a run, as far as its files say.
+/// The outcome of a run, from its files.
 pub fn outcome(run: &Run) -> Outcome {
     let summary = run.summary.as_ref();
     let of_files = || run.epochs.last().map(|epoch| epoch.epoch);
@@ -27,7 +28,7 @@ pub fn outcome(run: &Run) -> Outcome {
     let why = summary.and_then(|summary| summary.why.clone()).or_else(|| run.error.clone());
     let because = why.map_or(String::new(), |why| format!(": {}", why.trim_end_matches('.')));
     let (class, meaning) = match &run.state {
-        State::Running(_) => ("good", "It goes on.".to_owned()),
+        State::Running(_) => ("good", "It is running.".to_owned()),
         State::Killed(_) => ("bad", format!("Its process was killed{after}. It can be resumed.")),
         State::Completed => ("good", format!("It ran to its end{after}.")),
         State::EndedEarly => ("warn", format!("A handler ended it{after}{because}.")),

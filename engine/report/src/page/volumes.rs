@@ -1,4 +1,4 @@
-//! Volumes that can be looked through, in three planes.
+//! The volume viewers, with three planes.
 
 use hearth_pictures::colours;
 use maud::{Markup, html};
@@ -7,15 +7,15 @@ use super::{View, name};
 use crate::text::figure;
 use crate::volumes::Embedded;
 
-/// The planes: names, the axis across, those of columns and rows, and the letters at the left, the
-/// right, the top and the bottom, as radiologists look at them.
+/// The planes: names, the axis across, the axes of columns and rows, and the letters at the left,
+/// right, top and bottom, in the radiological convention.
 const PLANES: [(&str, usize, [usize; 2], [&str; 4]); 3] = [
     ("axial", 2, [0, 1], ["R", "L", "A", "P"]),
     ("coronal", 1, [0, 2], ["R", "L", "S", "I"]),
     ("sagittal", 0, [1, 2], ["A", "P", "S", "I"]),
 ];
 
-/// The viewers; `None` where there are none.
+/// The viewers; `None` if there are no volumes.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     if view.volumes.is_empty() {
         return None;

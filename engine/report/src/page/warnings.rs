@@ -1,4 +1,4 @@
-//! What a run warned of, the newest first.
+//! The warnings of a run, the newest first.
 
 use maud::{Markup, html};
 
@@ -6,15 +6,15 @@ use super::View;
 use crate::run::Warning;
 use crate::text::counted;
 
-/// How many are shown.
+/// The number of warnings that are shown.
 const SHOWN: usize = 30;
 
-/// The lists; `None` where no run has warned.
+/// The lists; `None` if no run has warnings.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     view.per_run(|_, run| (!run.warnings.is_empty()).then(|| list(&run.warnings)))
 }
 
-/// The newest of these, the newest first.
+/// The newest of these warnings, the newest first.
 pub fn list(warnings: &[Warning]) -> Markup {
     html! {
         ul.gaps {

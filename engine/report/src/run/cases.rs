@@ -1,4 +1,4 @@
-//! What `hearth evaluate -o` and each fold of a cross-validation measured, case by case.
+//! The measured cases of `hearth evaluate -o` and of each fold of a cross-validation.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use crate::error::ReportError;
 pub struct Cases {
     /// The file they come from.
     pub source: PathBuf,
-    /// The runs that were measured, as they were given; empty where the file does not say.
+    /// The measured runs, as they were given; empty if the file does not name them.
     pub runs: Vec<String>,
-    /// Which checkpoint.
+    /// The measured checkpoint.
     pub checkpoint: Option<String>,
-    /// The cases, and why these.
+    /// The cases, and the reason for the choice.
     pub measured: Option<String>,
     /// The grid of the comparison.
     pub grid: Option<String>,
     /// The metrics, the key metric first.
     pub metrics: Vec<CaseMetric>,
-    /// The cases, as the file has them.
+    /// The cases, in the order of the file.
     pub rows: Vec<CaseRow>,
-    /// Which classes were taken for which, where the file says so.
+    /// The confusion matrix of the classes, if the file has one.
     pub confusion: Option<Confusion>,
 }
 
@@ -41,11 +41,11 @@ pub struct CaseMetric {
     pub higher_is_better: bool,
     /// Its value over all cases.
     pub value: Option<f64>,
-    /// The classes with their means; empty where it has no value for each class.
+    /// The classes with their means; empty if it has no value for each class.
     pub classes: Vec<(String, Option<f64>)>,
-    /// By class: cases without a value.
+    /// For each class: the number of cases without a value.
     pub left_out: Vec<u64>,
-    /// By class: cases that count the diagonal of the image.
+    /// For each class: the number of cases that count the diagonal of the image.
     pub penalised: Vec<u64>,
 }
 
@@ -68,13 +68,13 @@ impl CaseRow {
 }
 
 impl Cases {
-    /// Reads `report.json` of `hearth evaluate -o`, or `validation.json` of a fold; `None` where
-    /// there is no such file.
+    /// Reads `report.json` of `hearth evaluate -o`, or `validation.json` of a fold; `None` if there is
+    /// no such file.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
         let advice = "write it again: hearth evaluate RUN --data DIR -o DIR --overwrite";
         let Some(value) = object(path, advice)? else { return Ok(None) };
         if !value["cases"].is_array() || !value["metrics"].is_object() {
-            let what = "is no report of `hearth evaluate`: it has no `cases` and `metrics`";
+            let what = "is not a report of `hearth evaluate`: it has no `cases` and `metrics`";
             return Err(ReportError::damaged(path, what, "give the report.json that `hearth evaluate -o DIR` writes"));
         }
         Ok(Some(Self::of(path, &value)))
@@ -103,7 +103,7 @@ impl Cases {
         self.metrics.first()
     }
 
-    /// The cases by the key metric, the worst first; those without a value last.
+    /// The cases ordered by the key metric, the worst first; those without a value last.
     pub fn worst_first(&self) -> Vec<&CaseRow> {
         let higher = self.key().is_none_or(|key| key.higher_is_better);
         let mut rows: Vec<&CaseRow> = self.rows.iter().collect();

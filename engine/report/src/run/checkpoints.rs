@@ -1,4 +1,4 @@
-//! `checkpoints/`: what was kept, by the names of the folders and their manifests.
+//! The checkpoints in `checkpoints/`, from the names of the folders and their manifests.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use crate::error::ReportError;
 pub struct Checkpoint {
     /// The folder's name.
     pub name: String,
-    /// The epoch it was written in.
+    /// The epoch in which it was written.
     pub epoch: u64,
-    /// The steps until then.
+    /// The number of steps until then.
     pub iteration: u64,
-    /// Why it was written: `epoch`, `best`, `interrupted`, `final`, ...
+    /// The reason for writing it: `epoch`, `best`, `interrupted`, `final`, ...
     pub tag: String,
     /// The key metric at the time.
     pub value: Option<f64>,
-    /// The length of its files.
+    /// The total size of its files.
     pub bytes: Option<u64>,
     /// Whether it has a manifest, which is written last.
     pub complete: bool,
 }
 
-/// The checkpoints of a folder, in the order of the run; none where there is no such folder. Hashes
-/// are not compared.
+/// Lists the checkpoints of a folder, in the order of the run; none if there is no such folder. Hashes
+/// are not checked.
 pub fn list(folder: &Path) -> Result<Vec<Checkpoint>, ReportError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -51,7 +51,7 @@ pub fn list(folder: &Path) -> Result<Vec<Checkpoint>, ReportError> {
 fn parts(name: &str) -> Option<(u64, u64, String)> {
     let (epoch, rest) = name.strip_prefix("epoch=")?.split_once("-iteration=")?;
     let (iteration, tag) = rest.split_once('-')?;
-    // The second checkpoint of an iteration ends in `~2`.
+    // The name of the second checkpoint of an iteration ends in `~2`.
     let tag = tag.split('~').next().unwrap_or(tag);
     Some((epoch.parse().ok()?, iteration.parse().ok()?, tag.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Which classes were taken for which: of whole images, or of voxels.
+//! The confusion matrix of the classes of whole images, or of voxels.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,16 +8,16 @@ use serde_json::Value;
 use super::files::{text, word};
 use crate::error::ReportError;
 
-/// How often what is of one class was predicted to be of another.
+/// A confusion matrix: how often each true class was predicted as each class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confusion {
     /// The classes.
     pub labels: Vec<String>,
     /// `counts[truth][prediction]`.
     pub counts: Vec<Vec<u64>>,
-    /// Images without a known class, or of a class that the run does not know.
+    /// The number of images without a known class, or of a class that the run does not have.
     pub unknown: usize,
-    /// What is counted: `images`, `voxels`.
+    /// The unit of the counts: `images`, `voxels`.
     pub unit: String,
 }
 
@@ -32,9 +32,8 @@ impl Confusion {
         (square && !labels.is_empty()).then_some(Self { labels, counts, unknown: 0, unit })
     }
 
-    /// Counts the rows of `scores.csv`, which `hearth predict` writes, against a table with the
-    /// class of each image, by name or by number: its first column is the image or case, and
-    /// `column` its class.
+    /// Compares the rows of `scores.csv`, which `hearth predict` writes, with a table with the class of
+    /// each image, by name or by number: its first column is the image or case, and `column` its class.
     pub(super) fn compare(scores: &Path, truth: &Path, column: &str) -> Result<Self, ReportError> {
         let advice = "give the scores.csv that `hearth predict` writes for a run that predicts one class of each image";
         let (head, rows) = csv_file(scores, advice)?;
@@ -70,7 +69,7 @@ impl Confusion {
     }
 }
 
-/// A name without folders and suffixes of images.
+/// A name without folders and without image suffixes.
 fn stem(name: &str) -> String {
     let name = name.trim().rsplit(['/', '\\']).next().unwrap_or(name);
     let ends = [".nii.gz", ".nii", ".png", ".jpg", ".jpeg", ".dcm", ".npy", ".tif", ".tiff", ".bmp", ".mha", ".nrrd"];
@@ -79,10 +78,10 @@ fn stem(name: &str) -> String {
 }
 
 fn csv_file(path: &Path, advice: &str) -> Result<(csv::StringRecord, Vec<csv::StringRecord>), ReportError> {
-    let missing = || ReportError::damaged(path, "is not there", advice);
+    let missing = || ReportError::damaged(path, "does not exist", advice);
     let text = text(path)?.ok_or_else(missing)?;
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
-    let unread = |error: csv::Error| ReportError::damaged(path, format!("is no table ({error})"), advice);
+    let unread = |error: csv::Error| ReportError::damaged(path, format!("is not a table ({error})"), advice);
     let head = reader.headers().map_err(unread)?.clone();
     let rows = reader.records().collect::<Result<Vec<_>, _>>().map_err(unread)?;
     Ok((head, rows))

@@ -1,4 +1,4 @@
-//! `metrics.csv` and `log.jsonl`: what a run measured on its way.
+//! `metrics.csv` and `log.jsonl`: the measured values over the course of a run.
 
 use std::path::Path;
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 use super::files::{number, numbers, text, word};
 use crate::error::ReportError;
 
-/// What is known of an epoch.
+/// The recorded values of an epoch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Epoch {
-    /// From 1.
+    /// The number of the epoch, from 1.
     pub epoch: u64,
-    /// The steps so far.
+    /// The number of steps so far.
     pub iteration: u64,
-    /// The learning rate at its end.
+    /// The learning rate at the end of the epoch.
     pub learning_rate: Option<f64>,
-    /// The metrics that were computed in it.
+    /// The metrics that were computed in the epoch.
     pub metrics: Vec<(String, f64)>,
-    /// How long its pass over the data took.
+    /// The duration in seconds of its pass over the data.
     pub seconds: Option<f64>,
-    /// How long it took with all that belongs to it: validation, checkpoints.
+    /// The duration in seconds of the whole epoch, including validation and checkpoints.
     pub wall_seconds: Option<f64>,
-    /// The mean of the losses of all its steps.
+    /// The mean loss over all its steps.
     pub loss: Option<f64>,
 }
 
@@ -33,12 +33,12 @@ impl Epoch {
     }
 }
 
-/// The loss of one step, as far as the log has it.
+/// The loss of one step, as the log has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// The step, from 1.
     pub iteration: u64,
-    /// The epoch it is part of.
+    /// The epoch that it belongs to.
     pub epoch: u64,
     /// Its loss.
     pub loss: f64,
@@ -47,26 +47,26 @@ pub struct Step {
 /// The lines of `log.jsonl`.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// Epoch by epoch.
+    /// The epochs.
     pub epochs: Vec<Epoch>,
-    /// Every so many steps.
+    /// The logged steps, at an interval.
     pub steps: Vec<Step>,
     /// The best value of the key metric so far, and its epoch.
     pub best: Option<(f64, u64)>,
     /// The key metric, and whether a higher value of it is better.
     pub key: Option<(String, bool)>,
-    /// Whether it says that the run came to its end.
+    /// Whether it records that the run completed.
     pub completed: bool,
     /// The error that ended the run.
     pub error: Option<String>,
     /// Lines that are not JSON.
     pub damaged: usize,
-    /// Whether its last line has no end yet.
+    /// Whether its last line is incomplete.
     pub cut: bool,
 }
 
 impl Log {
-    /// Reads the file; `None` where there is none. A line that was cut off is counted and skipped.
+    /// Reads the file; `None` if it does not exist. A line that was cut off is counted and skipped.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
         let Some(text) = text(path)? else { return Ok(None) };
         let mut log = Self::default();
@@ -74,7 +74,7 @@ impl Log {
         for line in text[..whole].lines().filter(|line| !line.trim().is_empty()) {
             log.take(line);
         }
-        // A run that goes on may be in the middle of its last line.
+        // A running training may be writing its last line.
         let before = log.damaged;
         if !text[whole..].trim().is_empty() {
             log.take(&text[whole..]);
@@ -118,14 +118,14 @@ impl Log {
     }
 }
 
-/// The rows of `metrics.csv`, and how many were no rows of it; `None` where there is no file.
+/// The rows of `metrics.csv`, and the number of invalid ones; `None` if the file does not exist.
 pub fn table(path: &Path) -> Result<Option<(Vec<Epoch>, usize)>, ReportError> {
     let Some(text) = text(path)? else { return Ok(None) };
     let advice = "the curves come from log.jsonl alone";
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
     let head = match reader.headers() {
         Ok(head) if head.get(0) == Some("epoch") => head.clone(),
-        // A run that has not completed an epoch has an empty file.
+        // The file is empty until the run has completed an epoch.
         Ok(head) if head.is_empty() => return Ok(Some((Vec::new(), 0))),
         _ => return Err(ReportError::damaged(path, "has no header that begins with `epoch`", advice)),
     };

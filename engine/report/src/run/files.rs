@@ -1,4 +1,4 @@
-//! Files of a run's folder: read with a limit, and what is wrong with them in words.
+//! Reads files of a run's folder, with a limit, and describes what is wrong with them.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::error::ReportError;
 
-/// The longest file that is read, in bytes: a log of a million lines is shorter.
+/// The maximum size of a file that is read, in bytes; a log of a million lines is smaller.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// The text of a file; `None` where there is none. Bytes that are not UTF-8 are replaced.
+/// Reads the text of a file; `None` if it does not exist. Bytes that are not UTF-8 are replaced.
 pub fn text(path: &Path) -> Result<Option<String>, ReportError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -27,18 +27,18 @@ pub fn text(path: &Path) -> Result<Option<String>, ReportError> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// The JSON object of a file; `None` where there is none.
+/// Reads the JSON object of a file; `None` if it does not exist.
 pub fn object(path: &Path, advice: &str) -> Result<Option<Value>, ReportError> {
     let Some(text) = text(path)? else { return Ok(None) };
     match serde_json::from_str::<Value>(&text) {
         Ok(value) if value.is_object() => Ok(Some(value)),
-        Ok(_) => Err(ReportError::damaged(path, "is no JSON object", advice)),
+        Ok(_) => Err(ReportError::damaged(path, "is not a JSON object", advice)),
         Err(error) if error.is_eof() => Err(ReportError::damaged(path, format!("was cut off ({error})"), advice)),
-        Err(error) => Err(ReportError::damaged(path, format!("is no JSON ({error})"), advice)),
+        Err(error) => Err(ReportError::damaged(path, format!("is not JSON ({error})"), advice)),
     }
 }
 
-/// A number of JSON, which writes infinity and NaN as text.
+/// A JSON number; infinity and NaN are written as strings.
 pub fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -47,12 +47,12 @@ pub fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A text of JSON.
+/// A JSON string.
 pub fn word(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// The names and numbers of a JSON object; entries that are no numbers are skipped.
+/// The names and numbers of a JSON object; entries that are not numbers are skipped.
 pub fn numbers(value: &Value) -> Vec<(String, f64)> {
     let entries = value.as_object().into_iter().flatten();
     entries.filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()

@@ -1,4 +1,4 @@
-//! `machine.json` and `machine.csv`: the machine that a run was on, and what the run used of it.
+//! `machine.json` and `machine.csv`: the machine of a run, and how the run used it.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use super::files::{number, object, text};
 use crate::error::ReportError;
 use crate::text::{bytes, figure, words};
 
-/// The most facts that are shown of a machine.
+/// The maximum number of facts that are shown.
 const MAX_FACTS: usize = 100;
 
 /// Parts of `machine.json` that are shown in other ways, or that `machine.csv` has in full.
 const TABLES: [&str; 3] = ["columns", "phases", "epochs"];
 
-/// Columns of `machine.csv` that say when a sample was taken.
+/// Columns of `machine.csv` with the time of a sample.
 const WHEN: [&str; 5] = ["part", "time_s", "unix_time_s", "epoch", "phase"];
 
-/// A machine, as far as its files say.
+/// The description of a machine, from its files.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Names and values of `machine.json`, nested names joined by ` / `.
@@ -30,14 +30,14 @@ pub struct Machine {
     pub resumed: Vec<u64>,
 }
 
-/// What a phase of a run took.
+/// The time and energy of a phase of a run.
 #[derive(Clone, Debug)]
 pub struct Phase {
     /// Its name.
     pub name: String,
-    /// How long it took in all.
+    /// Its total time in seconds.
     pub seconds: f64,
-    /// The energy of GPUs and processors, as far as it was measured.
+    /// The measured energy of GPUs and CPUs, in joules.
     pub joules: Option<f64>,
 }
 
@@ -51,7 +51,7 @@ pub struct Column {
 }
 
 impl Machine {
-    /// Reads both files of a folder; `None` where there is neither.
+    /// Reads both files of a folder; `None` if neither exists.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, ReportError> {
         let advice = "what is known of the machine is missing from the page";
         let json = object(&folder.join("machine.json"), advice)?;
@@ -77,7 +77,7 @@ impl Machine {
 
     fn sample(&mut self, path: &Path, text: &str, advice: &str) -> Result<(), ReportError> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
-        let unread = |error: csv::Error| ReportError::damaged(path, format!("is no table ({error})"), advice);
+        let unread = |error: csv::Error| ReportError::damaged(path, format!("is not a table ({error})"), advice);
         let head = reader.headers().map_err(unread)?.clone();
         let place = |known: &str| head.iter().position(|name| name == known);
         let Some(time) = place("time_s") else {
@@ -90,7 +90,7 @@ impl Machine {
             columns.push((place, Column { name, points: Vec::new() }, scale));
         }
         let mut parts = 0;
-        // A last row that was cut off has fewer cells.
+        // An incomplete last row has fewer cells.
         for row in reader.records().map_while(Result::ok).filter(|row| row.len() == head.len()) {
             let cell = |place: Option<usize>| row.get(place?)?.parse::<u64>().ok();
             let Some(at) = row.get(time).and_then(|cell| cell.parse().ok()) else { continue };
@@ -117,7 +117,7 @@ fn phase((name, value): (&String, &Value)) -> Option<Phase> {
     Some(Phase { name: name.clone(), seconds: number(&value["seconds"])?, joules })
 }
 
-/// A column's name with its unit, and what its values are multiplied with.
+/// A column's name with its unit, and the factor for its values.
 fn with_unit(name: &str) -> (String, f64) {
     let units = [
         ("_bytes_per_s", "MB/s", 1e-6),
@@ -169,7 +169,7 @@ fn plain(name: &str, value: &Value) -> String {
     }
 }
 
-/// An energy in the unit that a bill has.
+/// An energy in J or Wh.
 pub fn energy(joules: f64) -> String {
     if joules < 3600.0 { format!("{} J", figure(joules)) } else { format!("{} Wh", figure(joules / 3600.0)) }
 }

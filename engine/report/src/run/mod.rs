@@ -1,5 +1,5 @@
-//! A run's folder, read: each file by itself, so that one which is missing or damaged costs only
-//! its part of the page.
+//! Reads a run's folder, each file separately, so that a missing or damaged file only removes its own
+//! part of the page.
 
 mod cases;
 mod checkpoints;
@@ -30,16 +30,16 @@ pub use warnings::Warning;
 use crate::error::ReportError;
 use crate::text::counted;
 
-/// Where cases are looked for in a run's folder: what a fold of a cross-validation writes, and
-/// `hearth evaluate -o` within it.
+/// The files with measured cases in a run's folder: those of a cross-validation's fold, and those of
+/// `hearth evaluate -o`.
 const CASES: [&str; 3] = ["validation.json", "report.json", "evaluation/report.json"];
 
-/// A run, as its folder has it.
+/// A run, as read from its folder.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The folder, as it was given.
     pub folder: PathBuf,
-    /// What it is called on the page.
+    /// The name on the page.
     pub name: String,
     /// `recipe.toml`.
     pub recipe: String,
@@ -47,7 +47,7 @@ pub struct Run {
     pub record: Option<Record>,
     /// `summary.json`.
     pub summary: Option<Summary>,
-    /// Epoch by epoch, from `metrics.csv` and `log.jsonl`.
+    /// The epochs, from `metrics.csv` and `log.jsonl`.
     pub epochs: Vec<Epoch>,
     /// The loss of some steps, from `log.jsonl`.
     pub steps: Vec<Step>,
@@ -55,33 +55,33 @@ pub struct Run {
     pub best_of_log: Option<(f64, u64)>,
     /// The key metric and whether a higher value of it is better, from `log.jsonl`.
     pub key_of_log: Option<(String, bool)>,
-    /// The error that ended it, from `log.jsonl`.
+    /// The error that ended the run, from `log.jsonl`.
     pub error: Option<String>,
-    /// What it warned of, from `warnings.jsonl`, in its order.
+    /// The warnings from `warnings.jsonl`, in their order.
     pub warnings: Vec<Warning>,
-    /// What `checkpoints/` holds.
+    /// The checkpoints in `checkpoints/`.
     pub checkpoints: Vec<Checkpoint>,
     /// The measured cases.
     pub cases: Option<Cases>,
-    /// Classes of whole images that were taken for others.
+    /// The confusion matrix of the classes of whole images.
     pub confusion: Option<Confusion>,
     /// The machine.
     pub machine: Option<Machine>,
-    /// Whether it goes on, or how it ended.
+    /// Whether the run is still running, or how it ended.
     pub state: State,
-    /// The recipe inside the program that this one comes from: its name, and its text as resolved
-    /// as `recipe.toml` is.
+    /// The bundled recipe that this one is based on: its name, and its resolved text, in the form of
+    /// `recipe.toml`.
     pub bundled: Option<(String, String)>,
-    /// What is missing or damaged, each with what to do.
+    /// Missing or damaged parts, each with how to fix it.
     pub gaps: Vec<String>,
 }
 
 impl Run {
-    /// Reads the folder of a run. Only the recipe has to be there: whatever else is missing or
-    /// damaged is in [`gaps`](Self::gaps).
+    /// Reads the folder of a run. Only the recipe is required: other parts that are missing or damaged
+    /// are listed in [`gaps`](Self::gaps).
     ///
     /// # Errors
-    /// Where the folder holds no run, or its recipe cannot be read.
+    /// A folder that is not a run, or a recipe that cannot be read.
     pub fn read(folder: &Path) -> Result<Self, ReportError> {
         let recipe = match folder.is_dir() {
             true => files::text(&folder.join("recipe.toml"))?,
@@ -91,7 +91,8 @@ impl Run {
             recipe.ok_or_else(|| ReportError::NoRun { path: folder.to_owned(), advice: advice_for(folder) })?;
         let mut gaps = Vec::new();
         let at = |name: &str| folder.join(name);
-        // Before its files: what ends in between is still shown as going on, and read again.
+        // Read before the other files: a run that ends in between is still shown as running, and is
+        // read again.
         let lock = state::Lock::of(folder);
         let record = kept(Record::read(&at("run.json")), &mut gaps);
         let summary = kept(Summary::read(&at("summary.json")), &mut gaps);
@@ -127,7 +128,7 @@ impl Run {
         Ok(run)
     }
 
-    /// The runs that a path means: itself, or the folds that it holds, in their order.
+    /// The runs of a path: itself, or the folds that it holds, in their order.
     pub fn find(path: &Path) -> Vec<PathBuf> {
         let is_run = |folder: &Path| folder.join("recipe.toml").is_file();
         let folds = (0..).map(|fold| path.join(format!("fold{fold}"))).take_while(|fold| fold.is_dir());
@@ -135,11 +136,11 @@ impl Run {
         if is_run(path) || folds.is_empty() { vec![path.to_owned()] } else { folds }
     }
 
-    /// Takes the measured cases from `report.json` of `hearth evaluate -o DIR`, given by the file or
+    /// Reads the measured cases from `report.json` of `hearth evaluate -o DIR`, given by the file or
     /// its folder.
     ///
     /// # Errors
-    /// Where there is no such file, or it is another one.
+    /// A file that does not exist, or is not such a report.
     pub fn cases_from(&mut self, path: &Path) -> Result<(), ReportError> {
         self.cases = Some(read_cases(path)?);
         self.confusion = self.cases.as_ref().and_then(|cases| cases.confusion.clone()).or(self.confusion.take());
@@ -147,18 +148,18 @@ impl Run {
         Ok(())
     }
 
-    /// Counts which classes were taken for which: `scores.csv` of `hearth predict`, and a table
-    /// whose first column is the image or case and whose `column` is its class.
+    /// Counts the confusion of the classes from `scores.csv` of `hearth predict` and a table whose
+    /// first column is the image or case and whose `column` is its class.
     ///
     /// # Errors
-    /// Where one of the files is missing or another one, or they have no image in common.
+    /// A file that is missing or of another kind, or files without a common image.
     pub fn confusion_from(&mut self, scores: &Path, truth: &Path, column: &str) -> Result<(), ReportError> {
         self.confusion = Some(Confusion::compare(scores, truth, column)?);
         Ok(())
     }
 
-    /// The key metric's name. The log of a run without a summary does not say which metric it is:
-    /// then it is the one with the best value in the best epoch.
+    /// The name of the key metric. The log of a run without a summary may not name it; then it is the
+    /// metric whose value in the best epoch is the best value.
     pub fn key_metric(&self) -> Option<&str> {
         let of_cases = || self.cases.as_ref().and_then(Cases::key).map(|key| key.name.as_str());
         let of_log = || {
@@ -173,20 +174,20 @@ impl Run {
         of_summary.or_else(of_log).or_else(of_cases)
     }
 
-    /// Whether a higher value of the key metric is better, as far as the files say.
+    /// Whether a higher value of the key metric is better, if the files specify it.
     pub fn higher_is_better(&self) -> Option<bool> {
         let of_summary = self.summary.as_ref().and_then(|summary| summary.higher_is_better);
         let of_cases = || self.cases.as_ref().and_then(Cases::key).map(|key| key.higher_is_better);
         of_summary.or(self.key_of_log.as_ref().map(|(_, higher)| *higher)).or_else(of_cases)
     }
 
-    /// The number of epochs that the recipe asks for.
+    /// The number of epochs in the recipe.
     pub fn max_epochs(&self) -> Option<u64> {
         let epochs = self.recipe.parse::<toml::Table>().ok()?.get("training")?.get("epochs")?.as_integer()?;
         u64::try_from(epochs).ok()
     }
 
-    /// Whether its summary is that of the last of several processes.
+    /// Whether the summary only covers the last of several processes.
     pub fn is_resumed(&self) -> bool {
         let steps = self.epochs.last().map_or(0, |epoch| epoch.iteration);
         let interrupted = |checkpoint: &Checkpoint| checkpoint.tag == "interrupted" && checkpoint.iteration < steps;
@@ -200,16 +201,16 @@ impl Run {
     /// The key metric's best value and its epoch.
     pub fn best(&self) -> Option<(f64, u64)> {
         let of_summary = || self.summary.as_ref().and_then(|summary| summary.best.zip(summary.best_epoch));
-        // The summary of a run that was resumed is that of its last end.
+        // The summary of a resumed run may be that of an earlier process while it is running.
         if self.state.is_running() { self.best_of_log.or_else(of_summary) } else { of_summary().or(self.best_of_log) }
     }
 
-    /// A title: the recipe's, or the folder's name.
+    /// The title of the recipe, or else the name of the folder.
     pub fn task(&self) -> &str {
         self.summary.as_ref().and_then(|summary| summary.task.as_deref()).unwrap_or(&self.name)
     }
 
-    /// The recipe's own title, which a run has before it has a summary.
+    /// The title of the recipe, which is known before there is a summary.
     pub fn title(&self) -> String {
         let own = || {
             let recipe = self.recipe.parse::<toml::Table>().ok()?;
@@ -220,7 +221,8 @@ impl Run {
         of_summary.or_else(own).unwrap_or_else(|| self.name.clone())
     }
 
-    /// Rows of the table, with times of the log; where one of the two is missing, the other.
+    /// Combines the rows of the table with the times of the log; if one of the two is missing, uses the
+    /// other.
     fn add_curves(&mut self, log: Option<curves::Log>, table: Option<(Vec<Epoch>, usize)>) {
         let has = |present: bool, name: &str| match present {
             true => None,
@@ -257,7 +259,7 @@ impl Run {
         (self.best_of_log, self.key_of_log, self.error) = (log.best, log.key, log.error);
     }
 
-    /// What a page of this run cannot show, beside what is damaged.
+    /// Adds missing parts, apart from damaged files, to the gaps.
     fn name_gaps(&mut self) {
         let folder = self.folder.display().to_string();
         let damaged = |gaps: &[String], name: &str| gaps.iter().any(|gap| gap.contains(name));
@@ -274,8 +276,8 @@ impl Run {
             self.gaps.push(format!("{folder} has no run.json: {why}"));
         }
         let only_losses = |epoch: &Epoch| epoch.metrics.iter().all(|(name, _)| name.contains("loss"));
-        // A run that generates images has nothing to compare with, and one without a checkpoint no
-        // network.
+        // A run that generates images has no labels to compare with, and one without a checkpoint has
+        // no network.
         let generates = !self.epochs.is_empty() && self.epochs.iter().all(only_losses);
         let validates = !generates && !self.checkpoints.is_empty();
         if self.cases.is_none() && !damaged(&self.gaps, "report.json") && validates {
@@ -285,20 +287,20 @@ impl Run {
     }
 }
 
-/// How the gap begins that an evaluation closes.
+/// The start of the gap that an evaluation closes.
 const NO_CASES: &str = "There are no values of single cases";
 
-/// `report.json` of `hearth evaluate -o DIR`, given by the file or its folder.
+/// Reads `report.json` of `hearth evaluate -o DIR`, given by the file or its folder.
 ///
 /// # Errors
-/// Where there is no such file, or it is another one.
+/// A file that does not exist, or is not such a report.
 pub fn read_cases(path: &Path) -> Result<Cases, ReportError> {
     let file = if path.is_dir() { path.join("report.json") } else { path.to_owned() };
     let advice = "give the folder that `hearth evaluate -o DIR` wrote, or its report.json";
-    Cases::read(&file)?.ok_or_else(|| ReportError::damaged(&file, "is not there", advice))
+    Cases::read(&file)?.ok_or_else(|| ReportError::damaged(&file, "does not exist", advice))
 }
 
-/// What was read, or `None` and the error among the gaps.
+/// The value that was read; on an error `None`, and the error is added to the gaps.
 fn kept<T>(read: Result<Option<T>, ReportError>, gaps: &mut Vec<String>) -> Option<T> {
     match read {
         Ok(found) => found,
@@ -309,7 +311,7 @@ fn kept<T>(read: Result<Option<T>, ReportError>, gaps: &mut Vec<String>) -> Opti
     }
 }
 
-/// The folder's name; that of its parent, too, where it alone says little.
+/// The folder's name, preceded by the parent's name if it is not specific.
 fn name_of(folder: &Path) -> String {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -320,7 +322,7 @@ fn name_of(folder: &Path) -> String {
     }
 }
 
-/// What to give in place of a folder that holds no run.
+/// The folder to give instead of one that is not a run.
 fn advice_for(folder: &Path) -> String {
     if !folder.exists() {
         return "there is no such folder".to_owned();

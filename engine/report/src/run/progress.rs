@@ -1,28 +1,29 @@
-//! How far a run is, and how long it will take.
+//! The progress of a run, and the remaining time.
 
 use super::{Epoch, Run};
 
-/// The newest epochs that tell how long an epoch takes: as many as between validations, most often.
+/// The number of newest epochs from which the duration of an epoch is estimated: in most cases this
+/// covers the interval between validations.
 const NEWEST: usize = 20;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Epochs that are complete.
+    /// The number of completed epochs.
     pub epochs: u64,
-    /// Epochs that the recipe asks for.
+    /// The number of epochs in the recipe.
     pub of: Option<u64>,
-    /// The newest step that a file tells of.
+    /// The newest step in the files.
     pub iteration: u64,
-    /// Steps of an epoch, once one is complete.
+    /// The number of steps in an epoch, once one is complete.
     pub epoch_length: Option<u64>,
     /// The newest loss and its step.
     pub loss: Option<(f64, u64)>,
     /// The learning rate of the newest epoch.
     pub learning_rate: Option<f64>,
-    /// Seconds of an epoch with its validation: the mean of the newest ones.
+    /// The mean duration in seconds of the newest epochs, with their validations.
     pub seconds_per_epoch: Option<f64>,
-    /// The seconds until the last epoch is complete, if the epochs take as long as the newest.
+    /// The estimated seconds until the last epoch is complete, at the speed of the newest epochs.
     pub left: Option<f64>,
     /// The newest value of each metric, the key metric first.
     pub metrics: Vec<Latest>,
@@ -37,14 +38,14 @@ pub struct Latest {
     pub name: String,
     /// The value.
     pub value: f64,
-    /// The epoch that it was measured in.
+    /// The epoch in which it was measured.
     pub epoch: u64,
-    /// Of the key metric: its best value and epoch.
+    /// For the key metric: its best value and epoch.
     pub best: Option<(f64, u64)>,
 }
 
 impl Progress {
-    /// Of a run, as its files have it.
+    /// The progress of a run, from its files.
     pub fn of(run: &Run) -> Self {
         let last = run.epochs.last();
         let (epochs, steps) = last.map_or((0, 0), |epoch| (epoch.epoch, epoch.iteration));
@@ -71,14 +72,14 @@ impl Progress {
         }
     }
 
-    /// The epoch that the newest step is part of.
+    /// The epoch that the newest step belongs to.
     pub fn epoch(&self) -> u64 {
         let begun = self.epoch_length.is_some_and(|length| self.iteration > self.epochs * length);
         let asked = self.of.unwrap_or(u64::MAX);
         if self.epochs == 0 || begun { (self.epochs + 1).min(asked) } else { self.epochs }
     }
 
-    /// How much of the run is done, from 0 to 1.
+    /// The completed share of the run, from 0 to 1.
     pub fn done(&self) -> Option<f64> {
         let of = self.of.filter(|of| *of > 0)? as f64;
         let epochs = self.epoch_length.filter(|length| *length > 0).map(|length| self.iteration as f64 / length as f64);

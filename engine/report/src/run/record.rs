@@ -1,4 +1,4 @@
-//! `run.json`: what a run was started with.
+//! `run.json`: the recipe, data and cases at the start of a run.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::files::{object, word};
 use crate::error::ReportError;
 
-/// The recipe, the data and the cases that a run was started with.
+/// The recipe, the data and the cases at the start of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// The resolved recipe at the start; a resumed run may have raised its epochs since.
@@ -21,7 +21,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads the file; `None` where there is none.
+    /// Reads the file; `None` if it does not exist.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
         let advice = "the data and the recipe at the start are missing from the page";
         let names = |value: &Value| value.as_array().into_iter().flatten().filter_map(word).collect();

@@ -1,4 +1,5 @@
-//! Whether a run goes on, or how it ended: told by the lock of its folder first, then by its files.
+//! Whether a run is still running, or how it ended: decided first by the lock of its folder, then by
+//! its files.
 
 use std::fs::{File, TryLockError};
 use std::io::Read;
@@ -11,23 +12,23 @@ use super::summary::Summary;
 /// The file that a process locks while it writes to a run's folder, and removes at its end.
 const LOCK: &str = "run.lock";
 
-/// The longest text of a lock file that is read.
+/// The maximum size of a lock file's text that is read.
 const MAX_HOLDER: u64 = 4096;
 
-/// Files that grow while a run goes on.
+/// Files that grow during a run.
 const GROWING: [&str; 4] = ["log.jsonl", "metrics.csv", "machine.csv", "run.lock"];
 
-/// Where a file system has no locks, a run of which no file has grown for so long counts as killed.
+/// On file systems without locks, a run counts as killed if none of its files has grown for this time.
 const SILENT: Duration = Duration::from_secs(600);
 
-/// Whether a run goes on, or how it ended.
+/// Whether a run is still running, or how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// A process holds its folder: which one, as far as the lock file says.
+    /// A process holds the lock of the folder; with its description from the lock file.
     Running(String),
-    /// The process that held its folder is gone and left its lock behind.
+    /// The process that held the lock is gone, and left the lock file behind.
     Killed(String),
-    /// It ran to its end.
+    /// The run completed.
     Completed,
     /// A handler ended it.
     EndedEarly,
@@ -35,12 +36,12 @@ pub enum State {
     Interrupted,
     /// An error ended it.
     Failed,
-    /// Neither a lock nor a summary says.
+    /// Neither a lock nor a summary shows the state.
     Unknown,
 }
 
 impl State {
-    /// By the lock, the summary and the log of a folder.
+    /// The state according to the lock, the summary and the log of a folder.
     pub(super) fn of(lock: Lock, summary: Option<&Summary>, log: Option<&Log>) -> Self {
         match lock {
             Lock::Held(holder) => return Self::Running(holder),
@@ -59,12 +60,12 @@ impl State {
         }
     }
 
-    /// Whether a process holds its folder.
+    /// Whether a process holds the lock of the folder.
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running(_))
     }
 
-    /// The state in a word or two.
+    /// The state in one or two words.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Running(_) => "running",
@@ -77,7 +78,7 @@ impl State {
         }
     }
 
-    /// A sign that is told apart without colours.
+    /// A sign that is recognisable without colours.
     pub fn sign(&self) -> &'static str {
         match self {
             Self::Running(_) => "▶",
@@ -90,10 +91,10 @@ impl State {
     }
 }
 
-/// What the lock file of a folder says.
+/// The state of a folder's lock file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// There is none.
+    /// There is no lock file.
     None,
     /// A process holds it.
     Held(String),
@@ -102,12 +103,12 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// Asks for the lock without waiting, and gives it back at once. Whoever starts a run in that
+    /// Tries to take the lock without waiting, and releases it at once. A run that starts at this
     /// moment tries again.
     pub fn of(folder: &Path) -> Self {
         let Ok(file) = File::open(folder.join(LOCK)) else { return Self::None };
         let mut holder = String::new();
-        // Some systems let nobody read what another process has locked.
+        // Some systems do not allow reading a file that another process has locked.
         let _ = (&file).take(MAX_HOLDER).read_to_string(&mut holder);
         let holder = holder.trim().to_owned();
         match file.try_lock_shared() {
@@ -119,11 +120,11 @@ impl Lock {
     }
 }
 
-/// Whether a file of the run has changed lately.
+/// Whether a file of the run has changed recently.
 fn grows(folder: &Path) -> bool {
     let changed = |name: &&str| folder.join(name).metadata().and_then(|file| file.modified()).ok();
     let newest = GROWING.iter().filter_map(changed).max();
-    // A clock ahead of this one counts as now.
+    // A time ahead of this clock counts as now.
     newest.is_some_and(|newest| {
         SystemTime::now().duration_since(newest).is_ok_and(|age| age < SILENT) || newest > SystemTime::now()
     })

@@ -1,4 +1,4 @@
-//! `summary.json`: results and times. Whatever an earlier version did not write is absent.
+//! `summary.json`: results and times. Values that an earlier version did not write are `None`.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::files::{number, numbers, object, word};
 use crate::error::ReportError;
 
-/// What a run reached, and what its parts cost.
+/// The results of a run, and the times of its parts.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The version of the program.
@@ -16,7 +16,7 @@ pub struct Summary {
     pub task: Option<String>,
     /// `completed`, `terminated`, `interrupted` or `failed`.
     pub outcome: Option<String>,
-    /// Why it ended early, or failed.
+    /// The reason for an early end or a failure.
     pub why: Option<String>,
     /// The device's name.
     pub device: Option<String>,
@@ -24,15 +24,15 @@ pub struct Summary {
     pub precision: Option<String>,
     /// The seed.
     pub seed: Option<u64>,
-    /// How many ranks trained.
+    /// The number of ranks.
     pub ranks: Option<u64>,
-    /// The epoch it ended in.
+    /// The epoch in which it ended.
     pub epochs: Option<u64>,
-    /// The steps that it took.
+    /// The number of steps.
     pub iterations: Option<u64>,
     /// Metrics at the end.
     pub metrics: Vec<(String, f64)>,
-    /// What decides which checkpoint is best.
+    /// The metric that selects the best checkpoint.
     pub key_metric: Option<String>,
     /// Whether a higher value of it is better.
     pub higher_is_better: Option<bool>,
@@ -40,15 +40,15 @@ pub struct Summary {
     pub best: Option<f64>,
     /// The epoch of that value.
     pub best_epoch: Option<u64>,
-    /// How long it took, caches included.
+    /// The total time in seconds, caches included.
     pub seconds: Option<f64>,
-    /// How long kernels were chosen for the device.
+    /// The time in seconds that was spent on choosing kernels for the device.
     pub tuning_seconds: Option<f64>,
-    /// The handlers of each event.
+    /// The time of each event's handlers.
     pub events: Vec<EventTime>,
-    /// Each handler.
+    /// The time of each handler.
     pub handlers: Vec<HandlerTime>,
-    /// How long each rank waited, by phase.
+    /// The time that each rank waited, by phase.
     pub waits: Vec<Vec<(String, f64)>>,
 }
 
@@ -57,29 +57,29 @@ pub struct Summary {
 pub struct EventTime {
     /// The event's name.
     pub name: String,
-    /// How often it was fired.
+    /// The number of times it was fired.
     pub count: Option<u64>,
     /// Seconds in its handlers.
     pub seconds: f64,
 }
 
-/// What a handler cost, and how it failed.
+/// The time of a handler, and its failures.
 #[derive(Clone, Debug)]
 pub struct HandlerTime {
-    /// The engine whose events it listened to.
+    /// The engine whose events it handles.
     pub engine: String,
     /// Its name.
     pub name: String,
-    /// How often it was called.
+    /// The number of calls.
     pub calls: u64,
     /// Seconds in it.
     pub seconds: f64,
-    /// How often it failed, the first failure, and whether it was no longer called.
+    /// The number of failures, the first one, and whether the handler was disabled.
     pub failure: Option<(u64, String, bool)>,
 }
 
 impl Summary {
-    /// Reads the file; `None` where there is none.
+    /// Reads the file; `None` if it does not exist.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
         let advice = "results and times are missing from the page; resume the run to write it again";
         Ok(object(path, advice)?.map(|value| Self::of(&value)))

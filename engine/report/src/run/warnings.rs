@@ -1,4 +1,4 @@
-//! `warnings.jsonl`: what a run warned of.
+//! `warnings.jsonl`: the warnings of a run.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use crate::error::ReportError;
 /// A warning of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Warning {
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub unix_time: Option<f64>,
     /// Whether it was an error.
     pub is_error: bool,
-    /// What it said.
+    /// Its text.
     pub message: String,
 }
 
-/// Reads the file; `None` where there is none. Lines that are no warnings are skipped.
+/// Reads the file; `None` if it does not exist. Lines that are not warnings are skipped.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<Warning>>, ReportError> {
     let Some(text) = text(path)? else { return Ok(None) };
     let of = |line: &str| {

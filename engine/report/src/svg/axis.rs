@@ -1,4 +1,4 @@
-//! Axes: ranges that hold all values, and round numbers on them.
+//! Axes: ranges that include all values, with round ticks.
 
 /// A range of values with its ticks.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,12 +10,12 @@ pub struct Axis {
     pub ticks: Vec<f64>,
 }
 
-/// Values that span more than this are shown by their logarithms, if they are positive.
+/// The ratio of positive values above which they are shown on a logarithmic scale.
 const WIDE: f64 = 50.0;
 
 impl Axis {
-    /// A range around values that are finite, with about `count` ticks. With `may_be_log` it is
-    /// logarithmic where the values span decades.
+    /// A range around the finite values, with about `count` ticks. With `may_be_log` it is logarithmic
+    /// if the values span decades.
     pub fn around(values: impl Iterator<Item = f64> + Clone, count: usize, may_be_log: bool) -> Self {
         let finite = values.filter(|value| value.is_finite());
         let low = finite.clone().fold(f64::INFINITY, f64::min);
@@ -61,7 +61,7 @@ impl Axis {
         self.log
     }
 
-    /// Where a value lies, from 0 at the low end to 1.
+    /// The position of a value, from 0 at the low end to 1.
     pub fn place(&self, value: f64) -> f64 {
         let place = match self.log {
             true => (value / self.low).log10() / (self.high / self.low).log10(),

@@ -1,4 +1,4 @@
-//! Small shapes that stand for events and runs.
+//! Small shapes for events and runs.
 
 use maud::{Markup, html};
 
@@ -13,15 +13,15 @@ pub enum Glyph {
     Diamond,
     /// An interruption.
     Bars,
-    /// The learning rate was changed.
+    /// A change of the learning rate.
     Arrow,
     /// An early end.
     Cross,
     /// Points of a run.
     Circle,
-    /// Points of another.
+    /// Points of a second run.
     Square,
-    /// Points of a third.
+    /// Points of a third run.
     Triangle,
 }
 
@@ -72,7 +72,7 @@ impl Glyph {
                 (-0.4, 0.0),
             ]),
             Glyph::Circle => {
-                // Rounded first, so that the two halves meet.
+                // Rounded first, so that the two halves meet exactly.
                 let r = (r * 9.0).round() / 10.0;
                 let (half, whole) = (at(r), at(2.0 * r));
                 format!("M{} {}a{half} {half} 0 1 0 {whole} 0a{half} {half} 0 1 0 -{whole} 0Z", at(x - r), at(y))
@@ -82,7 +82,7 @@ impl Glyph {
         }
     }
 
-    /// The shape by itself, for a legend whose words say what it is.
+    /// The shape alone, for a legend whose text describes it.
     pub fn icon(self, class: &str) -> Markup {
         html! {
             svg.icon.(class) viewBox="0 0 14 14" aria-hidden="true" focusable="false" { path d=(self.path(7.0, 7.0, 4.6)) {} }

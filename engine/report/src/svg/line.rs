@@ -9,15 +9,15 @@ use crate::text::{figure, tick};
 const HEIGHT: f64 = 262.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
-/// Above the curves: with shapes of events, or without.
+/// The space above the curves: with shapes of events, or without.
 const TOP: f64 = 34.0;
 const TOP_WITHOUT: f64 = 24.0;
 const BOTTOM: f64 = 36.0;
 
-/// More points than this are drawn as the lowest and highest of each stretch.
+/// The number of points above which only the lowest and the highest of each stretch are drawn.
 const MANY: usize = 800;
 
-/// Curves of at most so many points have a shape at each.
+/// The maximum number of points of a curve that has a shape at each point.
 const FEW: usize = 64;
 
 /// A curve.
@@ -27,24 +27,24 @@ pub struct Series {
     pub name: String,
     /// Its run, which decides colour, dashes and shapes.
     pub run: usize,
-    /// Places and values, by place. Values that are not finite leave a gap.
+    /// Positions and values, ordered by position. Non-finite values leave a gap.
     pub points: Vec<(f64, f64)>,
-    /// In the background: single steps behind their means.
+    /// Whether it is drawn in the background: single steps behind their means.
     pub faint: bool,
 }
 
 /// An event of a run.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// Where it happened.
+    /// The position of the event.
     pub x: f64,
-    /// At which value, if at one.
+    /// The value of the event, if it has one.
     pub y: Option<f64>,
     /// Its shape.
     pub glyph: Glyph,
     /// Its run.
     pub run: usize,
-    /// What happened.
+    /// A description of the event.
     pub text: String,
 }
 
@@ -53,20 +53,20 @@ pub struct Mark {
 pub struct LineChart {
     /// The start of its ids, unique within the page.
     pub id: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The name of the horizontal axis.
     pub x: String,
     /// The curves.
     pub series: Vec<Series>,
-    /// What happened.
+    /// The events.
     pub marks: Vec<Mark>,
-    /// Whether values over decades may be shown by their logarithms.
+    /// Whether values that span decades may be shown on a logarithmic scale.
     pub may_be_log: bool,
 }
 
 impl LineChart {
-    /// The drawing.
+    /// Draws the chart.
     pub fn draw(&self) -> Markup {
         let xs = self.series.iter().flat_map(|series| series.points.iter().map(|(x, _)| *x));
         let ys = self.series.iter().flat_map(|series| series.points.iter().map(|(_, y)| *y));
@@ -120,7 +120,7 @@ impl LineChart {
         image(&self.id, HEIGHT, &self.title, &self.description(), &inside)
     }
 
-    /// The curves in words.
+    /// A description of the curves in words.
     fn description(&self) -> String {
         let mut words = Vec::new();
         for series in self.series.iter().filter(|series| !series.faint) {
@@ -146,7 +146,8 @@ impl LineChart {
     }
 }
 
-/// Two rows of shapes above the curves, so that events at one place do not hide each other.
+/// The row of a shape above the curves; there are two, so that events at one position do not hide each
+/// other.
 fn row_of(glyph: Glyph) -> f64 {
     if glyph == Glyph::Diamond { TOP - 9.0 } else { TOP - 23.0 }
 }
@@ -159,7 +160,7 @@ fn dashes(series: &Series) -> Option<&'static str> {
     Some(palette::dashes(series.run)).filter(|dashes| !series.faint && *dashes != "none")
 }
 
-/// The line through points, with gaps where values are not finite.
+/// The line through points, with gaps at non-finite values.
 fn path(points: &[(f64, f64)], px: impl Fn(f64) -> f64, py: impl Fn(f64) -> f64) -> String {
     let (mut path, mut drawing) = (String::new(), false);
     for (x, y) in thinned(points) {
@@ -174,7 +175,7 @@ fn path(points: &[(f64, f64)], px: impl Fn(f64) -> f64, py: impl Fn(f64) -> f64)
     path
 }
 
-/// The lowest and the highest point of each stretch, in their order, where there are very many.
+/// The lowest and the highest point of each stretch, in their order, if there are very many points.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MANY {
         return points.to_vec();

@@ -1,5 +1,5 @@
-//! Drawings as SVG within the page. Each is an image with a title and a description, text takes the
-//! page's font and colours, and nothing is told by colour alone.
+//! Drawings as SVG in the page. Each is an image with a title and a description, text uses the page's
+//! font and colours, and nothing is conveyed by colour alone.
 
 mod axis;
 mod glyph;
@@ -13,7 +13,7 @@ pub use strip::{Dot, Strip, StripRow};
 use axis::Axis;
 use maud::{Markup, html};
 
-/// The units of a drawing: about the pixels of a telephone held upright.
+/// The width of a drawing in its units: about the pixels of a phone in portrait orientation.
 const WIDTH: f64 = 480.0;
 
 /// A coordinate, rounded so that files stay small.
@@ -22,7 +22,7 @@ fn at(value: f64) -> String {
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// A drawing with its title and description, which a screen reader reads in its place.
+/// A drawing with its title and description, which a screen reader reads instead.
 fn image(id: &str, height: f64, title: &str, description: &str, inside: &Markup) -> Markup {
     html! {
         svg role="img" viewBox=(format!("0 0 {} {}", at(WIDTH), at(height))) aria-labelledby=(format!("{id}-t {id}-d")) {

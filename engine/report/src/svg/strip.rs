@@ -1,4 +1,4 @@
-//! The values of cases as dots on a line for each class or run, with their quartiles.
+//! The values of cases as dots in a row for each class or run, with their quartiles.
 
 use maud::{Markup, html};
 
@@ -28,7 +28,7 @@ pub struct StripRow {
     pub name: String,
     /// Its run, which decides colour and shape.
     pub run: usize,
-    /// The cases that have a value.
+    /// The cases with a value.
     pub dots: Vec<Dot>,
 }
 
@@ -37,7 +37,7 @@ pub struct StripRow {
 pub struct Strip {
     /// The start of its ids, unique within the page.
     pub id: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The name of the values.
     pub x: String,
@@ -46,7 +46,7 @@ pub struct Strip {
 }
 
 impl Strip {
-    /// The drawing.
+    /// Draws the rows.
     pub fn draw(&self) -> Markup {
         let finite =
             |row: &StripRow| row.dots.iter().map(|dot| dot.value).filter(|v| v.is_finite()).collect::<Vec<_>>();
@@ -119,14 +119,14 @@ impl Strip {
     }
 }
 
-/// How far a dot lies from the middle of its row, so that equal values do not hide each other: the
-/// same on every page.
+/// The distance of a dot from the middle of its row, so that equal values do not hide each other. It is
+/// always the same.
 fn jitter(number: usize) -> f64 {
     // Multiples of the golden ratio spread evenly.
     ((number as f64 * 0.618_033_988_75).fract() - 0.5) * 20.0
 }
 
-/// Lower quartile, median and upper quartile, between neighbours as NumPy takes them.
+/// Lower quartile, median and upper quartile, interpolated as in NumPy.
 fn quartiles(values: &[f64]) -> Option<[f64; 3]> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

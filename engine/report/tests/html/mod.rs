@@ -1,10 +1,10 @@
-//! Reads a page as strictly as the page is written: every element is closed, every attribute quoted.
+//! A strict reader of pages: every element must be closed, every attribute quoted.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
 
-/// Elements that have no end.
+/// Elements without an end tag.
 const VOID: [&str; 5] = ["meta", "br", "img", "input", "link"];
 
 /// An element.
@@ -14,14 +14,14 @@ pub struct Element {
     pub name: String,
     /// Its attributes, with entities replaced.
     pub attributes: BTreeMap<String, String>,
-    /// The text within it, with that of elements in it.
+    /// The text within it, including the text of elements in it.
     pub text: String,
     /// The elements around it, outermost first.
     pub around: Vec<String>,
 }
 
 impl Element {
-    /// An attribute; empty where it is absent.
+    /// An attribute; empty if it is absent.
     pub fn get(&self, name: &str) -> &str {
         self.attributes.get(name).map_or("", String::as_str)
     }
@@ -94,8 +94,8 @@ fn unescaped(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
-/// How often each element occurs, and the text of each heading and head of a table: what a page
-/// consists of, a line for each.
+/// The number of each element, and the text of each heading and table head: the structure of a page, a
+/// line for each.
 pub fn outline(elements: &[Element]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for element in elements {

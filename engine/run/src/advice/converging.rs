@@ -1,24 +1,25 @@
-//! Losses and optimizers that the fast-training guides found to converge faster: [`converging`].
+//! Losses and optimizers that converge faster according to the fast-training guides: [`converging`].
 
 use hearth_recipe::recipe::{Document, Node, Recipe};
 
-/// A change that may make a training converge faster. Only trainings show whether it does.
+/// A change that may make a training converge faster. Only training runs show whether it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What to do, in a few words.
+    /// A short description of the change.
     pub lever: &'static str,
     /// The line of the recipe.
     pub line: String,
-    /// The same as changes of keys, as `--set` takes them.
+    /// The same change as keys, in the form of `--set`.
     pub sets: Vec<String>,
 }
 
-/// Keys that a Dice loss shares with those that add another part to it.
+/// Options that a Dice loss shares with losses that add another term to it.
 const SHARED: [&str; 8] =
     ["include_background", "to_onehot_y", "sigmoid", "softmax", "squared_pred", "jaccard", "smooth_nr", "smooth_dr"];
 
-/// The guides' changes that this recipe does not have: a Dice loss over the whole batch with
-/// cross-entropy, or for regions with a focal part; Novograd for Adam, at ten times its rate.
+/// The changes of the guides that this recipe lacks: a Dice loss over the whole batch with
+/// cross-entropy, or for regions with a focal term; Novograd instead of Adam, with ten times its
+/// rate.
 pub fn converging(document: &Document, recipe: &Recipe) -> Vec<Candidate> {
     let mut found = Vec::new();
     let root = document.root();
@@ -32,9 +33,9 @@ pub fn converging(document: &Document, recipe: &Recipe) -> Vec<Candidate> {
                 table.insert(key, value.clone());
             }
         }
-        // A region that no crop of a batch has is no loss of its own.
+        // A region that is missing in all crops of a batch gets no loss of its own.
         table.insert("batch", Node::from(true));
-        // What smoothing by nothing was for, there.
+        // Only needed for the plain Dice loss.
         table.remove("smooth_nr");
         let text = table.to_toml().to_string();
         found.push(Candidate {

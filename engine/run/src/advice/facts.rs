@@ -1,4 +1,4 @@
-//! What a profile says about an epoch: [`Facts`].
+//! Timings of an epoch from a profile: [`Facts`].
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::plan::Plan;
 /// The time of one transform in an epoch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepTime {
-    /// Its name.
+    /// The name of the transform.
     pub name: String,
-    /// Whether it comes before the first random step, so that its result can be kept.
+    /// Whether it precedes the first random step, so that its result can be cached.
     pub fixed: bool,
-    /// Seconds that threads spent in it.
+    /// The seconds that threads spent in it.
     pub seconds: f64,
-    /// How often it ran.
+    /// The number of calls.
     pub calls: f64,
 }
 
-/// What the recipe does with the training's cases.
+/// How the recipe prepares the training cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The names of the transforms, and whether each comes before the first random one.
+    /// The names of the transforms, and whether each precedes the first random one.
     pub steps: Vec<(String, bool)>,
-    /// Whether the network computes on the processor.
+    /// Whether the network computes on the CPU.
     pub on_processor: bool,
 }
 
 impl Chain {
-    /// That of a plan.
+    /// The chain of a plan.
     pub fn of(plan: &Plan) -> Self {
         let steps = plan.training.steps();
         let random = steps.iter().position(|step| step.is_random()).unwrap_or(steps.len());
@@ -39,33 +39,33 @@ impl Chain {
     }
 }
 
-/// What a profile says about an epoch of a training, in seconds.
+/// The timings of a training epoch from a profile, in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
-    /// Its iterations.
+    /// The time of all iterations.
     pub training: f64,
-    /// Of them, waiting for a batch.
+    /// The part of it that waits for a batch.
     pub wait: f64,
-    /// One validation.
+    /// The time of one validation.
     pub validation: f64,
-    /// Of it, the network.
+    /// The part of it in the network.
     pub windows: f64,
-    /// Epochs from one validation to the next, in the recipe.
+    /// The epochs between validations in the recipe.
     pub val_interval: u64,
     /// The transforms of the training chain.
     pub steps: Vec<StepTime>,
     /// The handlers, without the validations that they run.
     pub handlers: Vec<(String, f64)>,
-    /// Copying the content of checkpoints, of which it is a part of the handlers' time.
+    /// The time of copying the content of checkpoints, which is a part of the handlers' time.
     pub checkpoints: f64,
-    /// Threads that can compute at a time.
+    /// The number of threads that can compute at the same time.
     pub cores: usize,
-    /// Whether the network computes on the processor, too.
+    /// Whether the network computes on the CPU as well.
     pub on_processor: bool,
 }
 
 impl Facts {
-    /// Of a recording of whole epochs.
+    /// Extracts the facts from a recording of whole epochs.
     pub fn of(timeline: &Timeline, epochs: u64, chain: &Chain, val_interval: u64, cores: usize) -> Self {
         let own = timeline.own_nanos();
         let epochs = epochs.max(1) as f64;
@@ -100,7 +100,7 @@ impl Facts {
             }
         }
         let time = |(name, fixed): &(String, bool)| {
-            // A transform that is there twice: its time is the first one's.
+            // If a transform occurs twice, the first one gets the time.
             let (nanos, calls) = times.remove(name.as_str()).unwrap_or_default();
             StepTime { name: name.clone(), fixed: *fixed, seconds: each(nanos), calls: calls as f64 / epochs }
         };
@@ -118,13 +118,13 @@ impl Facts {
         }
     }
 
-    /// What an epoch costs with its part of a validation.
+    /// The cost of an epoch with its share of a validation.
     pub fn cost(&self) -> f64 {
         let handlers: f64 = self.handlers.iter().map(|(_, seconds)| seconds).sum();
         self.training + handlers + self.validation / self.val_interval.max(1) as f64
     }
 
-    /// Seconds that threads spend in steps whose result could be kept.
+    /// The seconds that threads spend in steps whose results could be cached.
     pub fn fixed(&self) -> f64 {
         self.steps.iter().filter(|step| step.fixed).map(|step| step.seconds).sum()
     }

@@ -1,4 +1,4 @@
-//! The levers: each looks at one thing that costs time.
+//! The levers: each checks for one cause of lost time.
 
 use crate::advice::Finding;
 use crate::advice::facts::Facts;
@@ -8,23 +8,23 @@ fn percent(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of * 100.0 } else { 0.0 }
 }
 
-/// `every epoch`, `every 5 epochs`.
+/// Formats an interval: `every epoch`, `every 5 epochs`.
 fn every(epochs: u64) -> String {
     if epochs == 1 { "every epoch".to_owned() } else { format!("every {epochs} epochs") }
 }
 
-/// How many threads prepare batches at a time.
+/// The number of threads that prepare batches at the same time.
 fn preparing(recipe: &Recipe, facts: &Facts) -> f64 {
     recipe.data.workers.clamp(1, facts.cores.max(1)) as f64
 }
 
-/// Steps before the first random one give the same in every epoch.
+/// Suggests a cache, because steps before the first random one return the same in every epoch.
 pub fn cache(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     let fixed = facts.fixed();
     if fixed <= 0.0 {
         return None;
     }
-    // Beside the network on the same cores, work of other threads takes its time as well.
+    // If the network computes on the same cores, work of other threads takes its time as well.
     let threads = if facts.on_processor { facts.cores.max(1) as f64 } else { preparing(recipe, facts) };
     let beside = if facts.on_processor { fixed / threads } else { 0.0 };
     let seconds = (fixed / preparing(recipe, facts)).min(facts.wait).max(beside).min(facts.training);
@@ -45,17 +45,17 @@ pub fn cache(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     Some(Finding { lever: "keep what is deterministic in memory", evidence, line, sets, seconds, same_course: true })
 }
 
-/// Batches can be prepared while the network computes.
+/// Suggests preparing batches while the network computes.
 pub fn workers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     let random: f64 = facts.steps.iter().filter(|step| !step.fixed).map(|step| step.seconds).sum();
-    // What a cache would end is not counted twice.
+    // Time that a cache would save is not counted again.
     let wait = facts.wait.min(random);
     let before = recipe.data.workers;
     if before > 0 && preparing(recipe, facts) >= facts.cores as f64 {
         return None;
     }
     let after = if before == 0 { 2.min(facts.cores.max(1)) } else { facts.cores.min(before * 2) };
-    // On a processor the network has the other cores: only what one thread does alone is won.
+    // On a CPU the network uses the other cores: only time in a single thread is saved.
     let won = if facts.on_processor { 1.0 - 1.0 / facts.cores.max(1) as f64 } else { 1.0 };
     let evidence = format!(
         "the training waits {:.2} s of each epoch ({:.0} %) for batches that {before} threads prepare in advance; their \
@@ -68,7 +68,7 @@ pub fn workers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     Some(Finding { lever: "prepare batches in threads", evidence, line, sets, seconds: wait * won, same_course: true })
 }
 
-/// A crop by label that looks for its voxels anew each time.
+/// Suggests indices for a crop by label that searches for its voxels each time.
 pub fn indices(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     const CROP: &str = "RandCropByPosNegLabel";
     let place = recipe.transforms.iter().position(|step| step.text("name") == Some(CROP))?;
@@ -79,7 +79,8 @@ pub fn indices(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     let time = facts.steps.iter().find(|step| step.name == CROP)?;
     let label = crop.text("label_key")?;
     let image = crop.text("image_key");
-    // With indices, cutting is left of it: what a copy of the crops takes is small beside a search.
+    // With indices, only the cutting remains, and copying the crops takes little time compared with
+    // a search.
     let seconds = (time.seconds * 0.8 / preparing(recipe, facts)).min(facts.wait);
     let image_key = image.map(|key| format!(", image_key = \"{key}\"")).unwrap_or_default();
     let line = format!(
@@ -101,16 +102,16 @@ pub fn indices(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     Some(Finding { lever: "look for the voxels of crops once", evidence, line, sets, seconds, same_course: true })
 }
 
-/// Validations that take a large part of the time.
+/// Suggests fewer validations if they take a large part of the time.
 pub fn interval(_: &Recipe, facts: &Facts) -> Option<Finding> {
-    /// The part of the time that validations may take.
+    /// The share of the time that validations may take.
     const PART: f64 = 0.1;
     let epoch = facts.cost() - facts.validation / facts.val_interval.max(1) as f64;
     let wanted = (facts.validation / (PART * epoch)).ceil();
     if !(wanted.is_finite() && wanted > facts.val_interval as f64) {
         return None;
     }
-    // Rarer than this, the best epoch is missed.
+    // With even fewer validations, the best epoch is missed.
     let after = (wanted as u64).min(facts.val_interval.saturating_mul(10));
     let seconds = facts.validation / facts.val_interval.max(1) as f64 - facts.validation / after as f64;
     let evidence = format!(
@@ -131,14 +132,14 @@ pub fn interval(_: &Recipe, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Windows of the validation that overlap more than they need.
+/// Suggests less overlap of validation windows.
 pub fn overlap(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     const ENOUGH: f64 = 0.25;
     let inferer = recipe.inferer.node();
     let overlaps = |node: &Node| node.to_toml().as_float();
     let before = inferer.get("overlap").and_then(overlaps).filter(|overlap| *overlap > ENOUGH && *overlap < 1.0)?;
     let axes = inferer.get("roi_size").map_or(3, |size| size.items().len().max(1)) as i32;
-    // Windows per axis go with one over what each of them advances.
+    // The number of windows per axis is proportional to one over the step between them.
     let kept = ((1.0 - before) / (1.0 - ENOUGH)).powi(axes);
     let seconds = facts.windows * (1.0 - kept) / facts.val_interval.max(1) as f64;
     let evidence = format!(
@@ -157,7 +158,7 @@ pub fn overlap(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Checkpoints that are written too often.
+/// Suggests fewer checkpoints.
 pub fn handlers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     let (name, taken) = facts.handlers.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let place = recipe.plugins.iter().position(|plugin| plugin.name == "checkpoint")?;
@@ -175,7 +176,7 @@ pub fn handlers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     let line = format!("every_epochs = {after}        # in the options of the plugin checkpoint");
     let mut plugins = recipe.plugins.clone();
     plugins[place].options.insert("every_epochs".to_owned(), after.into());
-    // What a recipe fills in follows its other keys, which may change after this one.
+    // Values that a recipe fills in depend on its other keys, which may change after this one.
     let filled_in = toml::Value::Integer(recipe.training.val_interval.try_into().unwrap_or(i64::MAX));
     for plugin in plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
         if plugin.options.get("interval") == Some(&filled_in) {

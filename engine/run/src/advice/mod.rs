@@ -1,8 +1,8 @@
-//! What would make a run faster: [`Finding`]s, each from figures of a profile of that run, with the
-//! line of the recipe that changes it and the seconds that it is expected to win.
+//! Suggestions for a faster run: [`Finding`]s, each with measurements from a profile of that run,
+//! the line of the recipe to change, and the expected gain in seconds.
 //!
-//! One function is one lever of the fast-training guides. A lever that nothing was measured for says
-//! nothing.
+//! Each function covers one lever of the fast-training guides. It suggests nothing without a
+//! measurement.
 
 mod converging;
 pub(crate) mod facts;
@@ -16,27 +16,27 @@ pub use ranks::imbalance;
 
 use hearth_recipe::recipe::Recipe;
 
-/// What would make a run faster.
+/// A suggestion for a faster run.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Finding {
-    /// What to do, in a few words.
+    /// A short description.
     pub lever: &'static str,
-    /// What was measured, and what follows from it.
+    /// The measurement, and the conclusion from it.
     pub evidence: String,
     /// The line of the recipe.
     pub line: String,
-    /// The same as changes of keys, `key=value` as `--set` takes them; none where no key changes it.
+    /// The same change as `key=value`, in the form of `--set`; empty if no key changes it.
     pub sets: Vec<String>,
-    /// Seconds of each epoch that it is expected to win, validation included.
+    /// The expected gain in seconds per epoch, including validation.
     pub seconds: f64,
-    /// Whether the training takes the same steps with it, so that nothing else is learned.
+    /// Whether the training takes the same steps with it, so that the result stays the same.
     pub same_course: bool,
 }
 
-/// Below this share of an epoch nothing is worth a line of the recipe.
+/// The smallest share of an epoch that justifies a suggestion.
 const LEAST: f64 = 0.02;
 
-/// The findings about a run, those that win most first; `further` ones were tried.
+/// The findings about a run, largest gain first; `further` ones were measured by trials.
 pub fn advise(recipe: &Recipe, facts: &Facts, further: Vec<Finding>) -> Vec<Finding> {
     let levers = [levers::cache, levers::workers, levers::indices, levers::interval, levers::overlap, levers::handlers];
     let found = levers.iter().filter_map(|lever| lever(recipe, facts)).chain(further);

@@ -1,29 +1,28 @@
-//! Ranks that wait for one of them: [`imbalance`].
+//! Ranks that wait for a slow one: [`imbalance`].
 
 use serde_json::Value;
 
 use crate::advice::Finding;
 use hearth_recipe::recipe::{Mode, Recipe};
 
-/// Ranks whose waits differ by less than this part of the run are balanced.
+/// Ranks are balanced if their waits differ by less than this share of the run.
 const LEAST: f64 = 0.02;
 
-/// What the `summary.json` of a run of several ranks says of their balance: each counts how long it
-/// waited for the others, and the one that waits least is the slowest. `None` where none is
-/// much slower.
+/// Checks the balance of ranks in the `summary.json` of a run. Each rank counts how long it waited
+/// for the others, and the one that waits least is the slowest. `None` if no rank is much slower.
 ///
 /// # Errors
-/// Where the summary is not one of several ranks.
+/// A summary that is not from a run of several ranks.
 pub fn imbalance(summary: &Value, recipe: &Recipe) -> Result<Option<Finding>, String> {
     let waits: Option<Vec<f64>> =
         summary["waits"].as_array().map(|ranks| ranks.iter().filter_map(|rank| rank["seconds"].as_f64()).collect());
     let (seconds, epochs) = (summary["seconds"].as_f64(), summary["epochs"].as_u64());
     let (Some(waits), Some(seconds), Some(epochs)) = (waits, seconds, epochs.filter(|epochs| *epochs > 0)) else {
-        return Err("it has no waits of ranks: it is of one process, or of a run that was not completed".to_owned());
+        return Err("it has no waits of ranks: the run had one process, or was not completed".to_owned());
     };
     let least = waits.iter().copied().fold(f64::INFINITY, f64::min);
     let (Some(slowest), true) = (waits.iter().position(|wait| *wait == least), waits.len() > 1) else {
-        return Err("it is of a single rank".to_owned());
+        return Err("the run had a single rank".to_owned());
     };
     let mean = waits.iter().sum::<f64>() / waits.len() as f64;
     // Shared out evenly, all would wait as long.
@@ -40,11 +39,10 @@ pub fn imbalance(summary: &Value, recipe: &Recipe) -> Result<Option<Finding>, St
     );
     let deals = recipe.distributed.mode == Mode::Partition;
     let (line, sets) = if deals {
-        let line = "mode = \"exact\"        # in [distributed]: each batch is shared out anew, and no rank keeps the large cases";
+        let line = "mode = \"exact\"        # in [distributed]: each batch is split among the ranks, and no rank keeps the large cases";
         (line.to_owned(), vec!["distributed.mode=exact".to_owned()])
     } else {
-        let line =
-            format!("no line: batches are shared out evenly, so look at the machine and the cores of rank {slowest}");
+        let line = format!("no line: batches are split evenly, so check the machine and the cores of rank {slowest}");
         (line, Vec::new())
     };
     Ok(Some(Finding {

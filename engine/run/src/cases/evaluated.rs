@@ -1,4 +1,4 @@
-//! Which cases of a data set `hearth evaluate` measures.
+//! The cases of a data set that `hearth evaluate` measures.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,43 +12,43 @@ use crate::plan::Plan;
 use crate::record::Record;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// Why these cases.
+/// The reason for this choice of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The run's own data: the cases that it validated on.
+    /// The run's own data: the cases on which it validated.
     Validation,
-    /// Data that the run has not seen: every labelled case.
+    /// Data that the run has not seen: all labelled cases.
     Foreign,
-    /// `--all` asked for every labelled case.
+    /// `--all` requested all labelled cases.
     All,
-    /// `--cases` named these.
+    /// `--cases` named these cases.
     Named,
 }
 
 /// The cases that are measured.
 pub struct Chosen {
-    /// In the order of the data set.
+    /// The cases, in the order of the data set.
     pub items: Vec<Item>,
-    /// Why these.
+    /// The reason for this choice.
     pub rule: Rule,
-    /// How many of them the run trained on.
+    /// The number of cases on which the run trained.
     pub trained_on: usize,
 }
 
 impl Chosen {
-    /// Chooses cases of a data set: all of them, the named ones, or those of the run's record.
+    /// Chooses cases of a data set: all of them, the named ones, or those in the run's record.
     ///
-    /// A data set is the run's own if it has all cases that the run was started with; it may have
-    /// moved. Without a record (a run of an early version) the recipe splits it.
+    /// A data set counts as the run's own if it has all cases with which the run was started; it
+    /// may have moved. Without a record (a run of an early version), the recipe splits it.
     pub fn new(folder: &RunFolder, plan: &Plan, data: &Path, all: bool, names: &[String]) -> Outcome<Self> {
         Self::of_runs(std::slice::from_ref(folder), plan, data, all, names)
     }
 
-    /// The same for several runs that are measured as one: of their own data, only cases on which
-    /// none of them trained.
+    /// Chooses cases for several runs that are measured as one: from their own data, only cases on
+    /// which none of them trained.
     ///
     /// # Errors
-    /// As [`Chosen::new`], and where each case of their data was trained on.
+    /// Same as [`Chosen::new`], or if all cases of the data were used for training.
     pub fn of_runs(folders: &[RunFolder], plan: &Plan, data: &Path, all: bool, names: &[String]) -> Outcome<Self> {
         let items = Cases::all(data, &plan.recipe)?;
         let records = folders.iter().map(Record::read).collect::<Outcome<Vec<_>>>()?;
@@ -86,12 +86,12 @@ impl Chosen {
         if items.is_empty() {
             return Err(RecipeError::new(format!("--data {}: there is no labelled case to measure", data.display())));
         }
-        // Cases of other data may share names with those that the run trained on.
+        // Cases of other data may have the same names as training cases.
         let trained_on = items.iter().filter(|item| own && trained.contains(item.case.as_str())).count();
         Ok(Self { items, rule, trained_on })
     }
 
-    /// The rule in words, for the end of a table.
+    /// A description of the rule, for the end of a table.
     pub fn words(&self) -> String {
         let count = self.items.len();
         let cases = if count == 1 { "case" } else { "cases" };

@@ -1,5 +1,5 @@
-//! Whether a data set suits a recipe, found out before hours are spent: every case passes the
-//! chains that training and validation would send it through.
+//! Checks early whether a data set suits a recipe: every case passes through the chains of training
+//! and validation.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,43 +13,43 @@ use crate::plan::Plan;
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::{Outcome, RecipeError};
 
-/// Of a slide with thousands of regions, this many are read, spread over the list.
+/// The number of regions that are read from a slide with many of them, spread over the list.
 const REGIONS_OF_A_SLIDE: usize = 16;
 
-/// What a recipe would make of a data set.
+/// The result of checking a recipe with a data set.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Fitness {
-    /// The recipe's title.
+    /// The title of the recipe.
     pub recipe: String,
-    /// How many cases train.
+    /// The number of training cases.
     pub training: usize,
-    /// How many validate.
+    /// The number of validation cases.
     pub validation: usize,
-    /// The cases that were read: all, of slides a part of their regions.
+    /// The cases that were read: all, or for slides a part of their regions.
     pub cases: Vec<CaseFitness>,
-    /// What is learned, in the order of the recipe's `labels`, without a background.
+    /// The learned classes, in the order of the recipe's `labels`, without the background.
     pub classes: Vec<ClassFitness>,
-    /// Size of the caches, on the device, in memory or on disk.
+    /// The size of the caches in bytes, on the device, in memory or on disk.
     pub cache_bytes: u64,
-    /// What the recipe cannot use.
+    /// Problems of the data set with this recipe.
     pub findings: Vec<Finding>,
 }
 
-/// A case behind the chain's deterministic part.
+/// A case after the deterministic part of the chain.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CaseFitness {
-    /// Its name.
+    /// The name of the case.
     pub case: String,
-    /// Whether it validates.
+    /// Whether it is used for validation.
     pub validates: bool,
-    /// Voxels along each axis.
+    /// The number of voxels along each axis.
     pub shape: [usize; 3],
-    /// Shape of what the network gets in training, and how many of those a case gives in an epoch;
-    /// none of a case that validates.
+    /// The number of crops that a training case gives per epoch, and their shape; `None` for
+    /// validation cases.
     pub crops: Option<(usize, [usize; 3])>,
-    /// Voxels of each of [`Fitness::classes`].
+    /// The number of voxels of each of [`Fitness::classes`].
     pub voxels: Vec<u64>,
 }
 
@@ -57,20 +57,19 @@ pub struct CaseFitness {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ClassFitness {
-    /// Its name.
+    /// The name of the class.
     pub name: String,
-    /// Training cases that have it.
+    /// The number of training cases that have it.
     pub training: usize,
-    /// Validation cases that have it.
+    /// The number of validation cases that have it.
     pub validation: usize,
 }
 
-/// Sends every case of a data set through the chains of a recipe, one case in memory at a time. A
-/// training case takes the random part too, once.
+/// Passes all cases of a data set through the chains of a recipe, with one case in memory at a
+/// time. Training cases also pass the random part, once.
 ///
 /// # Errors
-/// Where the recipe cannot open or split the data set at all. What is wrong with a case is a
-/// finding.
+/// A data set that cannot be opened or split at all. Problems of single cases are findings.
 pub fn fitness(plan: &Plan, folder: &Path) -> Outcome<Fitness> {
     let recipe = &plan.recipe;
     let cases = Cases::open(folder, recipe)?;
@@ -114,7 +113,7 @@ pub fn fitness(plan: &Plan, folder: &Path) -> Outcome<Fitness> {
     Ok(found)
 }
 
-/// All cases, or of regions of slides a few of each slide.
+/// All cases, or for regions of slides a few per slide.
 fn some_of_each_slide<'a>(items: &'a [Item], recipe: &Recipe) -> Vec<&'a Item> {
     if recipe.learns().patches().is_none() {
         return items.iter().collect();
@@ -128,7 +127,7 @@ fn some_of_each_slide<'a>(items: &'a [Item], recipe: &Recipe) -> Vec<&'a Item> {
     slides.into_values().flat_map(spread).collect()
 }
 
-/// A case through the chain: what became of it, and its bytes in a cache.
+/// Passes a case through the chain: returns its facts, and its bytes in a cache.
 fn pass(
     item: &Item,
     pipeline: &Pipeline,
@@ -137,12 +136,12 @@ fn pass(
 ) -> Result<(CaseFitness, u64), Box<Finding>> {
     let refused = |what: String| {
         let finding = Finding::new(Severity::Error, Kind::Refused, what).case(&item.case);
-        Box::new(finding.advice("mend the case, leave it out, or change the recipe's transforms"))
+        Box::new(finding.advice("fix the case, leave it out, or change the recipe's transforms"))
     };
     let samples =
         pipeline.run_deterministic(item.sample()).map_err(|error| refused(RecipeError::from(error).line()))?;
     let bytes: usize = samples.iter().map(Sample::bytes).sum();
-    let Some(first) = samples.first() else { return Err(refused("the chain leaves nothing of it".to_owned())) };
+    let Some(first) = samples.first() else { return Err(refused("the chain returns no sample for it".to_owned())) };
     let shape = first.shape("image").map_err(|error| refused(error.to_string()))?;
     let voxels = voxels(&samples, recipe).map_err(|error| refused(error.to_string()))?;
     let crops = if validates {
@@ -150,13 +149,13 @@ fn pass(
     } else {
         let key = DrawKey::new(recipe.training.seed, 0, 0);
         let crops = pipeline.run_random(samples, key).map_err(|error| refused(RecipeError::from(error).line()))?;
-        let Some(crop) = crops.first() else { return Err(refused("the chain draws nothing from it".to_owned())) };
+        let Some(crop) = crops.first() else { return Err(refused("the chain returns no crop of it".to_owned())) };
         Some((crops.len(), crop.shape("image").map_err(|error| refused(error.to_string()))?))
     };
     Ok((CaseFitness { case: item.case.clone(), validates, shape, crops, voxels }, bytes as u64))
 }
 
-/// The names of what is segmented: classes without the background, or regions.
+/// The names of the segmented classes without the background, or of the regions.
 fn names(recipe: &Recipe) -> &[String] {
     match recipe.output() {
         Output::Labels => recipe.labels.get(1..).unwrap_or_default(),
@@ -165,7 +164,7 @@ fn names(recipe: &Recipe) -> &[String] {
     }
 }
 
-/// Voxels of each class or region in a label behind the chain.
+/// The number of voxels of each class or region in a label after the chain.
 fn voxels(samples: &[Sample], recipe: &Recipe) -> Result<Vec<u64>, hearth_data::TransformError> {
     let names = names(recipe);
     let mut counts = vec![0; names.len()];
@@ -188,7 +187,7 @@ fn voxels(samples: &[Sample], recipe: &Recipe) -> Result<Vec<u64>, hearth_data::
     Ok(counts)
 }
 
-/// How many cases have each class. Of patches, regions that have a positive one.
+/// The number of cases that have each class. For patches, the number of regions with a positive one.
 fn classes(recipe: &Recipe, cases: &[CaseFitness], items: [&[Item]; 2]) -> Vec<ClassFitness> {
     if recipe.learns().patches().is_some() {
         let positive = |item: &&Item| match item.fields.get("label") {
@@ -212,7 +211,7 @@ fn classes(recipe: &Recipe, cases: &[CaseFitness], items: [&[Item]; 2]) -> Vec<C
     names(recipe).iter().enumerate().map(counted).collect()
 }
 
-/// Classes that cannot be learned, or not be measured.
+/// Finds classes that cannot be learned or measured.
 fn absent(classes: &[ClassFitness], validation: usize) -> Vec<Finding> {
     let mut found = Vec::new();
     for ClassFitness { name, training, validation: measured } in classes {
@@ -222,7 +221,7 @@ fn absent(classes: &[ClassFitness], validation: usize) -> Vec<Finding> {
             found.push(Finding::new(Severity::Error, Kind::MissingLabel, what).advice(advice));
         }
         if *measured == 0 && validation > 0 {
-            let what = format!("no validation case has {name:?}: its metric says nothing");
+            let what = format!("no validation case has {name:?}: its metric has no value");
             let advice = "split the cases in another way (data.validation), or stratify the folds";
             found.push(Finding::new(Severity::Warning, Kind::MissingLabel, what).advice(advice));
         }
@@ -230,12 +229,12 @@ fn absent(classes: &[ClassFitness], validation: usize) -> Vec<Finding> {
     found
 }
 
-/// Cases of which the chain leaves no foreground at all.
+/// Finds cases without any foreground after the chain.
 fn without_any(recipe: &Recipe, cases: &[CaseFitness]) -> Vec<Finding> {
     let empty = |case: &&CaseFitness| !names(recipe).is_empty() && case.voxels.iter().all(|n| *n == 0);
     let tell = |case: &CaseFitness| {
-        let what = "behind the recipe's chain its label has no foreground".to_owned();
-        let advice = "an empty case is right where there is nothing to find; check it otherwise";
+        let what = "its label has no foreground after the recipe's chain".to_owned();
+        let advice = "an empty label is correct if the image has no finding; otherwise check the case";
         Finding::new(Severity::Warning, Kind::EmptyLabel, what).case(&case.case).advice(advice)
     };
     cases.iter().filter(empty).map(tell).collect()

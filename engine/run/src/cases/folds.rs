@@ -1,4 +1,4 @@
-//! The folds of a cross-validation: dealt, written to `folds.json`, read again, checked.
+//! The folds of a cross-validation: assigned, written to `folds.json`, read and checked.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,18 +21,18 @@ use hearth_recipe::recipe::{FoldMethod, Folds};
 use hearth_recipe::text::json_fault;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// The cases of each fold: those that validate while all others train.
+/// The cases of each fold, which validate while all others train.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FoldList {
-    /// How they were dealt, where this program did.
+    /// How the cases were assigned, if this program did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dealt: Option<Folds>,
-    /// Names of the cases, fold by fold.
+    /// The names of the cases, fold by fold.
     folds: Vec<Vec<String>>,
 }
 
-/// nnU-Net's `splits_final.json`: a list of these.
+/// An entry of nnU-Net's `splits_final.json`, which is a list of these.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Split {
@@ -41,10 +41,10 @@ struct Split {
 }
 
 impl FoldList {
-    /// Deals the labelled cases of a data set.
+    /// Assigns the labelled cases of a data set to folds.
     ///
     /// # Errors
-    /// More folds than cases or groups; a column that is not there, or that a case lacks.
+    /// More folds than cases or groups; a missing column, or a case without a value in it.
     pub fn deal(plan: &Plan, data: &Path, folds: &Folds) -> Outcome<Self> {
         let items = Cases::all(data, &plan.recipe)?;
         let doing = || format!("--data {}: dealing {} cases to {} folds", data.display(), items.len(), folds.count);
@@ -60,7 +60,7 @@ impl FoldList {
     /// Reads `folds.json`, or the `splits_final.json` of nnU-Net.
     ///
     /// # Errors
-    /// Where there is no such file, or it is another one.
+    /// A missing file, or one in another format.
     pub fn read(path: &Path) -> Outcome<Self> {
         let doing = || format!("cannot read the folds in {}", path.display());
         let text = std::fs::read_to_string(path).while_doing(doing)?;
@@ -85,21 +85,21 @@ impl FoldList {
         folders::replace(path, serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// How many folds there are.
+    /// The number of folds.
     pub fn count(&self) -> usize {
         self.folds.len()
     }
 
-    /// The cases that validate in a fold.
+    /// The validation cases of a fold.
     pub fn cases(&self, fold: usize) -> &[String] {
         self.folds.get(fold).map_or(&[], Vec::as_slice)
     }
 
-    /// Fails unless each labelled case of the data set is in exactly one fold, and each fold has
-    /// cases to validate and with a positive.
+    /// Checks that each labelled case of the data set is in exactly one fold, and that each fold
+    /// has cases to validate, including a positive one.
     ///
     /// # Errors
-    /// The first case, or fold, that does not fit; a label that cannot be read.
+    /// The first case or fold that does not fit, or a label that cannot be read.
     pub fn check(&self, plan: &Plan, data: &Path) -> Outcome {
         let items = Cases::all(data, &plan.recipe)?;
         let doing = || format!("these folds do not fit --data {}", data.display());
@@ -148,8 +148,8 @@ impl FoldList {
     }
 }
 
-/// Whether a label of these cases has anything but background; numbers that are not classes always
-/// do. Labels are read until one has.
+/// Whether a label of these cases has foreground; numbers that are not classes always have. Labels
+/// are read until the first one with foreground.
 fn any_positive(plan: &Plan, items: &[&Item]) -> Outcome<bool> {
     let recipe = &plan.recipe;
     if !recipe.output().is_map() {
@@ -174,7 +174,7 @@ fn any_positive(plan: &Plan, items: &[&Item]) -> Outcome<bool> {
     Ok(false)
 }
 
-/// The places of the cases of each fold.
+/// The indices of the cases of each fold.
 fn places(
     count: usize,
     folds: &Folds,
@@ -200,7 +200,7 @@ fn places(
     }
 }
 
-/// A value of a column: numbers in their order, then words in theirs.
+/// A value of a column. Numbers sort before words.
 #[derive(Clone, Debug)]
 enum Value {
     Number(f64),
@@ -232,7 +232,7 @@ impl PartialEq for Value {
 
 impl Eq for Value {}
 
-/// The place of each value among the distinct ones.
+/// The rank of each value among the distinct ones.
 fn ranks(values: &[Value]) -> Vec<i64> {
     let distinct: BTreeSet<&Value> = values.iter().collect();
     let place: BTreeMap<&Value, i64> = distinct.into_iter().zip(0..).collect();
@@ -259,7 +259,7 @@ fn values(items: &[Item], column: &str) -> Outcome<Vec<Value>> {
     items.iter().map(value).collect()
 }
 
-/// The group of each case: a column, or the patient in the case's name.
+/// The group of each case: a column, or the patient in the name of the case.
 fn groups(items: &[Item], column: &str) -> Outcome<Vec<Value>> {
     if column != "patient" || items.iter().any(|item| item.fields.contains_key(column)) {
         return values(items, column);

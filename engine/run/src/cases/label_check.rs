@@ -1,5 +1,5 @@
-//! Whether the label maps of a data set hold only labels that the recipe's regions know, and any at
-//! all, before a run that would read them one by one.
+//! Checks before a run that the label maps of a data set hold only labels of the recipe's regions,
+//! and that they are not all empty.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use hearth_recipe::recipe::Output;
 use hearth_recipe::warning;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// So many label maps without a label are enough to say so.
+/// The number of label maps without a label after which a warning is given.
 const EMPTY: usize = 32;
 
-/// How many cases a message names.
+/// The number of cases named in a message.
 const SHOWN: usize = 6;
 
-/// Reads the labels of all cases, where the recipe says which labels make up its regions, and the
-/// cache would not read them all before the first step.
+/// Reads the labels of all cases, if the recipe lists the labels of its regions and the cache would
+/// not read all cases before the first step.
 ///
 /// # Errors
-/// Where labels belong to no region; the error names the cases. A label that cannot be read is left
-/// to the pipeline, which says so.
+/// Labels that belong to no region; the error names the cases. Labels that cannot be read are left
+/// to the pipeline, which reports them.
 pub fn check(plan: &Plan, items: &[Item]) -> Outcome {
     let Some(classes) = plan.recipe.learns().region_labels() else { return Ok(()) };
     if plan.recipe.data.cache.kept(items.len()) == items.len() {
@@ -55,14 +55,14 @@ pub fn check(plan: &Plan, items: &[Item]) -> Outcome {
     )))
 }
 
-/// Warns where the label maps of all training cases are empty, as far as a few of them are: nothing
-/// can be learned from those. Most data sets are decided by their first case.
+/// Warns if the label maps of all training cases, or of a first part of them, are empty: nothing
+/// can be learned from those. For most data sets the first case is enough to decide.
 pub fn warn_of_empty(plan: &Plan, items: &[Item]) {
     if !plan.recipe.output().is_map() || plan.recipe.output() == Output::Image || plan.recipe.learns().generates() {
         return;
     }
     let labels: Vec<_> = items.iter().filter_map(|item| item.files.get("label")).take(EMPTY).collect();
-    // One that cannot be read is left to the pipeline, which says so.
+    // A label that cannot be read is left to the pipeline, which reports it.
     let is_empty =
         |path: &&std::path::PathBuf| read_image(path).is_ok_and(|label| label.to_vec().iter().all(|v| *v == 0.0));
     if !labels.is_empty() && labels.iter().all(is_empty) {

@@ -1,4 +1,4 @@
-//! The cases of a data set, split as the recipe says.
+//! The cases of a data set, split according to the recipe.
 
 pub mod evaluated;
 pub mod fitness;
@@ -25,11 +25,11 @@ use previous_stage::add_labels;
 
 /// The labelled cases of a data set.
 pub struct Cases {
-    /// The data set's own name.
+    /// The name of the data set.
     pub name: String,
-    /// The cases to train on.
+    /// The training cases.
     pub training: Vec<Item>,
-    /// The cases to validate on.
+    /// The validation cases.
     pub validation: Vec<Item>,
 }
 
@@ -53,14 +53,14 @@ impl Cases {
         Ok(Self { name: set.name, training, validation })
     }
 
-    /// How many train and validate, in words.
+    /// The numbers of training and validation cases, in words.
     pub fn counts(&self) -> String {
         let verb = |count: usize, verb: &str| if count == 1 { format!("{verb}s") } else { verb.to_owned() };
         let (train, validate) = (self.training.len(), self.validation.len());
         format!("{} {}, {validate} {}", counted(train, "case"), verb(train, "train"), verb(validate, "validate"))
     }
 
-    /// All labelled cases of a folder, however many there are, in the order of its list.
+    /// All labelled cases of a folder, in the order of its list, without checking their number.
     pub fn all(folder: &Path, recipe: &Recipe) -> Outcome<Vec<Item>> {
         Ok(list(folder, recipe)?.labelled)
     }
@@ -81,10 +81,10 @@ impl Cases {
     }
 }
 
-/// What a recipe needs of each case.
+/// The data that a recipe needs for each case.
 pub fn wants(recipe: &Recipe) -> Wants {
     let target = match recipe.learns().target() {
-        // A task that learns numbers of the recipe's labels names no columns itself.
+        // A regression task uses the recipe's labels as columns.
         Target::Fields(names) if names.is_empty() => Target::Fields(recipe.labels.clone()),
         target => target,
     };
@@ -94,7 +94,7 @@ pub fn wants(recipe: &Recipe) -> Wants {
 /// The cases of a data set, in its own order.
 ///
 /// # Errors
-/// Where the data set is damaged, or its labels or channels differ from the recipe's.
+/// A damaged data set, or one with other labels or channels than the recipe's.
 pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
     let doing = || format!("--data {}", path.display());
     let wants = wants(recipe);
@@ -135,7 +135,8 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
     Ok(list)
 }
 
-/// Refuses a list that has an image twice: it could train and validate. Slides have many cases each.
+/// Rejects a list that has an image twice, because it could train and validate. Slides have many
+/// cases each.
 fn check_twice(list: &CaseList, recipe: &Recipe) -> Result<(), String> {
     if recipe.learns().patches().is_some() {
         return Ok(());
@@ -144,7 +145,7 @@ fn check_twice(list: &CaseList, recipe: &Recipe) -> Result<(), String> {
     for item in &list.labelled {
         let parts = item.parts.get("image").into_iter().flat_map(|parts| &parts.files);
         let mut image: Vec<&Path> = item.files.get("image").into_iter().chain(parts).map(PathBuf::as_path).collect();
-        // Several series may lie in one folder.
+        // One folder may hold several series.
         if image.is_empty() || image.iter().any(|path| path.is_dir()) {
             continue;
         }
@@ -158,12 +159,12 @@ fn check_twice(list: &CaseList, recipe: &Recipe) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a data set whose label maps hold classes that the recipe does not know.
+/// Rejects a data set whose label maps hold classes that the recipe does not have.
 fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
     let ignored = recipe.learns().ignore_label().map(u32::from);
     let highest = list.labels.keys().copied().filter(|label| Some(*label) != ignored).max().unwrap_or(0) as usize;
-    // A recipe that maps labels to other values decides what remains of them. Regions have no
-    // background among their names.
+    // A recipe that maps labels to other values decides which of them remain. The names of regions
+    // include no background.
     let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
     let maps = recipe.learns().region_labels().is_some() || recipe.transforms.iter().any(maps_labels);
     if recipe.output().is_map() && highest >= known && !maps {
@@ -178,7 +179,7 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
     Ok(())
 }
 
-/// Training and validation.
+/// Splits the list into training and validation.
 fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
     let (cases, count) = (&list.labelled, list.labelled.len());
     match &recipe.data.validation {
@@ -188,7 +189,7 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
                 let what = "the data set names no validation cases (a JSON list does, with `validation`)";
                 RecipeError::new(format!("data.validation = \"listed\": {what}"))
             })?;
-            // Lists of regions have hundreds of thousands of cases.
+            // Lists of regions may have hundreds of thousands of cases.
             let held: HashSet<&str> = held.iter().map(String::as_str).collect();
             let (validate, train) = cases.iter().cloned().partition(|item| held.contains(item.case.as_str()));
             Ok((train, validate))
@@ -215,7 +216,7 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
     }
 }
 
-/// numpy's generator takes 32 bits; larger seeds are folded.
+/// Folds a seed to 32 bits for numpy's generator.
 pub(crate) fn seed32(seed: u64) -> u32 {
     (seed ^ (seed >> 32)) as u32
 }

@@ -1,12 +1,12 @@
-//! Which patient a case is of.
+//! The patient of a case.
 
 use std::collections::BTreeMap;
 
 use hearth_data::{DataError, Field, Item, split_fraction};
 
 /// The patient in the name of a case: `sub-01` of `sub-01_ses-02`, `BraTS-GLI-00005` of
-/// `BraTS-GLI-00005-101`, `Brats18_2013_2` of `Brats18_2013_2_1`, the ID before the series of
-/// DICOM.
+/// `BraTS-GLI-00005-101`, `Brats18_2013_2` of `Brats18_2013_2_1`, or for DICOM the ID before the
+/// series.
 pub(crate) fn patient_in_name(case: &str) -> Option<&str> {
     let counts = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let without = |mark: char| case.rsplit_once(mark).filter(|(_, last)| counts(last)).map(|(name, _)| name);
@@ -17,18 +17,18 @@ pub(crate) fn patient_in_name(case: &str) -> Option<&str> {
         return without('-');
     }
     if ["Brats17_", "Brats18_", "Brats19_", "BraTS19_"].iter().any(|start| case.starts_with(start)) {
-        // Where no more than a number follows the year, that is the patient.
+        // If only a number follows the year, the number is the patient.
         return Some(without('_').filter(|name| name.contains('_')).unwrap_or(case));
     }
-    // A case for each patient.
+    // One case per patient.
     if case.starts_with("BraTS20") {
         return Some(case);
     }
     case.rsplit_once('/').map(|(name, _)| name)
 }
 
-/// The patient of a case: its column `patient`, which cases of DICOM have, or what names of BIDS and
-/// BraTS say. A folder in another name may be a class or a hospital.
+/// The patient of a case: its column `patient`, which DICOM cases have, or the patient in BIDS and
+/// BraTS names. A folder in another name may be a class or a hospital.
 fn patient(item: &Item) -> Option<String> {
     match item.fields.get("patient") {
         Some(Field::Text(name)) => Some(name.clone()),
@@ -38,9 +38,9 @@ fn patient(item: &Item) -> Option<String> {
     }
 }
 
-/// Training and validation by [`split_fraction`]. Where a patient has several cases, patients are
-/// drawn in place of cases, so that nobody is on both sides; a case whose patient is unknown stands
-/// for itself.
+/// Splits cases into training and validation by [`split_fraction`]. If a patient has several cases,
+/// patients are drawn instead of cases, so that no patient is on both sides; a case of an unknown
+/// patient counts as a patient.
 pub(crate) fn split_patients(items: &[Item], part: f64, seed: u32) -> Result<(Vec<Item>, Vec<Item>), DataError> {
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut patients: Vec<Vec<Item>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Where the labels of an earlier stage of a cascade lie.
+//! The label files of an earlier stage of a cascade.
 
 use std::path::{Path, PathBuf};
 
@@ -9,15 +9,15 @@ use crate::outputs::record_of;
 use hearth_recipe::recipe::Recipe;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// What the names of label maps end in, in the order in which they are looked for: what `hearth predict`
-/// writes with a run, and with a model of nnU-Net.
+/// The endings of label map names, in the order of the search: those that `hearth predict` writes
+/// for a run, and for a model of nnU-Net.
 const ENDS: [&str; 4] = ["_seg.nii.gz", ".nii.gz", "_seg.nii", ".nii"];
 
-/// The file of a case's labels in the folder of an earlier stage. An image that is given by its file
-/// (`CASE_0000.nii.gz`) has the labels of its case, too.
+/// The label file of a case in the folder of an earlier stage. The name may also be that of an
+/// image file (`CASE_0000.nii.gz`), which has the labels of its case.
 ///
 /// # Errors
-/// A folder or a file that is not there.
+/// A missing folder or file.
 pub fn labels_of_stage(folder: &Path, case: &str) -> Outcome<PathBuf> {
     if !folder.is_dir() {
         let what = "there is no such folder of labels of the earlier stage (--previous-stage)";
@@ -36,10 +36,10 @@ pub fn labels_of_stage(folder: &Path, case: &str) -> Outcome<PathBuf> {
     })
 }
 
-/// The labels of an earlier stage for an image of this name, where a recipe continues from one.
+/// The label file of an earlier stage for an image of this name, if the recipe continues from one.
 ///
 /// # Errors
-/// As [`labels_of_stage`], and where no folder is given.
+/// Same as [`labels_of_stage`], or a missing folder option.
 pub fn previous_labels(recipe: &Recipe, name: &str) -> Outcome<Option<PathBuf>> {
     if recipe.previous_stage().is_none() {
         return Ok(None);
@@ -54,11 +54,11 @@ pub fn previous_labels(recipe: &Recipe, name: &str) -> Outcome<Option<PathBuf>> 
     }
 }
 
-/// Cases whose labels of the earlier stage this program predicted otherwise than by `--held-out`: maybe by a
-/// network that was trained on them.
+/// The cases whose labels of the earlier stage were predicted by this program without `--held-out`,
+/// and so possibly by a network that was trained on them.
 ///
 /// # Errors
-/// A data set that cannot be read, and labels that are missing.
+/// A data set that cannot be read, or missing labels.
 pub fn not_held_out(recipe: &Recipe, data: &Path) -> Outcome<Vec<String>> {
     let Some(stage) = recipe.previous_stage() else { return Ok(Vec::new()) };
     let otherwise = |item: &Item| {
@@ -68,7 +68,7 @@ pub fn not_held_out(recipe: &Recipe, data: &Path) -> Outcome<Vec<String>> {
     Ok(Cases::all(data, recipe)?.into_iter().filter(otherwise).map(|item| item.case).collect())
 }
 
-/// Adds the labels of the earlier stage to cases, where the recipe continues from one.
+/// Adds the labels of the earlier stage to cases, if the recipe continues from one.
 pub(crate) fn add_labels(items: &mut [Item], recipe: &Recipe) -> Outcome {
     let Some(stage) = recipe.previous_stage() else { return Ok(()) };
     for item in items {
@@ -79,8 +79,8 @@ pub(crate) fn add_labels(items: &mut [Item], recipe: &Recipe) -> Outcome {
     Ok(())
 }
 
-/// Keeps of a case what is known of one that is predicted: the image, and the labels of the earlier
-/// stage.
+/// Reduces a case to the data that is available for prediction: the image, and the labels of the
+/// earlier stage.
 #[must_use]
 pub fn as_predicted(recipe: &Recipe, mut sample: Sample) -> Sample {
     let stage = recipe.previous_stage();

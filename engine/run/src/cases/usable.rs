@@ -1,4 +1,4 @@
-//! Whether a data set can be used, as far as a training finds that before its first step.
+//! Checks of a data set that a training makes before its first step.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use crate::memory::dataset::spread;
 use crate::plan::Plan;
 use hearth_recipe::{Context, Outcome};
 
-/// The cases of a data set, checked as a training checks them before it reads them.
+/// The cases of a data set, with the checks that a training makes before it reads them.
 ///
 /// # Errors
 /// A data set that cannot be read, or that the recipe cannot use.
 pub fn usable(plan: &Plan, data: &Path) -> Outcome<Cases> {
-    // Before the work begins.
+    // Checked before the work begins.
     plan.recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
     let cases = Cases::open(data, &plan.recipe)?;
     label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     Ok(cases)
 }
 
-/// Reads some cases of each kind as a training does when it prepares them: those whose files are missing,
-/// and others spread over the list.
+/// Reads some cases of each kind as a training does when it prepares them: those with missing
+/// files, and others spread over the list.
 ///
 /// # Errors
-/// The first case that a training would end with.
+/// The first case with which a training would fail.
 pub fn read_some(plan: &Plan, cases: &Cases) -> Outcome {
-    // A sampler may never draw a case that cannot be read.
+    // A sampler may never draw the unreadable case.
     let training = if plan.recipe.data.sampler.is_some() { &[] } else { &cases.training[..] };
     read(training, &plan.training).while_doing(|| "preparing the training cases")?;
     read(&cases.validation, &plan.validation).while_doing(|| "preparing the validation cases")

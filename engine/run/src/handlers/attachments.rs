@@ -1,4 +1,4 @@
-//! What handlers add to the folder of a run: `attachments/HANDLER/NAME`.
+//! Files that handlers add to the folder of a run: `attachments/HANDLER/NAME`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use hearth_engine::{Attach, Attachment, DType, HostError, HostTensor};
 use hearth_pictures::Canvas;
 
-/// The most pixels of a picture.
+/// The largest number of pixels of a picture.
 const MAX_PIXELS: usize = 1 << 26;
 
-/// Writes attachments into a run's folder. With several processes only the `first` one writes.
+/// A function that writes attachments into a run's folder. With several processes only the `first`
+/// one writes.
 pub fn writer(run: &Path, first: bool) -> Attach {
     let folder = run.join("attachments");
     Box::new(move |handler, name, attachment| if first { write(&folder, handler, name, attachment) } else { Ok(()) })
@@ -29,7 +30,7 @@ fn write(folder: &Path, handler: &str, name: &str, attachment: &Attachment<'_>) 
     .map_err(|error| failed(&error))
 }
 
-/// The engine has checked the attachment's name; a handler may have any.
+/// The path of an attachment. The engine has checked its name; a handler may have any name.
 fn place(folder: &Path, handler: &str, name: &str, image: bool) -> PathBuf {
     let plain = |c: char| if c.is_alphanumeric() || "-_#".contains(c) { c } else { '_' };
     let handler: String = handler.chars().map(plain).collect();
@@ -37,7 +38,7 @@ fn place(folder: &Path, handler: &str, name: &str, image: bool) -> PathBuf {
     folder.join(handler).join(format!("{name}{end}"))
 }
 
-/// A picture of `[H, W]` or `[H, W, 3]`; u8, or f32 from 0 to 1, where NaN is black.
+/// Converts a tensor `[H, W]` or `[H, W, 3]` to a picture; u8, or f32 from 0 to 1, with NaN as black.
 fn picture(image: &HostTensor<'_>) -> Result<Canvas, HostError> {
     let (height, width, channels) = match image.shape[..] {
         [height, width] => (height, width, 1),

@@ -1,15 +1,15 @@
-//! A run whose folder was removed ends soon, rather than after all its epochs.
+//! Ends a run soon after its folder was removed, rather than after all its epochs.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
 
-/// Within an epoch the folder is looked at so often; epochs can take hours.
+/// The interval of checks within an epoch; epochs can take hours.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Fails where the recipe is no longer in the run's folder. A checkpoint would make the folder
-/// anew, and hide that what it held is lost.
+/// Fails if the recipe is missing in the run's folder. A checkpoint would create the folder again,
+/// and hide the loss of its content.
 #[derive(Debug)]
 pub(crate) struct FolderWatch {
     recipe: PathBuf,
@@ -39,7 +39,7 @@ impl Handler for FolderWatch {
         self.looked = Instant::now();
         match self.recipe.is_file() {
             true => Ok(()),
-            false => Err(HandlerError::new(format!("{} is no longer there", self.recipe.display()))),
+            false => Err(HandlerError::new(format!("{} is missing", self.recipe.display()))),
         }
     }
 }

@@ -23,10 +23,10 @@ use hearth_recipe::recipe::Listens;
 use peak_flops::measure_roof;
 use plugins::Attached;
 
-/// Reading the loss waits for the GPU, so it is checked less often there.
+/// The interval in iterations of checking the loss on a GPU, because reading it waits for the GPU.
 const LOOK_EVERY: u64 = 16;
 
-/// The handler that shows a run to whoever watches it.
+/// The handler that shows the progress of a run.
 const PROGRESS: &str = "Progress";
 
 /// Handlers called before the plugins: those that may end the run, and the one that sets the
@@ -34,7 +34,7 @@ const PROGRESS: &str = "Progress";
 pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     let every = if plan.on_processor { 1 } else { LOOK_EVERY };
     let mut handlers: Vec<Box<dyn Handler>> = Vec::new();
-    // Two networks that compete have no events within an iteration.
+    // Two competing networks have no events within an iteration.
     let at = if plan.recipe.learns().generates() { LookAt::IterationCompleted } else { LookAt::default() };
     handlers.push(Box::new(StopOnNonFinite::new(StopOnNonFiniteOptions { every, at, ..Default::default() })?));
     let schedule = plan.recipe.schedule.clone();
@@ -45,7 +45,7 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     Ok(handlers)
 }
 
-/// Who owns the host's memory: weights and optimizer of a card are its own.
+/// The owners of the host's memory; a GPU holds weights and optimizer itself.
 pub(crate) fn owners_of(plan: &Plan) -> fn() -> Vec<(&'static str, usize)> {
     if plan.on_processor {
         memory::owners
@@ -54,8 +54,8 @@ pub(crate) fn owners_of(plan: &Plan) -> fn() -> Vec<(&'static str, usize)> {
     }
 }
 
-/// Handlers called after the plugins, and so after the validation: the recipe's own, and those that
-/// write the run's files.
+/// Handlers called after the plugins, and so after the validation: those of the recipe, and those
+/// that write the run's files.
 pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
     let mut handlers = listed(plan, run, Listens::Train)?;
     for name in ["MetricLog", "TensorBoardStats", PROGRESS] {
@@ -67,7 +67,7 @@ pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
             handlers.push(Registry::<HandlerSpec>::new().build(&Node::named(name))?.make(run)?);
         }
     }
-    // A profiler that the recipe lists notes memory as well.
+    // A profiler listed in the recipe records memory as well.
     measure_memory(memory::in_use, owners_of(plan));
     if let Some(profile) = &plan.recipe.profile {
         if profile.layers {
@@ -77,13 +77,13 @@ pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
         if plan.on_processor && plan.ranks_here == 1 {
             profiler = profiler.with_roof(measure_roof());
         }
-        // The last, so that an epoch has its validation.
+        // Added last, so that an epoch includes its validation.
         handlers.push(Box::new(profiler));
     }
     Ok(handlers)
 }
 
-/// The handlers of one engine that the recipe lists, in its order.
+/// The handlers for one engine that the recipe lists, in its order.
 pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn Handler>>> {
     let registry = Registry::<HandlerSpec>::new();
     let mut handlers = Vec::new();
@@ -103,8 +103,7 @@ pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn H
     Ok(handlers)
 }
 
-/// Builds every handler and plugin's handler once, so that errors are reported before the work
-/// begins.
+/// Builds every handler and plugin's handler once, so that errors are reported before the work begins.
 pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     before(plan)?;
     for engine in [Listens::Train, Listens::Validation] {
@@ -114,8 +113,8 @@ pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     Ok(())
 }
 
-/// Adds the plugins and handlers with `engine = "validation"` to an evaluator. What they write goes
-/// into `folder`.
+/// Adds the plugins and handlers with `engine = "validation"` to an evaluator. They write into
+/// `folder`.
 pub fn attach(plan: &Plan, plugins: &[Attached], folder: &Path, evaluator: &mut Engine) -> Outcome {
     let plugins = plugins::handlers(plan, plugins, folder, Listens::Validation)?;
     for handler in plugins.into_iter().chain(listed(plan, folder, Listens::Validation)?) {
@@ -127,13 +126,13 @@ pub fn attach(plan: &Plan, plugins: &[Attached], folder: &Path, evaluator: &mut 
 /// A handler that failed without ending the run.
 #[derive(Clone, Debug)]
 pub struct HandlerFailure {
-    /// The engine whose events it listened to: `trainer`, `validation`.
+    /// The engine whose events it received: `trainer`, `validation`.
     pub engine: String,
-    /// Its name.
+    /// The name of the handler.
     pub name: String,
-    /// How often it failed.
+    /// The number of failures.
     pub errors: u64,
-    /// Whether it was no longer called.
+    /// Whether it was disabled.
     pub disabled: bool,
     /// The first failure: event, counters, message.
     pub first: String,
@@ -148,7 +147,7 @@ impl fmt::Display for HandlerFailure {
     }
 }
 
-/// The handlers of an engine that failed so far.
+/// The handlers of an engine that have failed so far.
 pub fn failures(engine: &Engine) -> Vec<HandlerFailure> {
     let failed = engine.handler_times().into_iter().filter(|handler| handler.errors > 0);
     let failure = |handler: HandlerTimes| HandlerFailure {

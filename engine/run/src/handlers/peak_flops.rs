@@ -1,4 +1,4 @@
-//! What this machine does at most, measured on it: [`measure_roof`].
+//! The peak performance of this machine, by measurement: [`measure_roof`].
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use hearth_kernels::linear::linear;
 use hearth_profile::Roof;
 use rayon::prelude::*;
 
-/// How long each measurement may take.
+/// The duration of each measurement.
 const TIME: Duration = Duration::from_millis(300);
 
-/// The most operations per second of a large matrix product and of a convolution, whichever does
-/// more, and the most bytes per second that all threads copy. Convolutions that compute fewer sums
-/// than they have (Winograd) count all of them.
+/// The peak operations per second of a large matrix product or of a convolution, whichever is
+/// higher, and the peak bytes per second that all threads copy. Convolutions that compute fewer
+/// sums than the definition (Winograd) count all of them.
 pub fn measure_roof() -> Roof {
     let device = Device::flex();
     let random = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Default, &device);
@@ -34,7 +34,7 @@ pub fn measure_roof() -> Roof {
     Roof { flop: product.max(convolution), bytes }
 }
 
-/// Seconds of the fastest of several calls.
+/// The seconds of the fastest of several calls.
 fn fastest(mut work: impl FnMut()) -> f64 {
     work();
     let (begun, mut best) = (Instant::now(), f64::INFINITY);

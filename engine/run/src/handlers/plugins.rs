@@ -1,5 +1,5 @@
-//! The recipe's plugins, found and loaded: from files, or where there is none the copies of the bundled
-//! ones that the host links.
+//! Finds and loads the recipe's plugins: from files, or the bundled ones that are linked into the
+//! program.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -19,23 +19,23 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Its name.
+    /// The name of the plugin.
     pub fn name(&self) -> &str {
         &self.plugin.identity().name
     }
 
-    /// Whose events it listens to.
+    /// The engine whose events it receives.
     fn listens(&self, plan: &Plan) -> Listens {
         self.entry.map(|index| plan.recipe.plugins[index].engine).unwrap_or_default()
     }
 }
 
-/// Finds and loads every plugin that the recipe lists, in order. `given` are the words of `--plugin`.
+/// Finds and loads every plugin that the recipe lists, in order. `given` are the values of `--plugin`.
 pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     Given::check(given)?;
     let mut loaded = load_where(plan, given, |_| true)?;
     let search = search(plan, given);
-    // What is named on the command line is used, whether or not the recipe lists it.
+    // Plugins named on the command line are used, whether or not the recipe lists them.
     for given in given.iter().map(|word| Given::of(word)) {
         let found = match given {
             Given::Path(path) if path.is_file() => {
@@ -52,12 +52,12 @@ pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     Ok(loaded)
 }
 
-/// The same for those that listen to the evaluator.
+/// Finds and loads the plugins for the evaluator.
 pub fn load_for_evaluation(plan: &Plan) -> Outcome<Vec<Attached>> {
     load_where(plan, &[], |engine| engine == Listens::Validation)
 }
 
-/// Where plugins of a recipe are searched, `given` first.
+/// The search path for plugins of a recipe, `given` first.
 pub fn search(plan: &Plan, given: &[PathBuf]) -> Search {
     let named: Vec<PathBuf> = plan.recipe.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect();
     Search::standard(given, &named)
@@ -84,15 +84,15 @@ fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) 
     Ok(loaded)
 }
 
-/// The handlers of the plugins that listen to one engine, each with its options from the recipe.
-/// Checkpoints go into the run's folder.
+/// The handlers of the plugins for one engine, each with its options from the recipe. Checkpoints
+/// go into the run's folder.
 pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn Handler>>> {
     let mine = plugins.iter().filter(|attached| attached.listens(plan) == engine);
     mine.map(|attached| {
         let place = attached.entry.map(|index| format!("plugins.{index}.options"));
         let located = |fault: Fault| {
             let Some(place) = &place else { return RecipeError::from(fault) };
-            // For an unknown option the error points at the key, otherwise at the value.
+            // An error about an unknown option points at the key, other errors at the value.
             let known =
                 attached.plugin.options().iter().any(|option| fault.path.split('.').next() == Some(&option.name));
             let (root, fault) = (plan.document.root(), fault.under(place));

@@ -1,4 +1,4 @@
-//! Whether the caches of a training fit, before they are filled: [`check_caches`].
+//! Checks before the caches of a training are filled whether they fit: [`check_caches`].
 
 use hearth_data::{Item, Pipeline, Sample, Storage};
 use hearth_kernels::host::is_host;
@@ -10,17 +10,18 @@ use crate::dataset::{Use, cache_run};
 use crate::plan::Plan;
 use hearth_recipe::{At, Outcome};
 
-/// Fails where the cases that train, those that validate, or both together take more memory than the cache
-/// may. Each kind is estimated by its first case, from below where values are stored more narrowly.
+/// Fails if the training cases, the validation cases, or both together take more memory than the
+/// cache may use. Each kind is estimated by its first case, as a lower bound if values are stored
+/// in fewer bits.
 ///
 /// # Errors
-/// What the caches would take, what they may take, and what fits; or what is wrong with a first case.
+/// The estimated size, the limit, and what fits; or the error of a first case.
 pub fn check_caches(plan: &Plan, cases: &Cases) -> Outcome {
     let cache = &plan.recipe.data.cache;
     let Some(limit) = cache.limit(&cache_run(plan, Use::Training, 0)) else { return Ok(()) };
     let narrow = match cache.storage() {
         Storage::F32 => 1,
-        // Labels take a byte.
+        // Labels take one byte.
         Storage::F16 | Storage::Exact => 4,
     };
     let each = |items: &[Item], pipeline: &Pipeline| -> Outcome<(u64, u64)> {

@@ -1,8 +1,8 @@
-//! Whether a training can fit at all, before a case is read: [`check_training`].
+//! Checks before a case is read whether a training can fit: [`check_training`].
 //!
-//! Everything is counted from below: what a step certainly takes, and no allocator's habits. So what is
-//! refused here cannot run, and what passes may still be too large; [`footprint`](crate::memory::footprint)
-//! measures that.
+//! All counts are lower bounds: the certain needs of a step, without allocator overhead. A rejected
+//! training cannot run, and an accepted one may still be too large;
+//! [`footprint`](crate::memory::footprint) measures that.
 
 use std::fmt;
 
@@ -18,14 +18,14 @@ use crate::plan::Plan;
 use hearth_recipe::recipe::{Node, Output};
 use hearth_recipe::{At, Outcome};
 
-/// The part of the layers' results that a training step holds at least. Some are computed in place, or
-/// again in the backward pass.
+/// The smallest share of the layers' results that a training step holds. Some are computed in
+/// place, or again in the backward pass.
 const HELD: f64 = 0.25;
 
-/// The part that it usually holds at most.
+/// The share that a step usually holds at most.
 const USUALLY: f64 = 0.5;
 
-/// Crops whose layers are counted have about this length.
+/// The approximate length of crops for which layers are counted.
 const COUNTED: usize = 32;
 
 /// Voxels of a crop that is sent through the network before a training begins.
@@ -43,7 +43,7 @@ impl Limit {
         Self { bytes: allowance.bytes as f64, whose: format!("this process may use {allowance}") }
     }
 
-    /// Of the device that trains; that of the host where it does not say.
+    /// The memory of the training device, or of the host if the device does not report it.
     fn of_device(plan: &Plan) -> Self {
         match device::memory(&plan.device).filter(|_| !plan.on_processor) {
             Some(memory) => {
@@ -54,7 +54,7 @@ impl Limit {
         }
     }
 
-    /// Refuses what takes more.
+    /// Rejects a need above the limit.
     fn holds(&self, plan: &Plan, key: &str, bytes: f64, what: impl fmt::Display) -> Outcome {
         if bytes <= self.bytes {
             return Ok(());
@@ -65,11 +65,11 @@ impl Limit {
     }
 }
 
-/// Fails where a step, or the windows of a validation, cannot fit; otherwise the bytes of host memory that a
-/// step takes about, 0 where a card trains.
+/// Fails if a step, or the windows of a validation, cannot fit. Otherwise returns the approximate
+/// bytes of host memory of a step, 0 if a GPU trains.
 ///
 /// # Errors
-/// What takes more than there is, with the figure, the limit and the key to change.
+/// A need above the limit, with both figures and the key to change.
 pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     check_steps(plan, &plan.training)?;
     check_steps(plan, &plan.validation)?;
@@ -93,10 +93,10 @@ fn check_norms(plan: &Plan, network: &AnyNetwork) -> Outcome {
     }
 }
 
-/// Fails where the windows of the recipe's inferer cannot fit.
+/// Fails if the windows of the recipe's inferer cannot fit.
 ///
 /// # Errors
-/// As [`check_training`].
+/// Same as [`check_training`].
 pub fn check_windows(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let Some((key, size)) = plan.recipe.inferer.shared().window() else { return Ok(()) };
     let voxels = voxels(&size, network.spatial_dims());
@@ -104,7 +104,7 @@ pub fn check_windows(plan: &Plan, network: &AnyNetwork) -> Outcome {
     Limit::of_device(plan).holds(plan, &format!("inferer.{key}"), bytes, "a window with its prediction")
 }
 
-/// Images that a step of the chain makes.
+/// Checks the images that the steps of the chain make.
 fn check_steps(plan: &Plan, chain: &Pipeline) -> Outcome {
     let (limit, dims) = (Limit::of_host(), plan.recipe.network.node().get("spatial_dims").and_then(whole));
     for (step, effect) in chain.steps().iter().map(|step| (step, step.effect())) {
@@ -116,14 +116,15 @@ fn check_steps(plan: &Plan, chain: &Pipeline) -> Outcome {
     Ok(())
 }
 
-/// The crops of a batch, and what the network holds for them.
+/// Checks the crops of a batch, and the network's results for them.
 fn check_batch(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     let Some(crop) = plan.crop(network.spatial_dims()) else { return Ok(0) };
     let size = crop.map(|length| length as i64);
     let voxels = voxels(&size, 3);
     let (of_case, cases) = (crops_of_a_case(plan), plan.recipe.training.batch_size as f64);
     let input = 4.0 * voxels * plan.recipe.image_channels() as f64;
-    // What is refused for one crop is its size; for those of a case, their number; else the batch's.
+    // Reports the size of a crop if a single crop is too large, then the number of crops per case,
+    // then the batch size.
     let refuse = |limit: &Limit, each: f64, and: &str| -> Outcome {
         let [x, y, z] = crop;
         let of = |count: f64| format!("{} of {x} x {y} x {z}{and}", counted(count as usize, "crop"));
@@ -142,8 +143,8 @@ fn check_batch(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     Ok(if plan.on_processor { (USUALLY * bytes * of_case * cases) as u64 } else { 0 })
 }
 
-/// Bytes of the results of all layers for a crop, from those for a smaller one; `None` where the network
-/// takes no smaller one.
+/// The bytes of the results of all layers for a crop, extrapolated from a smaller one; `None` if
+/// the network does not accept a smaller one.
 fn layers(network: &AnyNetwork, crop: [usize; 3]) -> Option<f64> {
     let [channels, _] = network.channels();
     let fits = |length: usize| {
@@ -156,20 +157,20 @@ fn layers(network: &AnyNetwork, crop: [usize; 3]) -> Option<f64> {
     Some(counted.total.activation_bytes() as f64 * share)
 }
 
-/// Values at a voxel of the image and of its prediction.
+/// The number of values per voxel of the image and its prediction.
 fn channels(plan: &Plan, network: &AnyNetwork) -> f64 {
     let [input, output] = network.channels();
     let is_map = plan.recipe.output() != Output::Scores && !plan.recipe.learns().generates();
     input as f64 + if is_map { output as f64 } else { 0.0 }
 }
 
-/// Voxels of a size; axes whose length is the image's count once.
+/// The number of voxels of a size; axes with the length of the image count as 1.
 fn voxels(size: &[i64], dims: usize) -> f64 {
     let axis = |axis: usize| if size.len() == 1 { size.first() } else { size.get(axis) };
     (0..dims).filter_map(axis).map(|length| (*length).max(1) as f64).product()
 }
 
-/// A number that is written in a recipe.
+/// A number written in a recipe.
 fn whole(node: &Node) -> Option<f64> {
     node.to_toml().as_integer().filter(|number| *number > 0).map(|number| number as f64)
 }
@@ -180,7 +181,7 @@ pub(crate) fn crops_of_a_case(plan: &Plan) -> f64 {
     samples.product()
 }
 
-/// The key of the largest number of crops.
+/// The key with the largest number of crops.
 fn key_of_count(plan: &Plan) -> String {
     let counts = plan.recipe.transforms.iter().enumerate();
     let counts = counts.filter_map(|(at, step)| Some((at, whole(step.get("num_samples")?)?)));

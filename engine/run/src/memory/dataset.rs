@@ -1,6 +1,6 @@
-//! The memory of a run's data: what opening it, filling its caches and making its batches takes.
+//! The memory of a run's data: for opening it, filling its caches and making its batches.
 //!
-//! Bytes are what the allocator hands out, which is more than the values have: blocks are rounded up.
+//! Bytes are those of the allocator, which rounds blocks up, so they are more than the values need.
 
 use std::path::Path;
 
@@ -13,26 +13,26 @@ use crate::memory::synthetic::steps::Same;
 use crate::plan::Plan;
 use hearth_recipe::Outcome;
 
-/// So many cases of each kind are looked at, spread over the list.
+/// The number of cases of each kind that are examined, spread over the list.
 const LOOKED_AT: usize = 4;
 
-/// Threads that fill a cache, where the recipe does not say.
+/// The number of threads that fill a cache, if the recipe does not set it.
 const FILLING: usize = 2;
 
 /// The memory of the caches, in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    /// What they hold.
+    /// Their content.
     pub held: u64,
-    /// Of it, in blocks that [`memory::in_use`] counts.
+    /// The part of it in blocks that [`memory::in_use`] counts.
     pub blocks: u64,
-    /// The most while they are filled.
+    /// The peak while they are filled.
     pub filling: u64,
-    /// The largest volume that validates, of those that were looked at.
+    /// The largest validation volume among the examined ones.
     pub volume: Option<[usize; 3]>,
 }
 
-/// Opens the data set, and counts what that takes.
+/// Opens the data set, and measures the memory for that.
 pub(crate) fn opened(data: &Path, plan: &Plan) -> Outcome<(Cases, u64)> {
     memory::begin_peak();
     let before = memory::in_use();
@@ -40,7 +40,7 @@ pub(crate) fn opened(data: &Path, plan: &Plan) -> Outcome<(Cases, u64)> {
     Ok((cases, since(before)))
 }
 
-/// What the caches take, from some cases of each kind.
+/// The memory of the caches, estimated from some cases of each kind.
 pub(crate) fn caches(plan: &Plan, cases: &Cases) -> Outcome<Caches> {
     let cache = &plan.recipe.data.cache;
     let threads = cache.node().get("workers").and_then(integer).unwrap_or(FILLING);
@@ -70,7 +70,7 @@ pub(crate) fn caches(plan: &Plan, cases: &Cases) -> Outcome<Caches> {
             let all = |bytes: u64| (bytes as f64 / looked_at.len() as f64 * kept as f64) as u64;
             found.held += all(held);
             found.blocks += all(blocks);
-            // Towards the end nearly all cases are there.
+            // Near the end of filling, almost all cases are stored.
             found.filling = found.filling.max(found.blocks + loading * threads.clamp(1, kept) as u64);
         }
     }
@@ -80,14 +80,14 @@ pub(crate) fn caches(plan: &Plan, cases: &Cases) -> Outcome<Caches> {
 /// The memory of a batch, in bytes.
 #[derive(Debug)]
 pub(crate) struct BatchMemory {
-    /// What it holds.
+    /// The memory that it holds.
     pub held: u64,
-    /// What making it takes beside that.
+    /// The additional memory while it is made.
     pub making: u64,
 }
 
-/// The batches of the first case, again and again, which is kept where the recipe keeps all cases;
-/// `None` where there is none.
+/// A loader that repeats the batches of the first case, cached if the recipe caches all cases;
+/// `None` without training cases.
 pub(crate) fn first_case(plan: &Plan, cases: &Cases) -> Outcome<Option<DataLoader>> {
     let Some(first) = cases.training.first() else { return Ok(None) };
     let all = cases.training.len();
@@ -106,7 +106,7 @@ fn loader(plan: &Plan, dataset: impl Dataset + 'static) -> Outcome<DataLoader> {
     })
 }
 
-/// What a batch of the first case takes, or one of these samples.
+/// The memory of a batch of the first case, or of one of these samples.
 pub(crate) fn batch(plan: &Plan, cases: Option<&Cases>, samples: &[Sample]) -> Outcome<BatchMemory> {
     let of_data = cases.map(|cases| first_case(plan, cases)).transpose()?.flatten();
     let given = || loader(plan, Same { samples: samples.to_vec(), cases: plan.recipe.training.batch_size });
@@ -120,12 +120,12 @@ pub(crate) fn batch(plan: &Plan, cases: Option<&Cases>, samples: &[Sample]) -> O
     Ok(BatchMemory { held, making })
 }
 
-/// The most bytes that were in use since the peak began, above `before`.
+/// The peak of bytes in use since the measurement began, above `before`.
 fn since(before: usize) -> u64 {
     memory::peak().saturating_sub(before) as u64
 }
 
-/// Some of the items, spread over them.
+/// Some of the items, evenly spread.
 pub(crate) fn spread(items: &[Item]) -> impl Iterator<Item = &Item> {
     let count = items.len().min(LOOKED_AT);
     (0..count).map(move |place| &items[place * items.len() / count])

@@ -1,9 +1,10 @@
-//! What memory a training takes, before it is started: [`footprint`].
+//! Estimates the memory of a training before it is started: [`footprint`].
 //!
-//! A step is measured with crops that are made up: some, then twice as many, of the recipe's size, or of a
-//! smaller one where that is large. Memory is a line over the voxels of a batch, since each activation is as
-//! large as its crops; two measurements are that line. The same is done for windows of the inferer and
-//! for the volume they lie in. With data, its cases give the sizes, and what the caches take.
+//! A step is measured with synthetic crops: with some, then with twice as many, of the recipe's
+//! size or of a smaller one if that is large. Memory is linear in the voxels of a batch, because
+//! each activation is proportional to its crops; two measurements determine the line. The same is
+//! done for windows of the inferer and for their volume. With data, its cases give the sizes and
+//! the memory of the caches.
 
 use std::path::Path;
 
@@ -21,23 +22,24 @@ use crate::start::Start;
 use hearth_recipe::recipe::{Document, Output};
 use hearth_recipe::{Outcome, RecipeError};
 
-/// Voxels of a crop, and of a window, that are measured as they are; of a larger one a part is.
+/// The number of voxels up to which crops and windows are measured at full size; of larger ones a
+/// part is measured.
 const MEASURED: usize = 1 << 20;
 
-/// So many voxels of crops have activations that are large blocks.
+/// The number of voxels above which activations are allocated as large blocks.
 const SEEN: usize = 1 << 18;
 
-/// Crops are multiples of this along an axis, as most networks ask for.
+/// Crop sizes are multiples of this along an axis, as most networks require.
 const GRAIN: usize = 32;
 
-/// What is known of the images.
+/// Known sizes of the images.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes<'a> {
-    /// The data set, whose cases go through the chains.
+    /// The data set, whose cases pass through the chains.
     pub data: Option<&'a Path>,
-    /// Voxels of a crop; by default those of the chain.
+    /// The size of a crop in voxels; by default that of the chain.
     pub patch: Option<[usize; 3]>,
-    /// Voxels of a volume that validates, behind the chain.
+    /// The size of a validation volume in voxels, after the chain.
     pub volume: Option<[usize; 3]>,
 }
 
@@ -47,9 +49,9 @@ pub struct Sizes<'a> {
 pub struct Footprint {
     /// The program itself: code, threads, small blocks.
     pub program: u64,
-    /// Voxels of a crop.
+    /// The size of a crop in voxels.
     pub patch: [usize; 3],
-    /// Crops of a batch.
+    /// The number of crops in a batch.
     pub crops: usize,
     /// Parameters of the network, and of a discriminator.
     pub weights: u64,
@@ -57,33 +59,34 @@ pub struct Footprint {
     pub gradients: u64,
     /// The state of the optimizers.
     pub optimizer: u64,
-    /// What else a step takes: activations, their gradients, the loss, the batch itself.
+    /// Other memory of a step: activations, their gradients, the loss, the batch itself.
     pub activations: u64,
-    /// Of those, bytes of one crop.
+    /// The part of the activations for one crop.
     pub activations_of_a_crop: u64,
-    /// Batches that wait for the training.
+    /// Batches that are ready and wait for the training.
     pub batches: u64,
-    /// What making batches takes, by the threads that do.
+    /// The additional memory of the threads that make batches.
     pub making: u64,
-    /// The copy of weights and optimizer that becomes a checkpoint while training goes on.
+    /// The copy of weights and optimizer from which a checkpoint is written while training continues.
     pub checkpoint: u64,
-    /// What reading and transforming takes while caches are filled, before anything else; 0 without data.
+    /// Memory for reading and transforming while caches are filled, before everything else; 0
+    /// without data.
     pub loading: u64,
-    /// What looking through the data set takes, before that; 0 without data.
+    /// Memory for listing the data set, before that; 0 without data.
     pub opening: u64,
     /// The caches; `None` without data.
     pub cache: Option<u64>,
-    /// A validation, above weights and caches; `None` where images have no windows, or of unknown size.
+    /// A validation, above weights and caches; `None` if images have no windows, or an unknown size.
     pub validation: Option<ValidationFootprint>,
-    /// How many voxels were measured in a crop, where that were fewer than it has.
+    /// The number of measured voxels of a crop, if the crop has more.
     pub measured: Option<usize>,
-    /// Voxels that a step takes per byte: of a crop of another size.
+    /// The bytes of a step per voxel, for crops of another size.
     #[serde(skip)]
     per_voxel: f64,
-    /// What a step takes whatever its crops.
+    /// The bytes of a step that do not depend on its crops.
     #[serde(skip)]
     fixed: f64,
-    /// Of the caches, bytes in large blocks, which a run's memory in use counts.
+    /// The bytes of the caches in large blocks, which are part of a run's memory in use.
     #[serde(skip)]
     cache_blocks: u64,
 }
@@ -91,11 +94,11 @@ pub struct Footprint {
 /// Memory of a validation, in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ValidationFootprint {
-    /// Voxels of the volume.
+    /// The size of the volume in voxels.
     pub volume: [usize; 3],
-    /// Voxels of a window, and how many go through the network together.
+    /// The size of a window in voxels.
     pub window: [usize; 3],
-    /// See `window`.
+    /// The number of windows per call of the network.
     pub windows: usize,
     /// Activations of the windows.
     pub activations: u64,
@@ -104,51 +107,51 @@ pub struct ValidationFootprint {
 }
 
 impl Footprint {
-    /// Bytes while training, of `crops` of `patch` voxels each.
+    /// The bytes while training with `crops` of size `patch`.
     fn step(&self, patch: [usize; 3], crops: usize) -> f64 {
         self.fixed + self.per_voxel * volume(patch) as f64 * crops as f64
     }
 
-    /// What is there whatever happens: caches, waiting batches.
+    /// The bytes that are always used: caches and waiting batches.
     fn around(&self) -> u64 {
         self.cache_blocks + self.batches + self.making
     }
 
-    /// The most bytes while training.
+    /// The peak bytes while training.
     pub fn training(&self) -> u64 {
         self.around() + self.step(self.patch, self.crops) as u64 + self.checkpoint
     }
 
-    /// The most bytes while validating; `None` where that is not known.
+    /// The peak bytes while validating; `None` if unknown.
     pub fn validating(&self) -> Option<u64> {
         let validation = self.validation.as_ref()?;
         let kept = self.weights + self.optimizer + self.checkpoint;
         Some(self.around() + kept + validation.activations + validation.maps)
     }
 
-    /// The most bytes that the run uses at a time, without the program.
+    /// The peak bytes that the run uses, without the program.
     pub fn in_use(&self) -> u64 {
-        // Caches are filled before anything else, and cases are looked for before that.
+        // The data set is listed first, then caches are filled, then everything else runs.
         let before = (self.cache_blocks + self.loading).max(self.opening);
         self.training().max(self.validating().unwrap_or(0)).max(before)
     }
 
-    /// The most bytes that the process may hold: the program, what it uses, and freed blocks that the
-    /// allocator keeps for their next use ([`memory::slack`]).
+    /// The peak bytes that the process may hold: the program, the memory in use, and freed blocks
+    /// that the allocator keeps for reuse ([`memory::slack`]).
     pub fn held(&self) -> u64 {
         let used = self.in_use();
         let small = self.cache.unwrap_or(0).saturating_sub(self.cache_blocks);
         self.program + small + used + memory::slack(used as usize) as u64
     }
 
-    /// How many crops of the recipe's size a step may have within `limit` bytes; 0 where none fits.
+    /// The largest number of crops of the recipe's size in a step within `limit` bytes; 0 if none fits.
     pub fn largest_batch(&self, limit: u64) -> usize {
         let left = limit.saturating_sub(self.program + self.around() + self.checkpoint) as f64 - self.fixed;
         (left / (self.per_voxel * volume(self.patch) as f64).max(1.0)).max(0.0) as usize
     }
 
-    /// The largest crop in the proportions of the recipe's, in multiples of 16, with as many crops in a
-    /// batch as now, within `limit` bytes; `None` where not even the smallest fits.
+    /// The largest crop with the proportions of the recipe's, in multiples of 16 and with the same
+    /// number of crops in a batch, within `limit` bytes; `None` if not even the smallest fits.
     pub fn largest_patch(&self, limit: u64) -> Option<[usize; 3]> {
         let left = limit.saturating_sub(self.program + self.around() + self.checkpoint) as f64;
         let longest = *self.patch.iter().max()?;
@@ -164,11 +167,11 @@ impl Footprint {
     }
 }
 
-/// What memory a recipe takes. Everything is measured on the CPU: a card's own kernels need other room
-/// beside the same activations.
+/// Estimates the memory of a recipe. Everything is measured on the CPU: the kernels of a GPU need
+/// different extra memory for the same activations.
 ///
 /// # Errors
-/// Where the recipe, its data or a size does not fit, and in a program whose allocator counts nothing.
+/// A recipe, data or size that does not fit, or a program whose allocator does not count memory.
 pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let mut document = document.clone();
     document.set_option("--device", "training.device", "cpu")?;
@@ -188,7 +191,7 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let batch = batch(&plan, cases.as_ref().filter(|_| sizes.patch.is_none()), &samples)?;
     let discriminator = plan.discriminator(&network)?;
     let count = network.num_params() + discriminator.as_ref().map_or(0, Module::num_params);
-    let whole = samples.first().ok_or_else(|| RecipeError::new("the chain draws nothing from the first case"))?;
+    let whole = samples.first().ok_or_else(|| RecipeError::new("the chain returns no crop of the first case"))?;
     let patch = whole.shape("image")?;
     let suits = |shape: [usize; 3]| {
         let [channels, _] = network.channels();
@@ -196,14 +199,15 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     };
     let small = Some(reduced(patch)).filter(|small| *small != patch && suits(*small)).unwrap_or(patch);
     drop((network, discriminator));
-    // A data set may have fewer cases than a batch would hold.
+    // A data set may have fewer cases than a batch holds.
     let batched = cases.as_ref().map_or(usize::MAX, |cases| cases.training.len());
     let in_step = samples.len() * plan.recipe.training.batch_size.min(batched);
     let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
     drop(samples);
     let shape = sizes.volume.or(caches.as_ref().and_then(|caches| caches.volume));
-    // The second is the step itself, where that is affordable: blocks are rounded up in steps, so that a
-    // line from smaller ones would miss it. Of small crops several: small blocks are not counted.
+    // The second measurement is the step itself, if that is affordable: blocks are rounded up in
+    // steps, so that a line from smaller ones would be inaccurate. Several small crops are used,
+    // because small blocks are not counted.
     let least = (SEEN / volume(small)).clamp(1, in_step);
     let few = (in_step / 2).clamp(least, (MEASURED / volume(small)).max(least));
     let one_step = stepped(&plan, &crop, few, before)?;
@@ -250,7 +254,7 @@ fn has_maps(plan: &Plan) -> bool {
     plan.recipe.output() != Output::Scores && !plan.recipe.learns().generates()
 }
 
-/// What a validation takes.
+/// Estimates the memory of a validation.
 fn validation(
     plan: &Plan,
     document: &Document,
@@ -307,7 +311,7 @@ fn volume(shape: [usize; 3]) -> usize {
     shape.iter().product()
 }
 
-/// A part of a size that is large, in its proportions, of whole grains.
+/// A smaller size with the same proportions, in multiples of the grain.
 fn reduced(shape: [usize; 3]) -> [usize; 3] {
     let factor = (MEASURED as f64 / volume(shape) as f64).cbrt();
     if factor >= 1.0 {
@@ -316,7 +320,7 @@ fn reduced(shape: [usize; 3]) -> [usize; 3] {
     shape.map(|axis| if axis <= GRAIN { axis } else { ((axis as f64 * factor) as usize / GRAIN).max(1) * GRAIN })
 }
 
-/// Bytes of this process that are no large blocks: its code, its threads, its small blocks.
+/// The bytes of this process that are not in large blocks: code, threads, small blocks.
 fn program() -> u64 {
     memory::begin_peak();
     hearth_machine::resident().unwrap_or(0).saturating_sub(memory::peak_held() as u64)

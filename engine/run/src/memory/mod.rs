@@ -1,4 +1,4 @@
-//! Memory of a run, counted before it is used.
+//! The memory of a run, estimated before it is used.
 
 pub mod caches;
 pub mod check;

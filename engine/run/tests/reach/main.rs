@@ -1,5 +1,5 @@
-//! Everything that can be named can be used: each network, loss, metric, optimizer, schedule and
-//! inferer of the registry trains a step, or measures a case, through a recipe.
+//! Checks that every registered network, loss, metric, optimizer, schedule and inferer can be used
+//! through a recipe, for a training step or for measuring a case.
 
 mod networks;
 mod parts;

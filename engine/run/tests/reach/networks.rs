@@ -9,22 +9,22 @@ use toml::{Table, toml};
 
 use crate::small::{Learns, Volumes, step, with};
 
-/// What a network is for, so that a recipe can be made for it.
+/// The output of a network, which decides its recipe.
 #[derive(Clone, Copy)]
 enum Fits {
     /// Label maps.
     Maps,
     /// Classes of images.
     Classes,
-    /// Numbers of images, as many as it has channels: a critic's are one.
+    /// Numbers per image, one per channel: one for a critic.
     Numbers,
-    /// Images, features or scores of patches: whatever it gives, at its size.
+    /// Images, features or scores of patches: any output, at its own size.
     Images,
-    /// The same from an image of one voxel: numbers from which images are made.
+    /// The same from an image of one voxel: latent numbers from which images are made.
     Latent,
 }
 
-/// The smallest table of each network that its checks allow, and the size of what it sees.
+/// The smallest table of each network that its checks allow, and its input size.
 fn small(name: &str) -> (Fits, [usize; 3], Table) {
     use Fits::{Classes, Images, Latent, Maps, Numbers};
     const SOLID: [usize; 3] = [16, 16, 16];
@@ -401,7 +401,7 @@ fn recipe(name: &str) -> (Table, [usize; 3]) {
     let channels = config.in_channels();
     let dims = if size[2] == 1 { 2 } else { 3 };
     let seen = if matches!(fits, Fits::Latent) { [1; 3] } else { size };
-    // What it gives, so that there is a target of that shape.
+    // The output shape, so that there is a target of that shape.
     let gives = || {
         let network = config.init(&Device::default(), 0).unwrap_or_else(|error| panic!("{name}: {error}"));
         let [x, y, z] = seen;
@@ -416,7 +416,7 @@ fn recipe(name: &str) -> (Table, [usize; 3]) {
     };
     let mut recipe = learns.recipe(channels, dims);
     if matches!(fits, Fits::Latent) {
-        // The label is made before the image becomes a voxel.
+        // The label is made before the image is reduced to one voxel.
         let steps = recipe["transforms"].as_array_mut().expect("a list");
         steps.push(with(step("Resize", &["image"]), "spatial_size", vec![1; dims]).into());
     }
@@ -424,10 +424,10 @@ fn recipe(name: &str) -> (Table, [usize; 3]) {
     (recipe, size)
 }
 
-/// What the reference says of a network that cannot be reached.
+/// The words of the reference for a network that no recipe can use.
 const UNREACHABLE: &str = "No recipe trains it: ";
 
-/// Trains those whose turn it is, and says what went wrong.
+/// Trains the selected networks, and reports all errors.
 fn train(turn: impl Fn(usize) -> bool) {
     let mut volumes: BTreeMap<[usize; 3], Volumes> = BTreeMap::new();
     let mut faults = Vec::new();
@@ -449,7 +449,7 @@ fn train(turn: impl Fn(usize) -> bool) {
     assert!(faults.is_empty(), "{} networks cannot be reached:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Every network trains a step. Two tests, so that two cores share them.
+/// Every network trains a step. There are two tests, so that two cores share them.
 #[test]
 fn every_second_network_trains() {
     train(|place| place % 2 == 0);

@@ -13,7 +13,7 @@ use crate::small::{Done, Learns, Volumes, example, step, with};
 const SIZE: [usize; 3] = [16, 16, 16];
 const IMAGES: Learns = Learns::Reconstruction([1, 16, 16, 16]);
 
-/// Runs a recipe for each entry of a kind, and fails with all that went wrong.
+/// Runs a recipe for each entry of a kind, and fails with all errors.
 fn each<T: Kind + ?Sized>(recipe: impl Fn(&str, Table) -> Table, sound: impl Fn(&str, Done) -> Result<(), String>) {
     let volumes = Volumes::new(SIZE);
     let mut faults = Vec::new();
@@ -41,7 +41,7 @@ fn every_loss_trains() {
             | "DiceLoss"
             | "GeneralizedWassersteinDiceLoss" => Learns::Segmentation,
             "MSELoss" | "SSIMLoss" => IMAGES,
-            // Vectors, and those that they should be near to.
+            // Vectors, and the vectors to which they should be close.
             "ContrastiveLoss" => Learns::Regression(8),
             _ => Learns::Regions,
         };
@@ -77,7 +77,7 @@ fn every_metric_measures() {
             "PSNRMetric" | "SSIMMetric" | "MultiScaleSSIMMetric" => (IMAGES, "MAEMetric"),
             _ => (Learns::Segmentation, "DiceMetric"),
         };
-        // Some are no key metrics: whether more or less of them is better depends.
+        // Some cannot be key metrics, because it depends whether higher or lower values are better.
         let metrics = Table::from_iter([
             ("key".to_owned(), "usual".into()),
             ("usual".to_owned(), with(Table::new(), "name", key).into()),
@@ -99,7 +99,7 @@ fn every_optimizer_trains() {
 
 #[test]
 fn every_schedule_sets_the_rate() {
-    // The first step of a warm-up has a rate of 0: the second one changes weights.
+    // The first step of a warm-up has a rate of 0; the second one changes weights.
     let recipe = |_: &str, schedule: Table| {
         let mut recipe = put(Learns::Segmentation, "schedule", schedule);
         recipe["training"].as_table_mut().expect("a table").insert("epochs".into(), 2.into());
@@ -123,7 +123,7 @@ fn every_inferer_validates() {
         };
         let mut recipe = put(Learns::Segmentation, "inferer", inferer);
         if name == "SliceInferer" {
-            // It trains on slices, and is led over the volume slice by slice.
+            // It trains on slices, and is applied to the volume slice by slice.
             recipe["network"].as_table_mut().expect("a table").insert("spatial_dims".into(), 2.into());
             let crop = with(step("RandSpatialCrop", &["image", "label"]), "roi_size", vec![16, 16, 1]);
             let crop = with(with(crop, "random_size", false), "only", "train");

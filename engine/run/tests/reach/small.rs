@@ -15,7 +15,7 @@ use hearth_train::Train;
 use safetensors::SafeTensors;
 use toml::{Table, Value, toml};
 
-/// What a recipe learns from the volumes.
+/// The task that a recipe learns from the volumes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Learns {
     /// Two classes.
@@ -24,14 +24,14 @@ pub enum Learns {
     Regions,
     /// Two classes of images.
     Classification,
-    /// So many numbers of images, at most eight.
+    /// This number of numbers per image, at most eight.
     Regression(usize),
-    /// The image itself, at so many channels and this size.
+    /// The image itself, with this number of channels and this size.
     Reconstruction([usize; 4]),
 }
 
 impl Learns {
-    /// The recipe but for the network, the loss and what a test changes: images of `channels`
+    /// The recipe without the network, the loss and the changes of a test: images of `channels`
     /// channels and `dims` axes.
     pub fn recipe(self, channels: usize, dims: usize) -> Table {
         let both = matches!(self, Learns::Segmentation | Learns::Regions);
@@ -144,7 +144,7 @@ pub fn step(name: &str, keys: &[&str]) -> Table {
     Table::from_iter([("name".to_owned(), Value::from(name)), ("keys".to_owned(), keys.to_vec().into())])
 }
 
-/// The same with a parameter.
+/// The table with another parameter.
 pub fn with(mut table: Table, key: &str, value: impl Into<Value>) -> Table {
     table.insert(key.into(), value.into());
     table
@@ -156,21 +156,21 @@ pub fn example<T: ?Sized>(entry: &Entry<T>) -> Table {
     with(table, "name", entry.name)
 }
 
-/// What a run did.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Done {
     /// The loss of each step.
     pub losses: Vec<f64>,
     /// The learning rate of each step.
     pub rates: Vec<f64>,
-    /// Whether a weight is another one.
+    /// Whether a weight has changed.
     pub changed: bool,
-    /// What the last validation measured.
+    /// The metrics of the last validation.
     pub metrics: BTreeMap<String, f64>,
 }
 
 impl Done {
-    /// Fails unless every loss is a number and the weights are others.
+    /// Fails unless all losses are finite and the weights have changed.
     pub fn is_sound(&self) -> Result<(), String> {
         if self.losses.is_empty() || self.losses.iter().any(|loss| !loss.is_finite()) {
             return Err(format!("the losses are {:?}", self.losses));
@@ -179,7 +179,7 @@ impl Done {
     }
 }
 
-/// Four volumes in which a block is seen, its label maps, classes and numbers.
+/// Four volumes with a visible block, its label maps, classes and numbers.
 pub struct Volumes {
     folder: tempfile::TempDir,
 }
@@ -210,7 +210,7 @@ impl Volumes {
         Self { folder }
     }
 
-    /// The list of cases: where the label is made of the image, none is listed.
+    /// The list of cases; without labels if the label is made from the image.
     fn list(&self, recipe: &Table) -> PathBuf {
         let made = recipe["task"]["name"].as_str() == Some("Reconstruction");
         self.folder.path().join(if made { "images.csv" } else { "cases.csv" })
@@ -219,7 +219,7 @@ impl Volumes {
     /// Runs a recipe on them.
     ///
     /// # Errors
-    /// What the recipe's reader, the session or its run said.
+    /// The error of the recipe's reader, the session or its run.
     pub fn run(&self, recipe: &Table) -> Result<Done, String> {
         let text = toml::to_string(recipe).map_err(|error| error.to_string())?;
         let at = |error: &dyn std::error::Error| {
@@ -260,7 +260,7 @@ fn write(path: &Path, [x, y, z]: [usize; 3], value: impl Fn(usize) -> f32) {
     write_nifti(path, &image, NiftiOptions::default()).expect("written");
 }
 
-/// The weights that train, in the order of their file; running statistics change without them.
+/// The trained weights, in the order of their file; running statistics change without training.
 fn trained(trainer: &mut dyn Train, folder: &Path) -> Vec<u8> {
     let checkpoint = trainer.save(folder, "step", None).expect("a checkpoint");
     let file = fs::read(checkpoint.join("network.safetensors")).expect("weights");

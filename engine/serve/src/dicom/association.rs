@@ -1,4 +1,4 @@
-//! One association: C-ECHO and C-STORE of a peer.
+//! A DICOM association: C-ECHO and C-STORE from a peer.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -23,12 +23,13 @@ use super::studies::{Received, Studies};
 use crate::http::App;
 use crate::spool::Workspace;
 
-/// Bytes of a command: it has some numbers and two UIDs.
+/// The maximum size of a command in bytes; it consists of a few numbers and two UIDs.
 const COMMAND: usize = 64 << 10;
-/// Bytes of a PDU that is received.
+/// The maximum size of a received PDU in bytes.
 const PDU: u32 = 128 << 10;
 
-/// Images that are received. Reports, structure sets and the like are no input of a model.
+/// SOP classes of images that are accepted. Reports, structure sets and others are not inputs of a
+/// model.
 const CLASSES: [&str; 17] = [
     uids::VERIFICATION,
     uids::CT_IMAGE_STORAGE,
@@ -49,7 +50,7 @@ const CLASSES: [&str; 17] = [
     uids::SECONDARY_CAPTURE_IMAGE_STORAGE,
 ];
 
-/// Transfer syntaxes that the readers of DICOM decode; the first that a peer proposes is taken.
+/// Transfer syntaxes that the DICOM readers can decode; the first one that a peer proposes is accepted.
 const SYNTAXES: [&str; 12] = [
     uids::EXPLICIT_VR_LITTLE_ENDIAN,
     uids::IMPLICIT_VR_LITTLE_ENDIAN,
@@ -65,7 +66,7 @@ const SYNTAXES: [&str; 12] = [
     uids::DEFLATED_EXPLICIT_VR_LITTLE_ENDIAN,
 ];
 
-/// Who may associate.
+/// The application entity titles that may associate.
 struct Titles<'a>(&'a [String]);
 
 impl AccessControl for Titles<'_> {
@@ -86,7 +87,7 @@ impl AccessControl for Titles<'_> {
     }
 }
 
-/// Serves an association until its peer releases it.
+/// Serves an association until the peer releases it.
 pub fn serve(
     stream: TcpStream,
     options: &DicomOptions,
@@ -116,14 +117,14 @@ pub fn serve(
     Serving { association, app, studies, workspace, storing: None, command: Vec::new(), count: 0 }.run(stopping)
 }
 
-/// An instance that comes in.
+/// An instance that is being received.
 struct Storing {
     command: Command,
     context: u8,
     path: PathBuf,
     file: Option<BufWriter<File>>,
     bytes: u64,
-    /// What is answered once all of it came.
+    /// The status of the answer once all of it is received.
     status: u16,
 }
 
@@ -140,7 +141,7 @@ struct Serving<'a> {
 impl Serving<'_> {
     fn run(mut self, stopping: &AtomicBool) -> Result<(), String> {
         loop {
-            // An instance that has begun is received as a whole.
+            // A started instance is received completely.
             if stopping.load(Ordering::Relaxed) && self.storing.is_none() && self.command.is_empty() {
                 self.association.abort().map_err(|error| error.to_string())?;
                 return Ok(());
@@ -187,7 +188,7 @@ impl Serving<'_> {
         }
     }
 
-    /// A command came.
+    /// Handles a command.
     fn begin(&mut self, command: Command, context: u8) -> Result<(), String> {
         match command.field {
             C_ECHO_RQ => {
@@ -207,11 +208,11 @@ impl Serving<'_> {
                 Ok(())
             }
             _ if command.data == NO_DATA => self.reply(context, command.answer(UNRECOGNIZED_OPERATION)),
-            other => Err(format!("the operation {other:#06x} is not served")),
+            other => Err(format!("the operation {other:#06x} is not supported")),
         }
     }
 
-    /// All of an instance came.
+    /// Handles the end of an instance.
     fn end(&mut self, mut storing: Storing) -> Result<(), String> {
         let flushed = storing.file.take().map(|mut file| file.flush());
         if !matches!(flushed, Some(Ok(()))) && storing.status == SUCCESS {
@@ -226,7 +227,7 @@ impl Serving<'_> {
             };
         }
         if status != SUCCESS {
-            // It is removed with the association, if not now.
+            // Otherwise the file is removed with the association.
             let _ = std::fs::remove_file(&path);
             self.workspace.release(bytes);
         }
@@ -242,7 +243,7 @@ impl Serving<'_> {
 }
 
 impl Storing {
-    /// Writes the head of the file, which says how the rest is encoded.
+    /// Writes the header of the file, which contains its encoding.
     fn begin(command: Command, context: u8, path: PathBuf, syntax: &str) -> Self {
         let head = FileMetaTableBuilder::new()
             .media_storage_sop_class_uid(&command.class)
@@ -267,7 +268,7 @@ impl Storing {
         storing
     }
 
-    /// Takes bytes of the data set. After a fault the rest is skipped, and the answer says so.
+    /// Writes bytes of the data set. After an error the rest is skipped, and the answer reports it.
     fn take(&mut self, data: &[u8], workspace: &Workspace) {
         if self.status != SUCCESS {
             return;

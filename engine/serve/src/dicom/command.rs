@@ -1,17 +1,17 @@
-//! Messages of DIMSE (PS3.7, annex E): commands and their answers.
+//! DIMSE messages (PS3.7, annex E): commands and their answers.
 
 use dicom_core::{DataElement, PrimitiveValue, Tag, VR};
 use dicom_dictionary_std::tags;
 use dicom_object::InMemDicomObject;
 use dicom_transfer_syntax_registry::entries::IMPLICIT_VR_LITTLE_ENDIAN;
 
-/// There is no data set.
+/// The value for a message without a data set.
 pub const NO_DATA: u16 = 0x0101;
 pub const C_STORE_RQ: u16 = 0x0001;
 pub const C_STORE_RSP: u16 = 0x8001;
 pub const C_ECHO_RQ: u16 = 0x0030;
 
-/// Statuses of answers (PS3.4, B.2.3).
+/// Status codes of answers (PS3.4, B.2.3).
 pub const SUCCESS: u16 = 0x0000;
 pub const OUT_OF_RESOURCES: u16 = 0xA700;
 pub const CANNOT_UNDERSTAND: u16 = 0xC000;
@@ -29,7 +29,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Reads a command set, which is implicit little endian in all associations.
+    /// Reads a command set, which is always encoded as implicit little endian.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let object = InMemDicomObject::read_dataset_with_ts(bytes, &IMPLICIT_VR_LITTLE_ENDIAN.erased());
         let object = object.map_err(|error| format!("a command cannot be read: {error}"))?;
@@ -48,7 +48,7 @@ impl Command {
         })
     }
 
-    /// The answer to it.
+    /// The answer to the command.
     pub fn answer(&self, status: u16) -> Vec<u8> {
         let mut elements = vec![
             short(tags::COMMAND_FIELD, self.field | 0x8000),
@@ -90,7 +90,7 @@ fn text(tag: Tag, value: &str) -> Element {
 fn bytes(elements: Vec<Element>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let object = InMemDicomObject::command_from_element_iter(elements);
-    // Into memory; numbers and UIDs can always be written.
+    // Written to memory, where numbers and UIDs cannot fail.
     let written = object.write_dataset_with_ts(&mut bytes, &IMPLICIT_VR_LITTLE_ENDIAN.erased());
     debug_assert!(written.is_ok(), "{written:?}");
     bytes

@@ -1,9 +1,9 @@
-//! A DICOM node: images come in by C-STORE, are predicted, and results go to a folder and to other
-//! nodes.
+//! A DICOM node: receives images by C-STORE and predicts them; results are written to a folder, and
+//! sent to other nodes.
 //!
-//! A study is complete when nothing of it came for [`DicomOptions::quiet`]: modalities send one in one
-//! association, or in many. Each of its series is predicted in the queue of the HTTP server, and the
-//! result is a DICOM segmentation in [`DicomOptions::results`].
+//! A study is complete if nothing of it arrived for [`DicomOptions::quiet`], because modalities send a
+//! study in one association or in many. Each of its series is predicted in the queue of the HTTP
+//! server, and the result is a DICOM segmentation in [`DicomOptions::results`].
 
 mod association;
 mod command;
@@ -23,36 +23,36 @@ use crate::error::ServeError;
 use crate::http::App;
 use studies::Studies;
 
-/// How often threads look whether they should end.
+/// The interval at which threads check whether they should end.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a listener is started with.
+/// The options of a listener.
 #[derive(Clone, Debug)]
 pub struct DicomOptions {
     /// Its application entity title; associations with others are rejected.
     pub ae_title: String,
-    /// Where it listens. Outside loopback [`DicomOptions::from`] is required.
+    /// The address to listen on. An address outside loopback requires [`DicomOptions::from`].
     pub address: SocketAddr,
-    /// Titles of those who may send; empty for everyone.
+    /// Titles of the nodes that may send; empty to allow all.
     pub from: Vec<String>,
-    /// The model that predicts; it may be left out where there is one.
+    /// The model that predicts; optional if there is only one.
     pub model: Option<String>,
-    /// The folder of results: `STUDY/SERIES_MODEL.dcm`.
+    /// The folder for results: `STUDY/SERIES_MODEL.dcm`.
     pub results: PathBuf,
-    /// Who is sent the results, too.
+    /// Nodes that receive the results, too.
     pub to: Vec<Destination>,
-    /// A study is complete when nothing of it came for this time.
+    /// The time without new images after which a study is complete.
     pub quiet: Duration,
-    /// Series with fewer slices are not predicted: localizers.
+    /// Series with fewer slices are skipped; they are localizers.
     pub least_slices: usize,
-    /// Associations at once; more are closed.
+    /// The maximum number of associations at once; others are closed.
     pub associations: usize,
-    /// Silence of a peer after which its association ends.
+    /// The time without data from a peer after which its association ends.
     pub idle: Duration,
 }
 
 impl DicomOptions {
-    /// On loopback, for everyone, with results in a folder.
+    /// Options for a node on loopback that accepts every peer, with results in a folder.
     pub fn new(ae_title: impl Into<String>, port: u16, results: impl Into<PathBuf>) -> Self {
         Self {
             ae_title: ae_title.into(),
@@ -82,7 +82,7 @@ impl FromStr for Destination {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no DICOM node, expected AE@host:port, as in PACS@10.0.0.5:104");
+        let wrong = || format!("{text:?} is not a DICOM node, expected AE@host:port, as in PACS@10.0.0.5:104");
         let (ae_title, address) = text.split_once('@').ok_or_else(wrong)?;
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
         if !matches!(port, Some(Ok(_))) {
@@ -94,7 +94,7 @@ impl FromStr for Destination {
 }
 
 impl Destination {
-    /// Where it can be reached now.
+    /// The current address of the node.
     fn resolve(&self) -> io::Result<SocketAddr> {
         let absent = || io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", self.address));
         self.address.to_socket_addrs()?.next().ok_or_else(absent)
@@ -107,10 +107,10 @@ pub fn check_title(title: &str) -> Result<(), String> {
     if good && title.chars().all(|c| (' '..='~').contains(&c) && c != '\\') {
         return Ok(());
     }
-    Err(format!("{title:?} is no AE title, expected 1 to 16 characters of ASCII without a backslash"))
+    Err(format!("{title:?} is not an AE title, expected 1 to 16 characters of ASCII without a backslash"))
 }
 
-/// A listener that runs.
+/// A running listener.
 pub struct Listener {
     address: SocketAddr,
     stopping: Arc<AtomicBool>,
@@ -121,13 +121,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens, and starts its threads.
+    /// Listens, and starts the threads.
     pub(crate) fn start(options: DicomOptions, app: Arc<App>) -> Result<Self, ServeError> {
         let address = options.address;
         check_title(&options.ae_title).map_err(ServeError::Option)?;
         options.from.iter().try_for_each(|title| check_title(title)).map_err(ServeError::Option)?;
         if !address.ip().is_loopback() && options.from.is_empty() {
-            let what = "can be reached from other machines, and DICOM asks for no password: say who may send";
+            let what = "can be reached from other machines, and DICOM has no passwords: name the allowed senders";
             return Err(ServeError::Option(format!("{address} {what} (--dicom-from AE)")));
         }
         if options.associations == 0 {
@@ -153,17 +153,17 @@ impl Listener {
         Ok(Self { address, stopping, open, accepting, studies, app })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts no more, waits for associations that are open, predicts what was received and sends the
-    /// results, for at most `grace`.
+    /// Stops accepting, waits for open associations, predicts what was received and sends the results,
+    /// for at most `grace`.
     pub(crate) fn stop(self, grace: Duration) {
         let until = Instant::now() + grace;
         self.stopping.store(true, Ordering::Relaxed);
-        // The thread does not panic; it ends at its next tick.
+        // The thread does not panic, and ends at its next tick.
         let _ = self.accepting.join();
         while self.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
             std::thread::sleep(TICK);
@@ -175,7 +175,7 @@ impl Listener {
     }
 }
 
-/// What the thread that accepts has.
+/// The state of the accepting thread.
 struct Accepting {
     options: DicomOptions,
     studies: Arc<Studies>,
@@ -199,7 +199,7 @@ impl Accepting {
         }
     }
 
-    /// Serves an association on a thread of its own.
+    /// Serves an association on a separate thread.
     fn begin(self: Arc<Self>, stream: TcpStream) {
         if self.open.fetch_add(1, Ordering::Relaxed) >= self.options.associations {
             self.open.fetch_sub(1, Ordering::Relaxed);
@@ -212,11 +212,11 @@ impl Accepting {
                 stream.set_nonblocking(false).map_err(|error| error.to_string())?;
                 association::serve(stream, &shared.options, &shared.app, &shared.studies, &shared.stopping)
             });
-            // A decoder that fails on what a peer sent ends its association alone.
+            // A decoder that panics on data from a peer only ends that association.
             let said = match std::panic::catch_unwind(work) {
                 Ok(Ok(())) => None,
                 Ok(Err(why)) => Some(why),
-                Err(_) => Some("ended by a fault of this program".to_owned()),
+                Err(_) => Some("ended by an error in this program".to_owned()),
             };
             if let Some(why) = said {
                 shared.app.metrics.dicom("association failed");

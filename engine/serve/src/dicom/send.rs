@@ -1,4 +1,4 @@
-//! C-STORE to another node: [`send`].
+//! Sends files to another node by C-STORE: [`send`].
 
 use std::io::Write;
 use std::path::Path;
@@ -12,9 +12,9 @@ use dicom_ul::pdu::{PDataValue, PDataValueType, Pdu, PresentationContextResultRe
 use super::Destination;
 use super::command::{C_STORE_RSP, Command};
 
-/// How long a node may take to answer.
+/// The maximum time that a node may take to answer.
 const WAIT: Duration = Duration::from_secs(60);
-/// How long it may take to be reached.
+/// The maximum time for a connection.
 const REACH: Duration = Duration::from_secs(10);
 
 /// Sends a file that this program wrote, in the encoding that the node accepts.
@@ -38,7 +38,7 @@ pub fn send(file: &Path, own: &str, to: &Destination) -> Result<(), String> {
         .establish(address)
         .map_err(|error| error.to_string())?;
     let stored = store(&mut association, &object, &class, &instance);
-    // The node has the file already, or said why not.
+    // The file is already stored or refused.
     let _ = association.release();
     stored
 }
@@ -87,7 +87,7 @@ fn store(
     }
     let answer = Command::read(&answer)?;
     match (answer.field, answer.status) {
-        // Bxxx are warnings: it was stored.
+        // Bxxx are warnings: the file was stored.
         (C_STORE_RSP, 0x0000 | 0xB000..=0xBFFF) => Ok(()),
         (C_STORE_RSP, status) => Err(format!("it refused the file with the status {status:#06x}")),
         (field, _) => Err(format!("it answered with the command {field:#06x}")),

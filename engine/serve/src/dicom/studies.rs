@@ -1,4 +1,4 @@
-//! Studies that come in, until they are complete, predicted and sent: [`Studies`].
+//! Studies from their arrival until they are complete, predicted and sent: [`Studies`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -23,25 +23,26 @@ use crate::model::{Format, Model};
 use crate::queue::Work;
 use crate::spool::Workspace;
 
-/// How often a result is sent to a node that does not take it.
+/// The number of attempts to send a result to a node.
 const TRIES: u32 = 6;
 
 /// An instance that was received.
 pub struct Received {
     /// Its file, in the workspace of its association.
     pub path: PathBuf,
-    /// What it takes of the space for temporary files.
+    /// Its space in the temporary files, in bytes.
     pub bytes: u64,
     /// Its SOP instance UID.
     pub instance: String,
 }
 
-/// A series that comes in.
+/// A series that is being received.
 #[derive(Default)]
 struct Incoming {
-    /// Files by SOP instance UID, with their sizes: one that is sent again replaces itself.
+    /// Files by SOP instance UID, with their sizes; an instance that is sent again replaces the earlier
+    /// one.
     files: HashMap<String, (PathBuf, u64)>,
-    /// Slices: frames of all files.
+    /// The number of slices: the frames of all files.
     slices: usize,
 }
 
@@ -51,15 +52,15 @@ struct Study {
     last: Instant,
 }
 
-/// Studies that come in, and the threads that predict and send them.
+/// Studies that are being received, and the threads that predict and send them.
 pub struct Studies {
     app: Arc<App>,
     options: DicomOptions,
     model: Arc<dyn Model>,
     open: Mutex<HashMap<String, Study>>,
-    /// Studies that are predicted.
+    /// The number of studies that are being predicted.
     predicting: AtomicUsize,
-    /// Results that are not sent yet.
+    /// The number of results that are not sent yet.
     unsent: AtomicUsize,
     finishing: AtomicBool,
 }
@@ -77,7 +78,7 @@ impl Studies {
         let names = || app.models.iter().map(|model| model.card().name.as_str()).collect::<Vec<_>>().join(", ");
         let model = model.ok_or_else(|| {
             ServeError::Option(format!(
-                "say which model predicts what comes by DICOM (--dicom-model): one of {}",
+                "--dicom-model: give the model that predicts images from DICOM, one of {}",
                 names()
             ))
         })?;
@@ -103,7 +104,7 @@ impl Studies {
         self.open.lock().unwrap_or_else(|held| held.into_inner())
     }
 
-    /// Adds an instance to its study. The error is the status of the answer.
+    /// Adds an instance to its study. The error is the status for the answer.
     pub fn add(&self, received: Received, from: &Workspace) -> Result<(), u16> {
         let Received { path, bytes, instance } = received;
         let head =
@@ -143,8 +144,8 @@ impl Studies {
         stored().map_err(|_| OUT_OF_RESOURCES)
     }
 
-    /// Predicts what is complete, now that nothing more comes; waits until it is done and sent.
-    /// Returns how many studies are left.
+    /// Predicts all studies after the last one has arrived, and waits until the results are sent.
+    /// Returns the number of studies that are left.
     pub fn finish(&self, until: Instant) -> usize {
         self.finishing.store(true, Ordering::Relaxed);
         loop {
@@ -159,7 +160,7 @@ impl Studies {
         }
     }
 
-    /// The thread that predicts studies, one after the other.
+    /// The loop of the thread that predicts studies, one after the other.
     fn predict_all(&self, results: &Sender<PathBuf>) {
         loop {
             let finishing = self.finishing.load(Ordering::Relaxed);
@@ -167,7 +168,7 @@ impl Studies {
             let next = {
                 let mut open = self.lock();
                 let found = open.iter().find(|(_, study)| complete(study)).map(|(uid, _)| uid.clone());
-                // Counted before it leaves the table, so that a stop sees it in one of the two.
+                // Counted before it leaves the table, so that a stop sees it in one of the two places.
                 found.and_then(|uid| {
                     self.predicting.fetch_add(1, Ordering::Relaxed);
                     Some((uid.clone(), open.remove(&uid)?))
@@ -225,7 +226,7 @@ impl Studies {
         }
     }
 
-    /// The result of a series, in a workspace of its own.
+    /// Computes the result of a series, in a separate workspace.
     fn compute(&self, series: &str, study: &Study) -> Result<(Arc<Workspace>, PathBuf), String> {
         let workspace = self.app.spool.workspace().map_err(|error| error.to_string())?;
         let work = Work {
@@ -244,7 +245,7 @@ impl Studies {
         Ok((workspace, file))
     }
 
-    /// The thread that sends results. They are in the folder of results in any case.
+    /// The loop of the thread that sends results. The results are stored in the folder in any case.
     fn send_all(&self, results: &Receiver<PathBuf>) {
         while let Ok(path) = results.recv() {
             for to in &self.options.to {
@@ -257,7 +258,7 @@ impl Studies {
                     let last = attempt == TRIES;
                     let then = if last { "it stays in the folder of results" } else { "it is sent again" };
                     let (title, address) = (&to.ae_title, &to.address);
-                    self.app.journal.say(&format!("dicom: {title}@{address} did not take a result: {why}; {then}"));
+                    self.app.journal.say(&format!("dicom: {title}@{address} did not accept a result: {why}; {then}"));
                     self.app.metrics.dicom(if last { "not sent" } else { "sent again" });
                     if !last {
                         std::thread::sleep(pause);
@@ -270,13 +271,13 @@ impl Studies {
     }
 }
 
-/// Digits and dots, which can be names of files (PS3.5, 9).
+/// Whether a UID consists of digits and dots, and is a valid file name (PS3.5, 9).
 fn is_uid(uid: &str) -> bool {
     let good = |c: char| c.is_ascii_digit() || c == '.';
     !uid.is_empty() && uid.len() <= 64 && uid.chars().all(good) && !uid.starts_with('.') && !uid.contains("..")
 }
 
-/// Copies a result into a folder, beside those of earlier times.
+/// Copies a result into a folder, next to earlier ones.
 fn keep(folder: &Path, name: &str, file: &Path) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let end = file.extension().unwrap_or_default().to_string_lossy().into_owned();

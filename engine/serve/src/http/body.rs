@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::names::media_type;
 use crate::spool::Workspace;
 
-/// Bytes that are read at once.
+/// The number of bytes that are read at once.
 const CHUNK: usize = 128 << 10;
 
 enum Part {
@@ -25,11 +25,11 @@ enum Part {
     File(File),
 }
 
-/// Texts and files one after the other. A file is read as the client takes it, so an answer takes no
-/// memory; the workspace that holds it stays until the last byte is sent.
+/// Texts and files one after the other. A file is read at the speed of the client, so an answer needs
+/// no memory for it; its workspace is kept until the last byte is sent.
 pub struct PartsBody {
     parts: VecDeque<Part>,
-    /// Bytes that are left.
+    /// The number of bytes left.
     left: u64,
     _workspace: Option<Arc<Workspace>>,
 }
@@ -75,12 +75,12 @@ impl hyper::body::Body for PartsBody {
     }
 }
 
-/// A name in a header: quotes and other characters than ASCII are replaced.
+/// A name for a header: quotes and characters outside ASCII are replaced.
 fn quoted(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' }).collect()
 }
 
-/// A file as an answer, to be saved under a name.
+/// A file as an answer, to be saved under this name.
 pub async fn file(path: &Path, name: &str, workspace: Option<Arc<Workspace>>) -> io::Result<Response> {
     let file = File::open(path).await?;
     let left = file.metadata().await?.len();

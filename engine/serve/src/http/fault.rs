@@ -1,4 +1,4 @@
-//! An answer that is an error: [`Fault`].
+//! Answers that are errors: [`Fault`].
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Fault {
     status: StatusCode,
     detail: String,
     retry: Option<Duration>,
-    /// Its word in the metrics, where the server refused the request for its own sake.
+    /// The word in the metrics, if the server refused the request because of its own limits.
     pub refused: Option<&'static str>,
 }
 
@@ -27,12 +27,12 @@ impl Fault {
         Self { status, detail: detail.into(), retry: None, refused: None }
     }
 
-    /// The request makes no sense.
+    /// An invalid request.
     pub fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The request makes sense, and its image or parameters cannot be used.
+    /// A valid request whose image or parameters cannot be used.
     pub fn unusable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
@@ -41,7 +41,7 @@ impl Fault {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// Something failed here.
+    /// A failure of the server.
     pub fn failed(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
@@ -59,7 +59,7 @@ impl From<std::io::Error> for Fault {
 
 impl From<SpoolFull> for Fault {
     fn from(_: SpoolFull) -> Self {
-        let detail = "no space for temporary files is left; it is given back when others are done".to_owned();
+        let detail = "no space for temporary files is left; it is freed when other requests are done".to_owned();
         Self::later(StatusCode::SERVICE_UNAVAILABLE, detail, Duration::from_secs(10), "spool")
     }
 }
@@ -68,7 +68,7 @@ impl From<Busy> for Fault {
     fn from(busy: Busy) -> Self {
         match busy {
             Busy::Full(after) => {
-                let detail = "as many requests wait as may wait".to_owned();
+                let detail = "the maximum number of requests is waiting".to_owned();
                 Self::later(StatusCode::TOO_MANY_REQUESTS, detail, after, "queue")
             }
             Busy::Stopping => {

@@ -1,4 +1,4 @@
-//! What stands before every request: who may ask, what is counted, what happens to a panic.
+//! The middleware for every request: authorization, counting, and handling of panics.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use super::App;
 use super::fault::Fault;
 
-/// Addresses that need no token: they say nothing of models or images.
+/// Paths that need no token: they reveal nothing about models or images.
 const OPEN: [&str; 5] = ["/health", "/healthz", "/auth", "/auth/", "/auth/token"];
 
-/// Checks a request, answers it, counts it.
+/// Checks a request, answers it, and counts it.
 pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let start = Instant::now();
     let route = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
@@ -32,12 +32,13 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
             fault.into_response()
         }
         Ok(()) => {
-            // A task of its own: a panic ends it alone. It is aborted where the client leaves.
+            // A separate task, so that a panic ends only this request. It is aborted if the client
+            // disconnects.
             let mut tasks = JoinSet::new();
             tasks.spawn(next.run(request));
             match tasks.join_next().await {
                 Some(Ok(response)) => response,
-                _ => Fault::failed("the request ended by a fault of this program").into_response(),
+                _ => Fault::failed("the request ended by an error in this program").into_response(),
             }
         }
     };
@@ -58,24 +59,24 @@ fn check(app: &App, route: &str, headers: &HeaderMap) -> Result<(), Fault> {
     if OPEN.contains(&route) || bearer(headers).is_some_and(|given| token.is(given)) {
         return Ok(());
     }
-    let detail = "this server asks for its token: Authorization: Bearer TOKEN";
+    let detail = "this server requires its token: Authorization: Bearer TOKEN";
     let mut fault = Fault::new(StatusCode::UNAUTHORIZED, detail);
     fault.refused = Some("token");
     Err(fault)
 }
 
-/// The token of a request.
+/// The token in a request.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Without a token, a page of the web that is open in a browser on this machine must not ask: neither
-/// by its own origin, nor by a name of its own that leads here.
+/// Refuses requests of web pages that are open in a browser on this machine, if there is no token: by
+/// their origin, or by a host name that resolves to this machine.
 fn check_origin(headers: &HeaderMap) -> Result<(), Fault> {
     let refused = |what: &str| {
-        let detail = format!("{what} is another machine's name: without --token the server answers to this one");
+        let detail = format!("{what} is another machine: without --token the server only answers to this machine");
         Err(Fault::new(StatusCode::FORBIDDEN, detail))
     };
     for (name, what) in [(header::HOST, "the host"), (header::ORIGIN, "the origin")] {
@@ -89,7 +90,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether `host[:port]` is this machine.
+/// Whether `host[:port]` is a name of this machine.
 fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),

@@ -1,4 +1,4 @@
-//! The HTTP interface: what all requests share, and the table of addresses.
+//! The HTTP interface: the shared state, and the table of paths.
 
 mod body;
 mod fault;
@@ -29,7 +29,7 @@ use crate::queue::Queue;
 use crate::sessions::Sessions;
 use crate::spool::Spool;
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct App {
     pub models: Vec<Arc<dyn Model>>,
     pub options: Options,
@@ -39,16 +39,16 @@ pub struct App {
     pub sessions: Sessions,
     pub metrics: Arc<Metrics>,
     pub journal: Arc<Journal>,
-    /// Connections that are open.
+    /// The number of open connections.
     pub connections: AtomicUsize,
-    /// Whether the server ends once its work is done.
+    /// Whether the server ends after its current work.
     pub stopping: AtomicBool,
 }
 
 type Shared = State<Arc<App>>;
 
 impl App {
-    /// The model of a name; where there is one only, that one without a name.
+    /// The model with a name; without a name, the only model.
     fn model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, Fault> {
         let known = || {
             let names: Vec<&str> = self.models.iter().map(|model| model.card().name.as_str()).collect();
@@ -56,7 +56,7 @@ impl App {
         };
         match (name, &self.models[..]) {
             (None, [one]) => Ok(one.clone()),
-            (None, _) => Err(Fault::bad(format!("say which model: /predict/NAME, one of {}", known()))),
+            (None, _) => Err(Fault::bad(format!("give the model: /predict/NAME, one of {}", known()))),
             (Some(name), models) => {
                 let found = models.iter().find(|model| model.card().name == name);
                 found.cloned().ok_or_else(|| Fault::absent(format!("there is no model {name:?}, expected {}", known())))
@@ -64,7 +64,7 @@ impl App {
         }
     }
 
-    /// Does something with the datastore on a thread that may wait for the disk.
+    /// Runs a datastore operation on a thread that may block on the disk.
     async fn stored<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Datastore) -> Result<T, StoreError> + Send + 'static,
@@ -91,7 +91,7 @@ impl App {
     }
 }
 
-/// The table of addresses.
+/// The table of paths.
 pub fn router(app: Arc<App>) -> Router {
     let limit = usize::try_from(app.options.max_request).unwrap_or(usize::MAX).saturating_add(2 << 20);
     let both = |router: Router<Arc<App>>, path: &str, methods: axum::routing::MethodRouter<Arc<App>>| {
@@ -132,7 +132,7 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// JSON as an answer.
+/// A JSON answer.
 fn as_json(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
@@ -142,7 +142,7 @@ async fn no_address() -> Fault {
 }
 
 async fn no_method() -> Fault {
-    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "this address has other methods")
+    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "this address does not support the method")
 }
 
 async fn health(State(app): Shared) -> Response {
@@ -159,7 +159,7 @@ async fn metrics(State(app): Shared) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// A model, as its address tells.
+/// The description of a model in the list of models.
 fn described(card: &Card) -> Value {
     let labels: serde_json::Map<String, Value> =
         card.labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();

@@ -1,8 +1,8 @@
-//! MONAI Label's addresses, as far as 3D Slicer's client asks them: `/info/`, `/infer/{model}`,
+//! MONAI Label's endpoints that 3D Slicer's client uses: `/info/`, `/infer/{model}`,
 //! `/activelearning/{strategy}`, `/logs/`, `/auth/`, `/model/info/{model}`, `/train/`.
 //!
-//! The answers have MONAI Label's keys (`monailabel/endpoints`, 0.8.5). Errors differ in their status:
-//! an image that cannot be read is 422 here, and 500 there.
+//! The answers have MONAI Label's keys (`monailabel/endpoints`, 0.8.5). The status of errors differs:
+//! an unreadable image is 422 here, and 500 in MONAI Label.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::model::{Card, Format};
 use crate::queue::Work;
 use crate::spool::Workspace;
 
-/// Ways of choosing the next image.
+/// Strategies for choosing the next image.
 const STRATEGIES: [(&str, &str); 2] =
     [("first", "The first image without an approved label"), ("random", "Any image without an approved label")];
 
@@ -67,7 +67,7 @@ pub struct Infer {
     image: String,
     #[serde(default)]
     session_id: String,
-    /// What is answered: `image`, `json`, `all`, `dicom_seg`.
+    /// The form of the answer: `image`, `json`, `all`, `dicom_seg`.
     output: Option<String>,
 }
 
@@ -109,20 +109,20 @@ pub async fn infer(
     })
 }
 
-/// MONAI Label's clients send words for truth, too.
+/// Whether a value means true; MONAI Label's clients also send words.
 fn is_true(value: &Value) -> bool {
     value.as_bool().unwrap_or_else(|| value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true")))
 }
 
-/// Which image: one of the request, of a session, of the datastore. The workspace of a session's
-/// image is held while it is read.
+/// The input image: from the request, from a session, or from the datastore. The workspace of a session
+/// is kept while its image is read.
 async fn input(
     app: &App,
     query: &Infer,
     files: Vec<UploadedFile>,
     workspace: &Arc<Workspace>,
 ) -> Result<(PathBuf, Option<Arc<Workspace>>), Fault> {
-    // `label` has scribbles of another kind of model.
+    // `label` contains scribbles for another kind of model.
     let files: Vec<UploadedFile> = files.into_iter().filter(|file| file.field != "label").collect();
     if !query.session_id.is_empty() {
         let id = &query.session_id;
@@ -140,7 +140,7 @@ async fn input(
     Ok((app.stored(move |store| store.image(&id)).await?, None))
 }
 
-/// Keeps a label in the datastore.
+/// Stores a label in the datastore.
 async fn save(
     app: &App,
     model: &str,
@@ -156,7 +156,7 @@ async fn save(
     app.stored(move |store| store.add_label(&image, &tag, &file, info)).await
 }
 
-/// `POST /activelearning/{strategy}`: the next image without an approved label; `{}` without one.
+/// `POST /activelearning/{strategy}`: the next image without an approved label; `{}` if there is none.
 pub async fn next_sample(State(app): Shared, Path(strategy): Path<String>) -> Result<Response, Fault> {
     if !STRATEGIES.iter().any(|(name, _)| *name == strategy) {
         return Err(Fault::absent(format!("there is no strategy {strategy:?}, expected first or random")));
@@ -203,12 +203,12 @@ pub async fn model_info(State(app): Shared, Path(name): Path<String>) -> Result<
 /// `GET /model/{model}`.
 pub async fn no_weights(State(app): Shared, Path(name): Path<String>) -> Result<Response, Fault> {
     app.model(Some(&name))?;
-    Err(Fault::new(StatusCode::FORBIDDEN, "this server does not give weights away"))
+    Err(Fault::new(StatusCode::FORBIDDEN, "this server does not send weights"))
 }
 
-/// `/train/`: no training runs, which MONAI Label says by the same status.
+/// `/train/`: no training is running, which MONAI Label reports with the same status.
 pub async fn no_training() -> Fault {
-    Fault::absent("this server does not train: `hearth train` does")
+    Fault::absent("this server does not train; use `hearth train`")
 }
 
 /// `GET /auth/`.
@@ -216,8 +216,7 @@ pub async fn auth(State(app): Shared) -> Response {
     as_json(&json!({"enabled": app.options.token.is_some(), "client_id": "hearth", "realm": ""}))
 }
 
-/// `POST /auth/token`: the form of 3D Slicer asks for a user and a password; the password is the
-/// token.
+/// `POST /auth/token`: 3D Slicer's form asks for a user and a password, and the password is the token.
 pub async fn token(State(app): Shared, Form(form): Form<BTreeMap<String, String>>) -> Result<Response, Fault> {
     let Some(token) = &app.options.token else {
         return Ok(as_json(&json!({"access_token": null, "token_type": null})));

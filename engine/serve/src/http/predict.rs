@@ -1,4 +1,4 @@
-//! `/predict/{model}`: an image in, its label map out; and what `/infer` does with it, too.
+//! `/predict/{model}`: predicts the label map of an image; also used by `/infer`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::model::{Answer, Format, Model};
 use crate::queue::Work;
 use crate::spool::Workspace;
 
-/// A prediction, and what clients hear of it.
+/// A prediction, and its parameters for clients.
 pub struct Predicted {
     pub answer: Answer,
-    /// Names of labels, times, and what the model said.
+    /// Names of labels, times, and the facts from the model.
     pub params: Map<String, Value>,
     pub workspace: Arc<Workspace>,
 }
 
-/// Computes something in its turn.
+/// Waits in the queue, and computes a prediction.
 pub async fn compute(app: &App, work: Work) -> Result<Predicted, Fault> {
     let (workspace, model) = (work.workspace.clone(), work.model.clone());
     let done = app.queue.submit(work).map_err(|busy| {
@@ -33,7 +33,7 @@ pub async fn compute(app: &App, work: Work) -> Result<Predicted, Fault> {
     })?;
     let limit = app.options.timeout;
     let Ok(done) = tokio::time::timeout(limit, done).await else {
-        let what = format!("there is no result after {} s: others were first, or it takes longer", limit.as_secs());
+        let what = format!("no result after {} s: other requests were first, or it takes longer", limit.as_secs());
         return Err(Fault::new(StatusCode::GATEWAY_TIMEOUT, what));
     };
     let done = done.map_err(|_| Fault::failed("the computation ended without a result"))?;
@@ -58,7 +58,7 @@ pub async fn named(
     predict(&app, model, query, request).await
 }
 
-/// `POST /predict`, where there is one model.
+/// `POST /predict`, if there is only one model.
 pub async fn only(
     State(app): Shared,
     Query(query): Query<BTreeMap<String, String>>,
@@ -75,7 +75,7 @@ async fn predict(
     request: Request,
 ) -> Result<Response, Fault> {
     if let Some(unknown) = query.keys().find(|key| !matches!(&***key, "format" | "series" | "name")) {
-        return Err(Fault::bad(format!("{unknown:?} is no parameter, expected format, series or name")));
+        return Err(Fault::bad(format!("{unknown:?} is not a parameter, expected format, series or name")));
     }
     let format = format_of(query.get("format").map(String::as_str))?;
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -97,7 +97,7 @@ async fn predict(
     }
 }
 
-/// The format of a word; NIfTI without one.
+/// The format for a word; NIfTI without one.
 pub fn format_of(word: Option<&str>) -> Result<Format, Fault> {
     let Some(word) = word else { return Ok(Format::default()) };
     Format::of_word(word).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `/session/`: images that a client keeps here while it works on them.
+//! `/session/`: images that a client stores here while it works on them.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::{Shared, as_json, body};
 /// Parameters of `PUT /session/`.
 #[derive(Deserialize)]
 pub struct Create {
-    /// Seconds.
+    /// The expiry time in seconds.
     #[serde(default)]
     expiry: u64,
 }
 
-/// `PUT /session/`: the files of an image, or a zip. An archive is unpacked in any case.
+/// `PUT /session/`: the files of an image, or a zip, which is always unpacked.
 pub async fn create(State(app): Shared, Query(query): Query<Create>, request: Request) -> Result<Response, Fault> {
     let upload = app.receive(request).await?;
     let image = app.input(upload.files, &upload.workspace).await?;
@@ -30,7 +30,7 @@ pub async fn create(State(app): Shared, Query(query): Query<Create>, request: Re
 /// Parameters of `GET /session/{id}`.
 #[derive(Deserialize)]
 pub struct Get {
-    /// Whether the image is sent.
+    /// Whether the image is sent, too.
     #[serde(default)]
     image: bool,
 }
@@ -46,7 +46,7 @@ pub async fn get(State(app): Shared, Path(id): Path<String>, Query(query): Query
         return Ok(as_json(&session.info(&id)));
     }
     if !session.image.is_file() {
-        return Err(Fault::unusable("the session has several files, and one is sent at most"));
+        return Err(Fault::unusable("the session has several files, but at most one can be sent"));
     }
     let name = session.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(body::file(&session.image, &name, Some(session.workspace.clone())).await?)

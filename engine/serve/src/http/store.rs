@@ -1,4 +1,4 @@
-//! `/datastore/`: images and labels of a folder.
+//! `/datastore/`: images and labels in a folder.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::{App, Shared, as_json, body};
 use crate::datastore::FINAL;
 use crate::names::split;
 
-/// Parameters of all of them.
+/// Parameters of all these requests.
 #[derive(Default, Deserialize)]
 pub struct Params {
     output: Option<String>,
@@ -27,16 +27,16 @@ impl Params {
     /// The name of an image; MONAI Label calls it `image`, `label` or `id`.
     fn name(&self) -> Result<String, Fault> {
         let name = self.image.as_ref().or(self.label.as_ref()).or(self.id.as_ref());
-        name.cloned().ok_or_else(|| Fault::bad("say which image: ?image=NAME"))
+        name.cloned().ok_or_else(|| Fault::bad("give the image: ?image=NAME"))
     }
 
-    /// The tag of a label; `final` without one.
+    /// The tag of a label [default: `final`].
     fn tag(&self) -> String {
         self.tag.as_deref().filter(|tag| !tag.is_empty()).unwrap_or(FINAL).to_owned()
     }
 }
 
-/// `GET /datastore/`: numbers; with `?output=all` everything, with `train` the pairs.
+/// `GET /datastore/`: the numbers; with `?output=all` all content, with `train` the pairs.
 pub async fn overview(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
     let value = match params.output.as_deref().unwrap_or("stats") {
         "stats" => app.stored(|store| store.status()).await?,
@@ -47,10 +47,10 @@ pub async fn overview(State(app): Shared, Query(params): Query<Params>) -> Resul
     Ok(as_json(&value))
 }
 
-/// The file of an upload, and what `params` says of it.
+/// The file of an upload, and the facts about it in `params`.
 async fn uploaded(app: &App, request: Request) -> Result<(PathBuf, Map<String, Value>, Upload), Fault> {
     if app.datastore.is_none() {
-        // Before the upload.
+        // Checked before the upload.
         app.stored(|_| Ok(())).await?;
     }
     let upload = app.receive(request).await?;
@@ -82,7 +82,7 @@ pub async fn add_label(State(app): Shared, Query(params): Query<Params>, request
     Ok(as_json(&json!({"image": id, "label": id})))
 }
 
-/// A file of the datastore.
+/// Sends a file of the datastore.
 async fn sent(path: PathBuf) -> Result<Response, Fault> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(body::file(&path, &name, None).await?)

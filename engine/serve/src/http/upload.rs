@@ -1,4 +1,4 @@
-//! What a request brings along: [`Upload`].
+//! The content of a request: [`Upload`].
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -24,19 +24,19 @@ use crate::sniff;
 use crate::spool::Workspace;
 use crate::unpack::{inner, unpack};
 
-/// Bytes of a text field.
+/// The maximum size of a text field in bytes.
 const TEXT: usize = 1 << 20;
-/// Files of one request.
+/// The maximum number of files in a request.
 const FILES: usize = 20_000;
-/// An archive may be so many times as large as a request.
+/// The maximum ratio of an unpacked archive to the size limit of a request.
 const UNPACKED: u64 = 4;
 
-/// A file of a request, where it lies now.
+/// A received file of a request.
 #[derive(Debug)]
 pub struct UploadedFile {
     /// The field of the form.
     pub field: String,
-    /// Where it lies. Its name is the client's, without folders.
+    /// The path of the file. The file name is the client's, without folders.
     pub path: PathBuf,
 }
 
@@ -47,7 +47,7 @@ pub struct Upload {
     pub workspace: Arc<Workspace>,
 }
 
-/// Receives bytes within the limits of a server.
+/// Receives a request within the limits of a server.
 struct Receiver<'a> {
     app: &'a App,
     workspace: Arc<Workspace>,
@@ -64,7 +64,7 @@ impl App {
         Ok(Receiver { app: self, workspace: self.spool.workspace()?, left: limit })
     }
 
-    /// Reads a form. A request without a body has none.
+    /// Reads a form. A request without a body has an empty one.
     pub async fn receive(&self, request: Request) -> Result<Upload, Fault> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let kind = kind.unwrap_or_default().to_ascii_lowercase();
@@ -95,13 +95,13 @@ impl App {
         } else if !kind.is_empty() && !request.body().is_end_stream() {
             return Err(Fault::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                format!("{kind} is no form, expected multipart/form-data (curl -F)"),
+                format!("{kind} is not a form, expected multipart/form-data (curl -F)"),
             ));
         }
         Ok(Upload { fields, files, workspace: receiver.workspace })
     }
 
-    /// Reads a body that is a file itself.
+    /// Reads a body that is itself a file.
     pub async fn receive_file(&self, request: Request, name: Option<&str>) -> Result<Upload, Fault> {
         let mut receiver = self.receiver(&request)?;
         let path = receiver.place(&file_name(name.unwrap_or_default()), 0).await?;
@@ -118,15 +118,15 @@ impl App {
         Ok(Upload { fields: BTreeMap::new(), files, workspace: receiver.workspace })
     }
 
-    /// Waits for more of an upload, and not for ever.
+    /// Waits for the next part of an upload, with a time limit.
     async fn in_time<T>(&self, part: impl Future<Output = T>) -> Result<T, Fault> {
         let idle: Duration = self.options.idle;
         tokio::time::timeout(idle, part)
             .await
-            .map_err(|_| Fault::new(StatusCode::REQUEST_TIMEOUT, format!("nothing came for {} s", idle.as_secs_f64())))
+            .map_err(|_| Fault::new(StatusCode::REQUEST_TIMEOUT, format!("no data came for {} s", idle.as_secs_f64())))
     }
 
-    /// What is predicted of uploaded files: a file, or the folder of several or of an archive.
+    /// The input for the prediction: a file, or the folder of several files or of an archive.
     pub async fn input(&self, files: Vec<UploadedFile>, workspace: &Arc<Workspace>) -> Result<PathBuf, Fault> {
         let (workspace, limit) = (workspace.clone(), self.options.max_request.saturating_mul(UNPACKED));
         let prepare = move || -> Result<PathBuf, Fault> {
@@ -146,14 +146,14 @@ impl App {
 }
 
 impl Receiver<'_> {
-    /// Where a file goes. A second one of the same name goes into a folder of its own.
+    /// The path for a file. A second file with the same name goes into a separate folder.
     async fn place(&self, name: &str, index: usize) -> Result<PathBuf, Fault> {
         let path = self.workspace.uploads().join(name);
         if !tokio::fs::try_exists(&path).await? {
             return Ok(path);
         }
         let mut folder = self.workspace.uploads().join(format!("part{index}"));
-        // A client may call a file like that.
+        // A client's file may have that name.
         while tokio::fs::try_exists(&folder).await? {
             folder.as_mut_os_string().push("_");
         }
@@ -194,7 +194,7 @@ impl Receiver<'_> {
 /// The next bytes of a body.
 async fn next_frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
     let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
-    // Trailers have no bytes.
+    // Trailers contain no data.
     Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
 }
 
@@ -207,7 +207,7 @@ fn broken(error: &MultipartError) -> Fault {
     Fault::new(error.status(), format!("the form cannot be read: {}", error.body_text()))
 }
 
-/// A file whose name says nothing is named by its content.
+/// Names a file by its content if its name is not informative.
 fn named_by_content(path: PathBuf) -> Result<PathBuf, Fault> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !split(&name).1.is_empty() {
@@ -219,12 +219,12 @@ fn named_by_content(path: PathBuf) -> Result<PathBuf, Fault> {
     Ok(renamed)
 }
 
-/// The field `params`: an object.
+/// The object in the field `params`.
 pub fn parameters(fields: &BTreeMap<String, String>) -> Result<Map<String, Value>, Fault> {
     let Some(text) = fields.get("params").filter(|text| !text.trim().is_empty()) else { return Ok(Map::new()) };
     match serde_json::from_str(text) {
         Ok(Value::Object(params)) => Ok(params),
         Ok(other) => Err(Fault::bad(format!("params is {other}, expected a JSON object"))),
-        Err(error) => Err(Fault::bad(format!("params is no JSON: {error}"))),
+        Err(error) => Err(Fault::bad(format!("params is not JSON: {error}"))),
     }
 }

@@ -1,5 +1,5 @@
-//! A model, a server and a client of tests. The client speaks HTTP by itself, so that it can also send
-//! what a library would not.
+//! A model, a server and a client for tests. The client implements HTTP itself, so that it can also
+//! send what a library would not.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -12,7 +12,8 @@ use std::time::Duration;
 use hearth_serve::{Answer, Card, Format, Kind, Model, Options, Refusal, Request, Server, Stopper};
 use serde_json::{Map, Value, json};
 
-/// A model whose label map is the image's bytes in reverse. What an image says decides what happens.
+/// A model whose label map is the image's bytes in reverse. The content of an image selects the
+/// behaviour.
 pub struct Reverse(Card);
 
 impl Reverse {
@@ -94,7 +95,7 @@ impl Running {
         Self { address, stopper, thread }
     }
 
-    /// Stops it, and waits for its end.
+    /// Stops the server, and waits for its end.
     pub fn stop(&mut self) {
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
@@ -102,7 +103,7 @@ impl Running {
         }
     }
 
-    /// Asks it to stop, and does not wait.
+    /// Asks the server to stop, without waiting.
     pub fn begin_to_stop(&self) {
         self.stopper.stop();
     }
@@ -127,13 +128,13 @@ impl Running {
         head += "\r\n";
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.write_all(head.as_bytes()).unwrap();
-        // A server that refuses a request need not read it.
+        // A server that refuses a request may not read all of it.
         let _ = stream.write_all(body);
         Reply::read(stream)
     }
 
-    /// A form of fields (name, text) and files (field, name, content), written as 3D Slicer's client
-    /// does.
+    /// Sends a form of fields (name, text) and files (field, name, content), encoded as by 3D Slicer's
+    /// client.
     pub fn form(&self, method: &str, path: &str, fields: &[(&str, &str)], files: &[(&str, &str, &[u8])]) -> Reply {
         let limit = "----------lImIt_of_THE_fIle_eW_$";
         let mut body = Vec::new();
@@ -159,12 +160,12 @@ impl Drop for Running {
     }
 }
 
-/// Options on a port that the system chooses.
+/// The options with a port that the system chooses.
 pub fn local(options: Options) -> Options {
     Options { address: "127.0.0.1:0".parse().unwrap(), ..options }
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -199,7 +200,7 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// What an error says.
+    /// The message of an error.
     pub fn detail(&self) -> String {
         self.json()["detail"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
     }

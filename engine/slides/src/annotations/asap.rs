@@ -5,10 +5,10 @@ use roxmltree::{Document, Node};
 use super::{Point, Shape, checked, title};
 use crate::error::Fault;
 
-/// Types of ASAP without an area.
+/// ASAP's types without an area.
 const FLAT: [&str; 3] = ["dot", "pointset", "measurement"];
 
-/// The shapes of a document, and how many objects without an area it has.
+/// The shapes of a document, and the number of objects without an area.
 pub(super) fn read(text: &str) -> Result<(Vec<Shape>, usize), Fault> {
     let document = Document::parse(text).map_err(|error| Fault::damaged(format!("not well-formed XML: {error}")))?;
     let root = document.root_element();
@@ -25,7 +25,7 @@ pub(super) fn read(text: &str) -> Result<(Vec<Shape>, usize), Fault> {
         let of = title(index, name);
         let kind = node.attribute("Type").unwrap_or("Polygon").to_ascii_lowercase();
         match kind.as_str() {
-            // A spline is drawn through straight lines between its points, as ASAP's own masks are.
+            // A spline is drawn as straight lines between its points, as in ASAP's own masks.
             "polygon" | "spline" | "rectangle" => {}
             kind if FLAT.contains(&kind) => {
                 ignored += 1;

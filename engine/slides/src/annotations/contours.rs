@@ -8,10 +8,10 @@ use super::{Area, Point, Shape};
 type Corner = (usize, usize);
 
 /// The outlines of a mask's pieces along the edges of their pixels: a shape for each piece (pixels
-/// that touch by an edge), its outline first, then its holes. Drawing them gives the mask again.
+/// that touch by an edge), its outline first, then its holes. Drawing them reproduces the mask.
 ///
 /// # Panics
-/// Where the mask does not have the area's size.
+/// If the mask does not have the area's size.
 pub fn contours(mask: &[u8], area: &Area) -> Vec<Shape> {
     let (width, height) = (area.width, area.height);
     assert_eq!(mask.len(), width * height, "a mask of the area's size");
@@ -53,7 +53,7 @@ pub fn contours(mask: &[u8], area: &Area) -> Vec<Shape> {
         }
     }
     for shape in &mut shapes {
-        // The outline has the largest box.
+        // The outline has the largest bounding box.
         let size = |ring: &Vec<Point>| {
             let [l, t, r, b] = Shape { rings: vec![ring.clone()], ..Shape::default() }.bounds();
             (r - l) * (b - t)
@@ -63,15 +63,15 @@ pub fn contours(mask: &[u8], area: &Area) -> Vec<Shape> {
     shapes
 }
 
-/// A side of a pixel, between a set pixel and another one.
+/// An edge of a pixel, between a set pixel and an unset one.
 struct Edge {
     to: Corner,
     pixel: usize,
     taken: bool,
 }
 
-/// Takes the next edge of a ring that arrives along a pixel; `None` where the ring is closed. Where
-/// two pixels touch diagonally a ring stays at its pixel.
+/// Takes the next edge of a ring that arrives along a pixel; `None` if the ring is closed. If two
+/// pixels touch diagonally, a ring stays at its pixel.
 fn take(edges: &mut HashMap<Corner, Vec<Edge>>, at: Corner, pixel: usize) -> Option<(Corner, usize)> {
     let all = edges.get_mut(&at)?;
     let index = if all.len() > 1 { all.iter().position(|edge| edge.pixel == pixel)? } else { 0 };
@@ -80,8 +80,8 @@ fn take(edges: &mut HashMap<Corner, Vec<Edge>>, at: Corner, pixel: usize) -> Opt
     Some((edge.to, edge.pixel))
 }
 
-/// Splits a ring that visits a corner twice (a piece whose ends touch diagonally) into rings that do
-/// not.
+/// Splits a ring that visits a corner twice (a piece whose ends touch diagonally) into simple
+/// rings.
 fn simple(ring: Vec<Corner>) -> Vec<Vec<Corner>> {
     let (mut rings, mut open): (Vec<Vec<Corner>>, Vec<Corner>) = (Vec::new(), Vec::new());
     let mut places: HashMap<Corner, usize> = HashMap::new();
@@ -100,8 +100,8 @@ fn simple(ring: Vec<Corner>) -> Vec<Vec<Corner>> {
     rings
 }
 
-/// The number of the piece of each pixel, from 1; 0 where the mask is 0. Pixels that touch by an
-/// edge are of one piece.
+/// The number of each pixel's piece, from 1; 0 where the mask is 0. Pixels that touch by an edge
+/// belong to one piece.
 fn pieces(mask: &[u8], width: usize, height: usize) -> Vec<usize> {
     let (mut pieces, mut count, mut open) = (vec![0; mask.len()], 0, Vec::new());
     for start in 0..mask.len() {
@@ -128,7 +128,7 @@ fn pieces(mask: &[u8], width: usize, height: usize) -> Vec<usize> {
     pieces
 }
 
-/// A ring without the corners between two edges of one direction.
+/// Removes corners between two edges of the same direction.
 fn without_straight(ring: &[Corner]) -> Vec<Corner> {
     let count = ring.len();
     let turns = |i: usize| {

@@ -8,7 +8,7 @@ use crate::error::Fault;
 /// Geometries without an area.
 const FLAT: [&str; 4] = ["Point", "MultiPoint", "LineString", "MultiLineString"];
 
-/// The shapes of a document, and how many objects without an area it has.
+/// The shapes of a document, and the number of objects without an area.
 pub(super) fn read(text: &str) -> Result<(Vec<Shape>, usize), Fault> {
     let root: Value = serde_json::from_str(text).map_err(|error| Fault::damaged(format!("not JSON: {error}")))?;
     let list = |value: &Value| value.as_array().cloned();
@@ -52,7 +52,7 @@ fn unknown_root(what: &str) -> Fault {
     Fault::unsupported(format!("{what}; expected GeoJSON: a FeatureCollection, a Feature, or a list of features"))
 }
 
-/// Adds the rings of a geometry; returns how many there are.
+/// Adds the rings of a geometry; returns their number.
 fn gather(geometry: &Value, of: &str, rings: &mut Vec<Vec<Point>>) -> Result<usize, Fault> {
     let before = rings.len();
     let kind = geometry["type"].as_str().unwrap_or_default();

@@ -17,19 +17,19 @@ pub use contours::contours;
 pub use raster::Area;
 pub use write::{Feature, Geometry, geojson};
 
-/// A point, x and y in pixels of level 0: pixel `i` reaches from `i` to `i + 1`.
+/// A point, x and y in pixels of level 0: pixel `i` covers `i` to `i + 1`.
 pub type Point = [f64; 2];
 
-/// Classes that mark what is cut out, where [`Pick::default`] decides: CAMELYON16's group `_2` and
-/// the names that annotators use. Compared without regard to case.
+/// The classes that [`Pick::default`] excludes: CAMELYON16's group `_2` and names that annotators
+/// use. Compared without regard to case.
 pub const EXCLUDED: [&str; 6] = ["_2", "normal", "exclusion", "exclude", "ignore", "ignore*"];
 
 /// One annotated object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
-    /// Its name; may be empty.
+    /// The name; may be empty.
     pub name: String,
-    /// Its class: ASAP's group, QuPath's classification; empty where it has none.
+    /// The class: ASAP's group, QuPath's classification; empty if it has none.
     pub class: String,
     /// Rings without a repeated last point. A point is inside if it is inside an odd number of
     /// them, so that a ring within another one is a hole.
@@ -43,14 +43,14 @@ pub struct Annotations {
     pub path: PathBuf,
     /// Objects with an area, in the order of the file.
     pub shapes: Vec<Shape>,
-    /// Objects without one, which are ignored: points, lines, measurements.
+    /// The number of ignored objects without an area: points, lines, measurements.
     pub ignored: usize,
 }
 
-/// Which classes count, compared without regard to case.
+/// A selection of classes, compared without regard to case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
-    /// The classes that are drawn; empty: all that are not excluded.
+    /// The classes that are drawn; if empty, all classes that are not excluded.
     pub include: Vec<String>,
     /// The classes that are cut out of them.
     pub exclude: Vec<String>,
@@ -62,7 +62,7 @@ impl Default for Pick {
     }
 }
 
-/// What a shape is to a [`Pick`].
+/// The role of a shape in a [`Pick`].
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     Drawn,
@@ -120,7 +120,7 @@ impl Annotations {
     /// Checks that all points lie on a slide of this size (its edges included).
     ///
     /// # Errors
-    /// The first shape that reaches beyond: its name, the point and the slide's size.
+    /// For the first shape that reaches outside: its name, the point and the slide's size.
     pub fn check(&self, (width, height): (usize, usize)) -> Result<(), SlideError> {
         for (index, shape) in self.shapes.iter().enumerate() {
             let beyond = |[x, y]: &&Point| !(0.0..=width as f64).contains(x) || !(0.0..=height as f64).contains(y);
@@ -167,13 +167,13 @@ impl Shape {
         crossings % 2 == 1
     }
 
-    /// The smallest box around it: left, top, right, bottom.
+    /// The smallest box around the shape: left, top, right, bottom.
     pub fn bounds(&self) -> [f64; 4] {
         let start = [f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY];
         self.rings.iter().flatten().fold(start, |[l, t, r, b], [x, y]| [l.min(*x), t.min(*y), r.max(*x), b.max(*y)])
     }
 
-    /// All edges, those that close rings included.
+    /// All edges, including those that close rings.
     fn edges(&self) -> impl Iterator<Item = [Point; 2]> {
         let pairs = |ring: &Vec<Point>| {
             let next = ring.iter().skip(1).chain(ring.first());
@@ -183,12 +183,12 @@ impl Shape {
     }
 }
 
-/// How a shape is called in messages.
+/// The name of a shape in messages.
 fn title(index: usize, name: &str) -> String {
     if name.is_empty() { format!("{} (without a name)", index + 1) } else { format!("{} ({name:?})", index + 1) }
 }
 
-/// Checks a ring whose last point is not the first one again.
+/// Checks a ring without a repeated last point.
 fn checked(ring: Vec<Point>, of: &str) -> Result<Vec<Point>, Fault> {
     if let Some([x, y]) = ring.iter().find(|point| !point.iter().all(|v| v.is_finite())) {
         return Err(Fault::damaged(format!("annotation {of}: a point at ({x}, {y}); coordinates must be finite")));

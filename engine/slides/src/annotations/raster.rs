@@ -1,4 +1,4 @@
-//! Masks of shapes: a pixel counts if its centre is inside.
+//! Masks of shapes: a pixel is set if its centre is inside.
 
 use super::{Annotations, Pick, Point, Role, Shape};
 use crate::error::SlideError;
@@ -7,7 +7,7 @@ use crate::slide::Slide;
 /// A rectangle of pixels over a slide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Area {
-    /// Its left and upper edge in pixels of level 0.
+    /// The left and upper edge in pixels of level 0.
     pub corner: Point,
     /// Width and height of one pixel in pixels of level 0.
     pub scale: [f64; 2],
@@ -85,10 +85,10 @@ impl Shape {
     }
 }
 
-/// Where an edge crosses a row. An edge has its upper end and not its lower one, so that a row
-/// through a corner crosses a ring an even number of times.
+/// The crossing of an edge with a row. An edge includes its upper end and not its lower one, so
+/// that a row through a corner crosses a ring an even number of times.
 pub(super) fn crossing(a: Point, b: Point, y: f64) -> Option<f64> {
-    // From the upper to the lower end: both directions of an edge give the same number.
+    // From the upper to the lower end: both directions of an edge yield the same number.
     let (a, b) = if a[1] <= b[1] { (a, b) } else { (b, a) };
     (a[1] <= y && y < b[1]).then(|| a[0] + (y - a[1]) / (b[1] - a[1]) * (b[0] - a[0]))
 }

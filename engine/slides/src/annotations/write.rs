@@ -1,4 +1,4 @@
-//! GeoJSON, as QuPath reads it.
+//! Writing GeoJSON for QuPath.
 
 use serde_json::{Value, json};
 
@@ -7,17 +7,17 @@ use super::{Point, Shape};
 /// An object to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
-    /// Its place.
+    /// The geometry.
     pub geometry: Geometry,
-    /// Its name; may be empty.
+    /// The name; may be empty.
     pub name: String,
-    /// Its class; may be empty.
+    /// The class; may be empty.
     pub class: String,
-    /// Numbers with names.
+    /// Named numbers.
     pub measurements: Vec<(String, f64)>,
 }
 
-/// The place of an object, in pixels of level 0.
+/// The geometry of an object, in pixels of level 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Geometry {
     /// A point.

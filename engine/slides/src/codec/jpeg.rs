@@ -8,10 +8,10 @@ use zune_jpeg::JpegDecoder;
 use super::Shape;
 use crate::error::Fault;
 
-/// The colour space of the three samples of a pixel, by the photometric interpretation.
+/// The colour space of a pixel with three samples, by the photometric interpretation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JpegColor {
-    /// Unconverted, unless a JFIF header says otherwise, which only YCbCr has.
+    /// Not converted, unless a JFIF header exists, which only YCbCr has.
     AsStored,
     /// To be converted to RGB.
     YCbCr,

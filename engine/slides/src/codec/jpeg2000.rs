@@ -20,7 +20,7 @@ pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u
     }
     hearth_jpeg2000::check(stream).map_err(|what| Fault::damaged(format!("JPEG 2000: {what}")))?;
     let fault = |error| Fault::damaged(format!("JPEG 2000: {error}"));
-    // TIFF handles palettes; one of JP2 would turn one sample into several.
+    // TIFF handles palettes; a palette of JP2 would turn one sample into several.
     let settings = DecodeSettings { strict: true, resolve_palette_indices: false, ..DecodeSettings::default() };
     let image = Image::new(bytes, &settings).map_err(fault)?;
     if (u64::from(image.width()), u64::from(image.height())) != (header.width, header.height) {
@@ -62,9 +62,9 @@ pub(super) fn decode(bytes: &[u8], shape: Shape, is_ycbcr: bool) -> Result<Vec<u
     Ok(out)
 }
 
-/// The nearest whole number from 0 to `most`, the even one of two, for at most 16 bits. Floating-point numbers from 2^23 to 2^24 are
-/// whole, so the addition rounds, eight numbers at a time; `round_ties_even` is a call for each on processors without SSE4.1, for
-/// which this is compiled.
+/// The nearest whole number from 0 to `most`, ties to even, for at most 16 bits. Floats from 2^23
+/// to 2^24 are whole numbers, so the addition rounds, eight numbers at a time. `round_ties_even` is
+/// a function call per number on CPUs without SSE4.1, which this is compiled for.
 fn whole(value: f32, most: f32) -> u16 {
     (value.clamp(0.0, most) + 8_388_608.0).to_bits() as u16
 }

@@ -67,13 +67,13 @@ impl Compression {
         }
     }
 
-    /// Whether it codes pixels, not bytes: no byte order, no predictor.
+    /// Whether it encodes pixels rather than bytes, so that byte order and predictors do not apply.
     pub fn is_transform(self) -> bool {
         matches!(self, Compression::Jpeg | Compression::Jpeg2000 | Compression::Jpeg2000YCbCr)
     }
 
-    /// The most bytes that `len` bytes can decode to. A tile that claims more is rejected before
-    /// memory is allocated.
+    /// The largest number of bytes that `len` bytes can decode to. A tile that claims more is
+    /// rejected before memory is allocated.
     fn most(self, len: u64) -> u64 {
         let ratio = match self {
             Compression::None | Compression::Other(_) => return len,
@@ -104,7 +104,7 @@ impl Compression {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub width: usize,
-    /// Rows of a whole segment: the last strip of a page may have been stored as one.
+    /// Rows of a whole segment: the last strip of a page may be stored with all rows.
     pub height: usize,
     /// Rows that lie on the page.
     pub rows: usize,

@@ -1,4 +1,4 @@
-//! PackBits, the run lengths of TIFF 6.0, section 9.
+//! PackBits, the run-length encoding of TIFF 6.0, section 9.
 
 use super::Shape;
 use crate::error::Fault;

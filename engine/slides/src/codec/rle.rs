@@ -1,5 +1,5 @@
-//! DICOM's run lengths (PS3.5, annex G): a PackBits segment for each byte of a pixel, the highest
-//! byte of a sample first.
+//! DICOM's run-length encoding (PS3.5, annex G): a PackBits segment for each byte of a pixel, the
+//! highest byte of a sample first.
 
 use super::{Shape, packbits};
 use crate::error::Fault;

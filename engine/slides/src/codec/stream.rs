@@ -1,4 +1,4 @@
-//! Codecs of bytes: LZW, Deflate, ZSTD.
+//! Byte codecs: LZW, Deflate, ZSTD.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! Which bytes of a file belong to which frame.
+//! Maps frames to the bytes of a file.
 
 use dicom_dictionary_std::tags;
 
@@ -11,10 +11,10 @@ use crate::source::Source;
 const ITEM: [u8; 4] = [0xFE, 0xFF, 0x00, 0xE0];
 const END: [u8; 4] = [0xFE, 0xFF, 0xDD, 0xE0];
 
-/// The places of the frames of a file.
+/// The positions of the frames of a file.
 #[derive(Debug)]
 pub(super) enum Frames {
-    /// One after another, `size` bytes each.
+    /// Contiguous frames of `size` bytes each.
     Native { offset: u64, size: u64 },
     /// Fragments: the first item of each frame, and the end of the last frame.
     Fragments { starts: Vec<u64>, end: u64 },
@@ -73,7 +73,8 @@ impl Frames {
                 bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word).into()).collect()
             }
         };
-        // Offsets of 32 bits are wrong in files beyond 4 GiB: then the items themselves are counted.
+        // Offsets of 32 bits are wrong in files beyond 4 GiB; then the items themselves are
+        // counted.
         let starts: Option<Vec<u64>> = offsets.iter().map(|at| first.checked_add(*at)).collect();
         let sound = |starts: &Vec<u64>| {
             starts.len() == count
@@ -114,7 +115,7 @@ impl Frames {
         Ok(Frames::Fragments { starts, end })
     }
 
-    /// Bytes of all frames together.
+    /// The bytes of all frames together.
     pub fn stored(&self, count: usize) -> u64 {
         match self {
             Frames::Native { size, .. } => size.saturating_mul(count as u64),
@@ -136,7 +137,7 @@ impl Frames {
         let missing = || Fault::damaged("the offset table does not point at its fragments");
         let (header, rest) = bytes.split_first_chunk::<8>().ok_or_else(missing)?;
         if header[..4] == ITEM && length_of(*header) == rest.len() as u64 {
-            // Almost always a frame is one fragment.
+            // Usually a frame is one fragment.
             bytes.drain(..8);
             return Ok(bytes);
         }
@@ -156,8 +157,8 @@ fn length_of([.., a, b, c, d]: [u8; 8]) -> u64 {
     u32::from_le_bytes([a, b, c, d]).into()
 }
 
-/// The length of the fragment whose item begins at `at`; `None` where the fragments end. Only the
-/// closing delimiter may be missing from a file.
+/// The length of the fragment whose item begins at `at`; `None` at the end of the fragments. A file
+/// may lack only the closing delimiter.
 fn item(source: &Source, at: u64) -> Result<Option<u64>, Fault> {
     if at >= source.len() {
         return Ok(None);

@@ -20,10 +20,10 @@ use crate::source::{Cursor, Source};
 /// The nesting depth, with sequences and items counted together.
 const MAX_DEPTH: usize = 64;
 
-/// The most bytes of a value other than a table of offsets.
+/// The largest number of bytes of a value other than a table of offsets.
 const MAX_VALUE: u32 = 64 << 10;
 
-/// The attributes that are kept, outside of sequences.
+/// The attributes outside of sequences that are kept.
 const KEPT: [Tag; 38] = [
     tags::IMAGE_TYPE,
     tags::SOP_CLASS_UID,
@@ -70,13 +70,13 @@ const KEPT: [Tag; 38] = [
 pub(crate) struct Header {
     pub(super) meta: Meta,
     values: BTreeMap<Tag, Value>,
-    /// Of the first optical path.
+    /// The objective power of the first optical path.
     pub power: Option<f64>,
     /// Millimetres between rows and between columns.
     pub spacing: Option<[f64; 2]>,
-    /// Of each frame that has attributes of its own.
+    /// The position of each frame that has its own attributes.
     pub(super) places: Vec<Place>,
-    /// Where the pixels are; `None` where they were not asked for, or are missing.
+    /// The position of the pixels; `None` if it was not requested, or is missing.
     pub(super) pixels: Option<PixelElement>,
 }
 
@@ -87,32 +87,32 @@ struct Value {
     bytes: Vec<u8>,
 }
 
-/// Where the pixels are in the file.
+/// The position of the pixels in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PixelElement {
     pub offset: u64,
-    /// `None` where they are in fragments.
+    /// The length in bytes; `None` if the pixels are in fragments.
     pub length: Option<u64>,
 }
 
-/// Where a frame lies.
+/// The position of a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Place {
-    /// Column and row of its corner, from 1.
+    /// Column and row of the corner, from 1.
     pub column: Option<i64>,
     pub row: Option<i64>,
     /// The focal plane, in micrometres from the slide.
     pub z: Option<f64>,
-    /// Identifier of its optical path.
+    /// The identifier of the optical path.
     pub path: Option<String>,
 }
 
-/// How far a file is read.
+/// The extent to which a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The attributes of its frames: enough to know what the file is.
+    /// Up to the attributes of its frames: enough to identify the file.
     Frames,
-    /// Its pixels.
+    /// Up to its pixels.
     Pixels,
 }
 
@@ -124,7 +124,7 @@ impl Header {
             Header { meta, values: BTreeMap::new(), power: None, spacing: None, places: Vec::new(), pixels: None };
         let mut walk = Walk { header, path: Vec::new(), shared: Place::default(), left: limits.tag_bytes };
         let work = || walk.run(source, implicit, until);
-        // The parser is a third party's: damaged files must not end the program.
+        // The parser is third-party code: a damaged file must not end the program.
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Fault::damaged("the DICOM parser failed")))?;
         let Walk { mut header, shared, .. } = walk;
         for place in &mut header.places {
@@ -133,7 +133,7 @@ impl Header {
             place.z = place.z.or(shared.z);
             place.path = place.path.take().or_else(|| shared.path.clone());
         }
-        // Of an image of one frame.
+        // For an image of one frame.
         if header.places.is_empty() && shared.column.is_some() {
             header.places.push(shared);
         }
@@ -152,14 +152,14 @@ impl Header {
         &self.meta.syntax
     }
 
-    /// A string without padding; `None` where it is missing or empty.
+    /// A string without padding; `None` if it is missing or empty.
     pub fn text(&self, tag: Tag) -> Option<String> {
         let text = String::from_utf8_lossy(&self.values.get(&tag)?.bytes).into_owned();
         let text = text.trim_matches(|c: char| c == '\0' || c.is_whitespace());
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// A whole number; `None` where it is missing or empty.
+    /// A whole number; `None` if it is missing or empty.
     pub fn int(&self, tag: Tag) -> Result<Option<i64>, Fault> {
         let Some(value) = self.values.get(&tag).filter(|value| !value.is_blank()) else { return Ok(None) };
         match value.ints().first() {
@@ -177,7 +177,7 @@ impl Header {
         Err(Fault::damaged(format!("{} is {value}, expected {low} to {high}", name(tag))))
     }
 
-    /// A number above 0; `None` where there is none.
+    /// A number above 0; `None` if there is none.
     pub fn positive(&self, tag: Tag) -> Option<f64> {
         self.values.get(&tag)?.floats().first().copied().filter(|number| *number > 0.0)
     }
@@ -203,7 +203,7 @@ impl Value {
         text.split('\\').map(|part| part.trim_matches(|c: char| c == '\0' || c.is_whitespace()).to_owned()).collect()
     }
 
-    /// Its numbers up to the first that is none.
+    /// The numbers before the first invalid one.
     fn ints(&self) -> Vec<i64> {
         match self.vr {
             VR::US => self.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b).into()).collect(),
@@ -214,7 +214,7 @@ impl Value {
         }
     }
 
-    /// The same, finite.
+    /// The same for finite floats.
     fn floats(&self) -> Vec<f64> {
         let all: Vec<f64> = match self.vr {
             VR::FL => self.bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b).into()).collect(),
@@ -235,11 +235,11 @@ fn name(tag: Tag) -> String {
 /// A header that is being read.
 struct Walk {
     header: Header,
-    /// The sequences around the current element, from the outermost.
+    /// The sequences around the current element, outermost first.
     path: Vec<Tag>,
-    /// What the frames have in common.
+    /// The attributes that the frames share.
     shared: Place,
-    /// Bytes that may still be kept.
+    /// The number of bytes that may still be kept.
     left: u64,
 }
 
@@ -349,7 +349,7 @@ impl Walk {
         }
     }
 
-    /// Keeps a value that [`Walk::wants`] wants.
+    /// Keeps a value that [`Walk::wants`] selects.
     fn take(&mut self, tag: Tag, value: Value) {
         let place = match self.path.first() {
             None => {
@@ -378,12 +378,12 @@ impl Walk {
     }
 }
 
-/// Whether a sequence holds functional groups, of all frames or of one.
+/// Whether a sequence contains functional groups, shared or per frame.
 fn is_groups(tag: Tag) -> bool {
     tag == tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE || tag == tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE
 }
 
-/// The parser reads a value without asking whether the file is that long.
+/// Checks a value's end: the parser reads a value without checking the length of the file.
 fn check_end(source: &Source, begin: u64, length: u32, tag: Tag) -> Result<(), Fault> {
     let end = begin + u64::from(length);
     if end <= source.len() {

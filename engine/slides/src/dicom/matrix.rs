@@ -20,7 +20,7 @@ use crate::tiff::{Format, Tile};
 pub(crate) struct Matrix {
     pub width: usize,
     pub height: usize,
-    /// Pixels of a frame.
+    /// The width of a frame in pixels.
     pub tile_width: usize,
     pub tile_height: usize,
     pub format: Format,
@@ -30,14 +30,14 @@ pub(crate) struct Matrix {
     order: Order,
 }
 
-/// How the samples of a frame are stored.
+/// The storage of a frame's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Storage {
     syntax: Syntax,
     samples: usize,
     bits: usize,
     photometric: Photometric,
-    /// Whether each sample has a plane of its own (uncompressed pixels).
+    /// Whether each sample has a separate plane (uncompressed pixels).
     planar: bool,
 }
 
@@ -53,26 +53,26 @@ enum Photometric {
 /// A file.
 #[derive(Debug)]
 struct Part {
-    /// How errors name it.
+    /// The name in errors.
     name: String,
     source: Source,
     frames: Frames,
-    /// Number of its first frame in the image, and of the one after its last.
+    /// The index of its first frame in the image, and the end of its frames.
     first: usize,
     end: usize,
 }
 
-/// Which frame is which tile.
+/// The mapping of frames to tiles.
 #[derive(Debug)]
 enum Order {
     /// Frame `i` is tile `i`, row by row.
     Full,
-    /// Tiles and their frames, in the order of the tiles; others are absent.
+    /// Tiles and their frames, in the order of tiles; other tiles are absent.
     Sparse(Vec<(u32, u32)>),
 }
 
 impl Matrix {
-    /// The image of one instance, or of the parts of a concatenation in their order.
+    /// The image of one instance, or of the ordered parts of a concatenation.
     pub fn new(mut parts: Vec<Instance>, limits: &Limits) -> Result<Self, Fault> {
         let [first, ..] = parts.as_slice() else { return Err(Fault::damaged("no instance")) };
         let (size, storage) = first.within(|| Ok((Size::read(&first.header)?, Storage::read(&first.header)?)))?;
@@ -116,7 +116,7 @@ impl Matrix {
     }
 
     /// Rejects an image that claims more pixels than its bytes can hold, before memory is allocated
-    /// for all of them.
+    /// for it.
     pub fn check_stored(&self) -> Result<(), Fault> {
         let stored = self.parts.iter().map(|part| part.frames.stored(part.end - part.first));
         let stored = stored.fold(0u64, u64::saturating_add);
@@ -126,7 +126,7 @@ impl Matrix {
         self.storage.syntax.compression.check_plausible(stored, wanted.saturating_sub(absent))
     }
 
-    /// Decodes a tile; `None` where the image has no frame for it.
+    /// Decodes a tile; `None` if the image has no frame for it.
     pub fn tile(&self, index: usize) -> Result<Option<Tile>, Fault> {
         let frame = match &self.order {
             Order::Full => index,
@@ -175,10 +175,10 @@ impl Matrix {
     }
 }
 
-/// The most frames of a file.
+/// The largest number of frames of a file.
 const MOST_FRAMES: usize = i32::MAX as usize;
 
-/// The most bytes of pixels of a whole image in tiles that are absent.
+/// The largest number of bytes of pixels in absent tiles, for reading a whole image.
 const ABSENT: u64 = 64 << 20;
 
 /// An error in one of several files.
@@ -200,7 +200,7 @@ struct Size {
 }
 
 impl Size {
-    /// Tiles in a row, and rows of tiles.
+    /// The number of tiles in a row, and of rows of tiles.
     fn tiles(self) -> (usize, usize) {
         (self.width.div_ceil(self.tile_width), self.height.div_ceil(self.tile_height))
     }
@@ -236,7 +236,7 @@ impl Storage {
             ("MONOCHROME1", 1) if stored == bits as i64 => Photometric::WhiteIsZero,
             ("MONOCHROME2", 1) => Photometric::BlackIsZero,
             ("RGB", 3) => Photometric::Rgb,
-            // The code stream says how its components are to be converted.
+            // The code stream defines the conversion of its components.
             ("YBR_ICT" | "YBR_RCT", 3) if syntax.compression == Compression::Jpeg2000 => Photometric::Rgb,
             ("YBR_FULL", 3) if bits == 8 => Photometric::YCbCr,
             ("YBR_FULL_422", 3) if bits == 8 && transform => Photometric::YCbCr,
@@ -265,7 +265,7 @@ impl Storage {
 /// The frames of a file.
 struct Group {
     count: usize,
-    /// Where each lies; empty where the order of the frames says it.
+    /// The position of each frame; empty if the order of frames determines it.
     places: Vec<Place>,
 }
 
@@ -348,8 +348,9 @@ fn order(groups: &[Group], header: &Header, size: Size, limits: &Limits) -> Resu
     if let Some([one, two]) = found.array_windows().find(|[one, two]| (one.0, one.1) == (two.0, two.1)) {
         return Err(Fault::damaged(format!("frames {} and {} lie at the same place", one.2 + 1, two.2 + 1)));
     }
-    // Of several focal planes the one that is next to the slide, as of an image in the order of its
-    // frames. The depth alone does not make a plane: it may follow the focus from tile to tile.
+    // Of several focal planes the one nearest to the slide is used, as in an image whose frames are
+    // in order. Different depths alone do not make a plane: the depth may follow the focus from
+    // tile to tile.
     found.dedup_by_key(|(tile, ..)| *tile);
     Ok(Order::Sparse(found.into_iter().map(|(tile, _, frame)| (tile, frame)).collect()))
 }

@@ -6,13 +6,13 @@ use crate::source::Source;
 /// The bytes before the file meta information.
 const START: usize = 132;
 
-/// Sizes of the first read of a file: a usual one, and one that any should do with.
+/// The sizes of the first read of a file: a usual one, and one that is enough for any file.
 const HEADS: [u64; 2] = [4 << 10, 1 << 20];
 
 /// The content of the file meta information.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Meta {
-    /// UID of the SOP class; empty where the file omits it.
+    /// UID of the SOP class; empty if the file omits it.
     pub class: String,
     /// UID of the transfer syntax.
     pub syntax: String,
@@ -41,7 +41,7 @@ impl Meta {
     }
 }
 
-/// Elements of group 2: always explicit, little endian. `None` where more bytes are needed.
+/// Parses group 2, which is always explicit, little endian. `None` if more bytes are needed.
 fn walk(head: &[u8]) -> Option<Meta> {
     let mut meta = Meta { class: String::new(), syntax: String::new(), dataset: 0 };
     let mut at = START;

@@ -1,9 +1,8 @@
 //! DICOM whole-slide images (VL Whole Slide Microscopy Image Storage): headers, frames, and the
-//! images that they are tiles of.
+//! images composed of these frames.
 //!
-//! Attributes come from `dicom-parser`'s stream of tokens: of a header only the attributes that are
-//! needed take memory, because those of the frames of one slide may need hundreds of megabytes as a
-//! tree of objects.
+//! Attributes come from `dicom-parser`'s stream of tokens, and only required attributes are kept in
+//! memory: as a tree of objects, the attributes of a slide's frames may take hundreds of megabytes.
 
 mod frames;
 mod header;

@@ -16,7 +16,7 @@ use crate::source::Source;
 /// A file of a slide that was opened.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// How errors name it; empty where the slide's own name does.
+    /// The name in errors; empty if the slide's own name is used.
     pub name: String,
     pub source: Source,
     pub header: Header,
@@ -29,7 +29,7 @@ impl Instance {
         Ok(Instance { name, source, header })
     }
 
-    /// Names the file in an error.
+    /// Adds the file's name to an error.
     pub fn within<T>(&self, work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
         work().map_err(|fault| in_file(fault, &self.name))
     }
@@ -38,9 +38,9 @@ impl Instance {
 /// The images of a slide.
 #[derive(Debug)]
 pub(crate) struct Series {
-    /// Files of the pyramid, an image each: parts of a concatenation in their order.
+    /// The files of the pyramid's levels, one image each: the ordered parts of a concatenation.
     pub levels: Vec<Vec<Instance>>,
-    /// `label`, `macro`, `thumbnail`.
+    /// The files of `label`, `macro` and `thumbnail`.
     pub associated: BTreeMap<String, Vec<Instance>>,
 }
 
@@ -52,7 +52,7 @@ struct Found {
 }
 
 impl Found {
-    /// `None` where the file is something else: not DICOM, or of another kind.
+    /// Reads a file; `None` if it is not DICOM, or not a whole-slide image.
     fn read(path: &Path, limits: &Limits) -> Result<Option<Self>, Fault> {
         let source = Source::open(path)?;
         if !is_whole_slide(&source)? {
@@ -71,7 +71,7 @@ impl Found {
         self.text(tags::SERIES_INSTANCE_UID)
     }
 
-    /// Images with the same are levels of one pyramid.
+    /// The identity of the pyramid: images with the same identity are its levels.
     fn pyramid(&self) -> (String, String) {
         (self.text(tags::FRAME_OF_REFERENCE_UID), self.text(tags::PYRAMID_UID))
     }
@@ -85,14 +85,14 @@ impl Found {
         (side(tags::TOTAL_PIXEL_MATRIX_COLUMNS), side(tags::TOTAL_PIXEL_MATRIX_ROWS))
     }
 
-    /// Pixels of its image.
+    /// The number of pixels of its image.
     fn area(&self) -> i128 {
         let (width, height) = self.size();
         i128::from(width) * i128::from(height)
     }
 }
 
-/// What the third value of ImageType calls the images of a pyramid.
+/// The third value of ImageType for the images of a pyramid.
 const VOLUME: &str = "VOLUME";
 
 /// The third value of ImageType.
@@ -111,14 +111,14 @@ fn associated_name(role: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a file is to be read as DICOM. The bytes before `DICM` may be the header of a TIFF: of
-/// such files whole slides are read as DICOM, whose other levels are known.
+/// Whether to read a file as DICOM. The bytes before `DICM` may be a TIFF header; such files are
+/// read as DICOM if they are whole slides, because DICOM defines their other levels.
 pub(crate) fn reads_as_dicom(source: &Source) -> bool {
     let tiff = || source.read(0, 2, "the header").is_ok_and(|start| start == b"II" || start == b"MM");
     meta::is_dicom(source) && (!tiff() || is_whole_slide(source).unwrap_or(false))
 }
 
-/// Whether a file is a whole-slide image; errors are those of a damaged DICOM file.
+/// Whether a file is a whole-slide image; damaged DICOM files are errors.
 fn is_whole_slide(source: &Source) -> Result<bool, Fault> {
     if !meta::is_dicom(source) {
         return Ok(false);
@@ -143,7 +143,7 @@ impl Series {
         let given = Found { path: path.to_owned(), role: role(&given), header: given };
         let series = given.series();
         let mut all = Vec::new();
-        // A file without a series, or whose folder cannot be listed, is a slide by itself.
+        // A file without a series, or in a folder that cannot be listed, is a complete slide.
         if !series.is_empty() {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let same = |other: &Found| other.series() == series && other.path.file_name() != path.file_name();
@@ -188,8 +188,8 @@ impl Series {
         Self::assemble(folder, found, false, limits)
     }
 
-    /// Sorts the files of one series by what they are. With `first` the first file was asked for:
-    /// it takes precedence over others of its size.
+    /// Sorts the files of one series by their roles. With `first`, the first file was requested: it
+    /// takes precedence over others of its size.
     fn assemble(path: &Path, found: Vec<Found>, first: bool, limits: &Limits) -> Result<Self, Fault> {
         let pyramid = match found.first().filter(|file| first && file.is_level()) {
             Some(given) => given.pyramid(),
@@ -243,8 +243,8 @@ impl Series {
     }
 }
 
-/// Adds a file to the image that it is a part of, or as an image of its own; of images of one size
-/// (focal planes, copies) the first is kept.
+/// Adds a file to the image that it is a part of, or as a new image; of images of one size (focal
+/// planes, copies) the first is kept.
 fn add(images: &mut Vec<Vec<Found>>, file: Found) {
     let whole = file.text(tags::CONCATENATION_UID);
     let same = |files: &&mut Vec<Found>| !whole.is_empty() && files[0].text(tags::CONCATENATION_UID) == whole;
@@ -265,14 +265,14 @@ fn reopen(file: Found, slide: &Path, limits: &Limits) -> Result<Instance, Fault>
     Instance::read(name, source, limits)
 }
 
-/// The whole-slide images of a folder by their names, without those in folders below it.
+/// The whole-slide images of a folder by name, without subfolders.
 fn scan(folder: &Path, limits: &Limits) -> Result<Vec<Found>, Fault> {
     let mut found = Vec::new();
     for path in files(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match Found::read(&path, limits) {
             Ok(file) => found.extend(file),
-            // Files of others that may not be read are not part of the slide.
+            // Unreadable files of other users are not part of the slide.
             Err(Fault::Io(_)) => {}
             Err(fault) => {
                 let fault = fault.within(|| format!("{name} may be a level of the slide, but cannot be read"));
@@ -299,7 +299,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Fault> {
     Ok(files)
 }
 
-/// A line about a slide of several.
+/// A line that describes one of several slides.
 fn line(series: &str, files: &[&Found]) -> String {
     let largest = files.iter().max_by_key(|file| file.area());
     let (width, height) = largest.map_or((0, 0), |file| file.size());
@@ -333,7 +333,7 @@ fn part_number(part: &Instance) -> i64 {
     part.header.int(tags::IN_CONCATENATION_NUMBER).ok().flatten().unwrap_or(0)
 }
 
-/// All parts of a concatenation must be there once.
+/// Checks that each part of a concatenation exists exactly once.
 fn check_concatenation(parts: &[Instance]) -> Result<(), Fault> {
     let header = &parts[0].header;
     if header.text(tags::CONCATENATION_UID).is_none() {
@@ -360,8 +360,8 @@ fn check_concatenation(parts: &[Instance]) -> Result<(), Fault> {
     }
 }
 
-/// Whether a path is a DICOM whole-slide image: a file of that SOP class, or a folder that holds
-/// one. Decided by content, since a file `.dcm` may be any image.
+/// Whether a path is a DICOM whole-slide image: a file of that SOP class, or a folder that contains
+/// one. Decided by content, since a `.dcm` file may be any image.
 pub fn is_dicom_slide(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     let is_slide = |path: &Path| Source::open(path).and_then(|source| is_whole_slide(&source)).unwrap_or(false);
@@ -371,11 +371,11 @@ pub fn is_dicom_slide(path: impl AsRef<Path>) -> bool {
     path.is_file() && is_slide(path)
 }
 
-/// The DICOM slides of a folder, sorted: of each the file of its largest level, which
-/// [`Slide::open`](crate::Slide::open) opens with the others.
+/// The DICOM slides of a folder, sorted: for each slide, the file of its largest level, with which
+/// [`Slide::open`](crate::Slide::open) opens the others.
 ///
 /// # Errors
-/// The folder cannot be listed, or a whole-slide image in it is damaged.
+/// If the folder cannot be listed, or a whole-slide image in it is damaged.
 pub fn dicom_slides(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, SlideError> {
     let folder = folder.as_ref();
     let found = scan(folder, &Limits::default()).map_err(|fault| fault.of(folder))?;

@@ -1,9 +1,9 @@
-//! Transfer syntaxes: how elements and frames are stored.
+//! Transfer syntaxes: the storage of elements and frames.
 
 use crate::codec::Compression;
 use crate::error::Fault;
 
-/// A transfer syntax that is read.
+/// A supported transfer syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Syntax {
     /// Whether elements omit their value representation.
@@ -14,7 +14,7 @@ pub(super) struct Syntax {
 }
 
 impl Syntax {
-    /// The syntax of the pixels.
+    /// The syntax with this UID.
     pub fn of(uid: &str) -> Result<Self, Fault> {
         let plain = Syntax { implicit: false, fragments: false, compression: Compression::None };
         let coded = |compression| Ok(Syntax { fragments: true, compression, ..plain });
@@ -29,8 +29,8 @@ impl Syntax {
         }
     }
 
-    /// Whether the elements of a header are implicit, little endian. All syntaxes that are not read
-    /// have explicit elements, except those whose headers cannot be read either.
+    /// Whether the elements of a header are implicit, little endian. All unsupported syntaxes have
+    /// explicit elements, except those whose headers are unsupported too.
     pub fn implicit_header(uid: &str) -> Result<bool, Fault> {
         match short(uid) {
             "" => Ok(true),
@@ -40,7 +40,7 @@ impl Syntax {
     }
 }
 
-/// What follows the number that all of DICOM's own syntaxes begin with.
+/// The part of a UID after the prefix of DICOM's own syntaxes.
 fn short(uid: &str) -> &str {
     uid.strip_prefix("1.2.840.10008.1.2").unwrap_or("?")
 }

@@ -1,5 +1,5 @@
-//! Aperio SVS: tiled pages are levels, the others thumbnail, label and macro image; the first
-//! description holds the properties.
+//! Aperio SVS: tiled pages are levels; the others are thumbnail, label and macro image. The first
+//! description contains the properties.
 
 use super::layout::{Layout, LevelPage};
 use crate::tiff::Page;
@@ -30,7 +30,7 @@ pub(super) fn layout(pages: &[Page]) -> Layout {
     layout
 }
 
-/// `a|name = value|name = value`: the names and values.
+/// The names and values of `a|name = value|name = value`.
 fn fields(description: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = description.split('|').skip(1).filter_map(|field| field.split_once('='));
     pairs.map(|(name, value)| (name.trim(), value.trim()))

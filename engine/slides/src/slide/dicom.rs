@@ -68,8 +68,8 @@ fn of_series(series: Series, options: &SlideOptions, counts: Arc<Counts>) -> Res
     })
 }
 
-/// Levels must show the same: smaller by one factor along both axes, up to a tile of padding, which
-/// some scanners count as part of the image.
+/// Checks that levels show the same image: smaller by one factor along both axes, up to a tile of
+/// padding, which some scanners count as part of the image.
 fn check_pyramid(levels: &[Matrix]) -> Result<(), Fault> {
     let Some((first, rest)) = levels.split_first() else { return Ok(()) };
     for level in rest {
@@ -105,7 +105,7 @@ fn mpp(header: &Header) -> Option<[f64; 2]> {
     ])
 }
 
-/// Attributes of level 0 that say what the slide is, and not whose.
+/// The attributes of level 0 that describe the slide without identifying the patient.
 fn properties(header: &Header) -> BTreeMap<String, String> {
     let all = [
         ("ImageType", tags::IMAGE_TYPE),

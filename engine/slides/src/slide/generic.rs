@@ -44,7 +44,7 @@ fn is_smaller_version(main: &Page, page: &Page) -> bool {
     same_kind && smaller && (x / y - 1.0).abs() < slack && (page.is_reduced || x > 1.5)
 }
 
-/// `label`, `macro` or `thumbnail`, where the page identifies itself as one.
+/// `label`, `macro` or `thumbnail`, if the page identifies itself as one.
 pub(super) fn associated_name(page: &Page) -> Option<&'static str> {
     let text = page.description().to_lowercase();
     let first = text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| !word.is_empty())?;

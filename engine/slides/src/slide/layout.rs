@@ -10,7 +10,7 @@ use crate::tiff::Page;
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub vendor: &'static str,
-    /// From the largest to the smallest.
+    /// The levels, from the largest to the smallest.
     pub levels: Vec<LevelPage>,
     /// Associated pages by name.
     pub associated: BTreeMap<String, usize>,
@@ -19,7 +19,7 @@ pub(crate) struct Layout {
     pub properties: BTreeMap<String, String>,
 }
 
-/// A page that is a level, and the size of its image part.
+/// A page of a level, and the size of its image part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelPage {
     pub page: usize,
@@ -51,7 +51,7 @@ pub(crate) fn find(pages: &[Page]) -> Result<Layout, Fault> {
     };
     let first = layout.levels.first().map(|level| &pages[level.page]);
     let first = first.ok_or_else(|| Fault::unsupported("no page of the file is an image of a slide"))?;
-    // A slide whose pixels cannot be read is not opened.
+    // A slide with unreadable pixels is not opened.
     first.format().map_err(|fault| fault.within(|| format!("page {}", first.number)))?;
     if layout.mpp.is_none() {
         layout.mpp = first.mpp();
@@ -60,7 +60,7 @@ pub(crate) fn find(pages: &[Page]) -> Result<Layout, Fault> {
     Ok(layout)
 }
 
-/// TIFFs of vendors with nonstandard pages: tiles overlap, or lie elsewhere than the tags say.
+/// TIFFs of vendors with nonstandard pages: tiles overlap, or lie elsewhere than the tags state.
 fn unread_vendor(page: &Page) -> Option<&'static str> {
     let software = page.texts.software.as_deref().unwrap_or_default();
     let xmp = page.texts.xmp.as_deref().unwrap_or_default();

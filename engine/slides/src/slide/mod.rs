@@ -34,38 +34,38 @@ use pixels::{Pixels, TiffPixels};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Level {
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
-    /// Pixels of level 0 per pixel: the mean of both axes, as in OpenSlide.
+    /// The number of level-0 pixels per pixel: the mean of both axes, as in OpenSlide.
     pub downsample: f64,
-    /// Pixels in a row of a tile (of a strip: the level's).
+    /// The width of a tile in pixels (for strips: the level's width).
     pub tile_width: usize,
-    /// Rows of a tile or strip.
+    /// The number of rows of a tile or strip.
     pub tile_height: usize,
 }
 
-/// The fill where a region lies outside the slide, or where the file omits a tile.
+/// The fill value outside the slide, and for tiles that the file omits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
-    /// All channels at the maximum of u8 and u16 (other types: 0).
+    /// All channels at the maximum of u8 or u16 (other types: 0).
     #[default]
     White,
     /// All channels 0, full opacity.
     Black,
-    /// A colour in u8, scaled to u16 (other types: 0); gray channels take the mean.
+    /// A colour in u8, scaled to u16 (other types: 0); gray channels use the mean.
     Rgb([u8; 3]),
 }
 
 /// Options of opening a slide.
 #[derive(Clone, Debug, Default)]
 pub struct SlideOptions {
-    /// The fill around the slide. White.
+    /// The fill around the slide. Default white.
     pub background: Background,
     /// The cache of decoded tiles; by default [`TileCache::shared`].
     pub cache: Option<TileCache>,
-    /// The most that the file may make the reader allocate.
+    /// The memory limits.
     pub limits: Limits,
 }
 
@@ -130,15 +130,15 @@ impl Slide {
     /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF, DICOM
     /// whole-slide images. The content determines the format, not the file's name.
     ///
-    /// Of DICOM the path may be a file of any level (the other files of its series in the same folder
-    /// are the other levels), or a folder that holds one slide. All levels are of one optical path;
-    /// of several focal planes the first is read. Absent tiles are
-    /// [`SlideOptions::background`]: writers disagree on the code of
+    /// For DICOM the path may be a file of any level (the other files of its series in the same
+    /// folder are the other levels), or a folder with one slide. All levels belong to one optical
+    /// path; of several focal planes the first is read. Absent tiles are
+    /// [`SlideOptions::background`], because writers disagree on the code of
     /// RecommendedAbsentPixelCIELabValue.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or is of a vendor that requires the feature
-    /// `openslide`. A folder holds no slide, or several.
+    /// If the file cannot be read, is damaged, or is of a vendor that requires the feature
+    /// `openslide`; if a folder contains no slide, or several.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
         Self::open_with(path, &SlideOptions::default())
     }
@@ -161,7 +161,7 @@ impl Slide {
         Ok(Self::new(path, opened.map_err(|fault| fault.of(path))?, options, counts))
     }
 
-    /// Opens a slide in memory; errors name it `name`. Of DICOM it is one level.
+    /// Opens a slide in memory; errors name it `name`. A DICOM file is a single level.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, options: &SlideOptions) -> Result<Self, SlideError> {
         let (path, counts) = (name.as_ref(), Arc::new(Counts::default()));
         let source = Source::Bytes(bytes);
@@ -195,7 +195,7 @@ impl Slide {
     }
 
     /// Micrometres per pixel of level 0 along x and y: from the vendor's description, else from the
-    /// resolution tags; of DICOM the pixel spacing, else the size of the imaged volume.
+    /// resolution tags; for DICOM the pixel spacing, else the size of the imaged volume.
     pub fn mpp(&self) -> Option<[f64; 2]> {
         self.inner.mpp
     }
@@ -205,7 +205,8 @@ impl Slide {
         self.inner.power
     }
 
-    /// `aperio`, `philips`, `ome-tiff`, `generic-tiff`, `dicom`; with OpenSlide, its name of the vendor.
+    /// The vendor: `aperio`, `philips`, `ome-tiff`, `generic-tiff`, `dicom`; or the name that
+    /// OpenSlide returns.
     pub fn vendor(&self) -> &str {
         &self.inner.vendor
     }
@@ -224,7 +225,7 @@ impl Slide {
     /// Reads an associated image.
     ///
     /// # Errors
-    /// There is none of that name, or it cannot be decoded.
+    /// If there is none of that name, or it cannot be decoded.
     pub fn read_associated(&self, name: &str) -> Result<Raster, SlideError> {
         let Some(name) = self.inner.associated.iter().find(|n| *n == name) else {
             return Err(self.request(format!("no image {name:?}; there are {:?}", self.inner.associated)));
@@ -239,7 +240,7 @@ impl Slide {
     /// completely outside; the outside is filled with [`SlideOptions::background`].
     ///
     /// # Errors
-    /// There is no such level, the region is larger than [`Limits::image_bytes`], or a tile is
+    /// If there is no such level, the region is larger than [`Limits::image_bytes`], or a tile is
     /// damaged (the error names it).
     pub fn read_region(&self, level: usize, x: i64, y: i64, width: usize, height: usize) -> Result<Raster, SlideError> {
         self.check_level(level)?;
@@ -251,7 +252,7 @@ impl Slide {
     /// is given **in pixels of level 0**, the size `(width, height)` in pixels of `level`. The
     /// corner is rounded to the nearest pixel of the level.
     ///
-    /// MONAI gives location and size as (row, column) and (height, width); here x comes first.
+    /// MONAI uses (row, column) and (height, width); this method uses x first.
     ///
     /// # Errors
     /// As [`read_region`](Self::read_region).
@@ -287,7 +288,7 @@ impl Slide {
     }
 }
 
-/// Opens a slide of a format that is read here.
+/// Opens a slide of a format that this crate reads.
 fn open_own(path: &Path, options: &SlideOptions, counts: &Arc<Counts>) -> Result<Opened, Fault> {
     let counts = Arc::clone(counts);
     if path.is_dir() {

@@ -1,5 +1,5 @@
 //! OME-TIFF: the description of the first page is XML. The first image is the slide (its first
-//! plane), its smaller versions are nested below it.
+//! plane); its smaller versions are nested in it.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -65,7 +65,7 @@ trait LocalName {
 }
 
 impl LocalName for Node<'_, '_> {
-    /// For any year of the schema in the namespace.
+    /// Ignores the namespace, which contains the year of the schema.
     fn has_tag_name_local(&self, name: &str) -> bool {
         self.is_element() && self.tag_name().name() == name
     }

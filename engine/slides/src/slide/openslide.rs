@@ -25,7 +25,7 @@ struct Foreign {
     counts: Arc<Counts>,
 }
 
-/// Whether OpenSlide reads such a file.
+/// Whether OpenSlide can read a file.
 pub(super) fn knows(path: &Path) -> bool {
     OpenSlide::detect_vendor(path).is_ok()
 }
@@ -113,7 +113,7 @@ impl Pixels for Foreign {
     }
 }
 
-/// Lays pixels of premultiplied ARGB (one number in the machine's byte order each) over a
+/// Blends pixels of premultiplied ARGB (one number in the machine's byte order each) over a
 /// background.
 fn blend(argb: &[u8], background: &mut [u8]) {
     for (out, pixel) in background.chunks_exact_mut(3).zip(argb.as_chunks::<4>().0) {
@@ -131,8 +131,7 @@ mod tests {
     use super::*;
     use crate::Slide;
 
-    /// OpenSlide's decoder is libjpeg: its colours differ from ours by the tolerance that the guide
-    /// states.
+    /// OpenSlide's decoder is libjpeg: its colours differ from ours by the tolerance in the guide.
     #[test]
     #[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
     fn openslide_sees_what_we_see() {

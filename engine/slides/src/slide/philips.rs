@@ -1,5 +1,5 @@
 //! Philips TIFF, the format of CAMELYON16: levels are padded to whole tiles, and the description
-//! (XML) has each level's pixel spacing, from which the size of its image part follows.
+//! (XML) contains each level's pixel spacing, which determines the size of its image part.
 
 use roxmltree::{Document, Node, ParsingOptions};
 

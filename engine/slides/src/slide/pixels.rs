@@ -1,4 +1,4 @@
-//! The source of a slide's pixels: tiles, of a TIFF here, through the cache.
+//! The pixels of a slide: cached tiles of a TIFF.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ impl Tiles {
         Tiles { cache, id: NEXT_ID.fetch_add(1, Ordering::Relaxed), counts }
     }
 
-    /// A tile of an image, from the cache or by `decode`. Numbers of images and tiles must fit 32
+    /// A tile of an image, from the cache or by `decode`. Indices of images and tiles must fit in
+    /// 32 bits.
     /// bits.
     pub fn get(
         &self,
@@ -171,7 +172,7 @@ pub(super) fn background_pixel(format: Format, background: Background) -> Vec<u8
     let channel = |c: usize| match (format.color, c) {
         (Color::Rgb | Color::Rgba, 0..3) => rgb[c],
         (Color::Rgba, 3) | (Color::GrayAlpha, 1) => u8::MAX,
-        // No ink is white.
+        // White is the absence of ink.
         (Color::Cmyk, _) => 0,
         _ => gray,
     };

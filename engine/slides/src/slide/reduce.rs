@@ -1,4 +1,4 @@
-//! Images made smaller or larger with a triangle filter: Pillow's `BILINEAR`.
+//! Reduction and magnification of images with a triangle filter: Pillow's `BILINEAR`.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use fearless_simd::{Level, Simd, dispatch};
 
 use crate::raster::Samples;
 
-/// Pixels of a source along an axis that become `count` pixels of a result.
+/// The pixels of a source along an axis that are resampled to `count` pixels of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
-    /// Where the first begins, and how many there are, in pixels of the source.
+    /// The start of the first pixel, and the span of all pixels, in pixels of the source.
     pub start: f64,
     pub span: f64,
-    /// Number of pixels of the source.
+    /// The number of pixels of the source.
     pub len: usize,
     pub count: usize,
 }
 
-/// What each pixel of a result takes of a source along an axis.
+/// The source pixels and weights of each pixel of a result along an axis.
 struct Windows<S> {
-    /// The first pixel of the source, and where its weights lie.
+    /// The first pixel of the source, and the range of the weights.
     pixels: Vec<(usize, Range<usize>)>,
     weights: Vec<S>,
 }
@@ -27,7 +27,7 @@ struct Windows<S> {
 impl<S: Sum> Windows<S> {
     fn new(along: Stretch) -> Self {
         let step = along.span / along.count as f64;
-        // A magnification takes the two nearest pixels.
+        // A magnification uses the two nearest pixels.
         let reach = step.max(1.0);
         let last = along.len.saturating_sub(1);
         let mut windows = Self { pixels: Vec::with_capacity(along.count), weights: Vec::new() };
@@ -36,7 +36,7 @@ impl<S: Sum> Windows<S> {
             let weight = |x: usize| 1.0 - (x as f64 + 0.5 - center).abs() / reach;
             let mut first = ((center - reach).floor().max(0.0) as usize).min(last);
             let mut end = ((center + reach).ceil().max(0.0) as usize).clamp(first + 1, last + 1);
-            // Pixels without weight are left out, as zero times infinity is no number; one stays.
+            // Pixels without weight are omitted, because zero times infinity is NaN; one is kept.
             while first + 1 < end && weight(first) <= 0.0 {
                 first += 1;
             }
@@ -52,8 +52,8 @@ impl<S: Sum> Windows<S> {
         windows
     }
 
-    /// As many weights for each pixel, some of them zero: a processor foresees the end of each sum so. Values
-    /// must be finite.
+    /// Pads all pixels to the same number of weights, with zeros, so that the CPU predicts the end
+    /// of each sum. Values must be finite.
     fn pad(&mut self, len: usize) {
         let widest = self.pixels.iter().map(|(_, at)| at.len()).max().unwrap_or(0);
         let mut padded = vec![S::default(); widest * self.pixels.len()];
@@ -73,7 +73,7 @@ impl<S: Sum> Windows<S> {
     }
 }
 
-/// What values are added up in.
+/// The type of sums.
 pub trait Sum:
     Copy + Default + std::ops::AddAssign + std::ops::Mul<Output = Self> + std::ops::Div<Output = Self>
 {
@@ -92,13 +92,13 @@ impl Sum for f64 {
     }
 }
 
-/// A value of an image.
+/// A sample of an image.
 trait Sample: Copy {
     type Sum: Sum + PartialOrd;
-    /// Every value is finite.
+    /// Whether the type is an integer, so that every value is finite.
     const IS_INTEGER: bool;
     fn widen(self) -> Self::Sum;
-    /// Rounded, and no further than the type goes.
+    /// Rounds and clamps to the type.
     fn narrow(sum: Self::Sum) -> Self;
 }
 
@@ -120,7 +120,7 @@ macro_rules! sample {
     )*};
 }
 
-// Sums of 32 bits are exact to 1 / 250 of a step of 16 bits.
+// 32-bit sums are exact to 1 / 250 of a 16-bit step.
 sample! {
     u8 in f32, true, by |sum| sum + 0.5;
     u16 in f32, true, by |sum| sum + 0.5;
@@ -132,18 +132,18 @@ sample! {
     f64 in f64, false, by |sum| sum;
 }
 
-/// Images of any number of channels, the samples of a pixel beside each other.
+/// A reduction of images with any number of interleaved channels.
 pub struct Reduction {
     pub columns: Stretch,
     pub rows: Stretch,
     pub channels: usize,
-    /// The last channel is an opacity, which weighs the others.
+    /// Whether the last channel is an opacity, which weights the others.
     pub opacity: bool,
 }
 
 impl Reduction {
-    /// `from`: rows x columns of the source. Row `i` of the result is written from `to[first + i * pitch]` on.
-    /// Both have the same type.
+    /// Resamples `from`, rows x columns of the source. Row `i` of the result is written at
+    /// `to[first + i * pitch]`. Both have the same type.
     pub fn run(&self, from: &Samples, to: &mut Samples, first: usize, pitch: usize) {
         macro_rules! pairs {
             ($($kind:ident)*) => {
@@ -156,7 +156,7 @@ impl Reduction {
         pairs!(U8 I8 U16 I16 U32 I32 F32 F64)
     }
 
-    /// Rows are added up first: that is a loop without gaps, and leaves fewer rows to the other one.
+    /// Sums over rows first: that loop is contiguous, and leaves fewer rows for the second one.
     fn run_in<T: Sample>(&self, from: &[T], to: &mut [T], pitch: usize) {
         let mut columns = Windows::<T::Sum>::new(self.columns);
         if T::IS_INTEGER {
@@ -164,7 +164,7 @@ impl Reduction {
         }
         let rows = Windows::<T::Sum>::new(self.rows);
         let source = self.columns.len * self.channels;
-        // Pixels are read with what lies behind them.
+        // Pixels are read with the values behind them.
         let mut sums = vec![T::Sum::default(); source + WIDE];
         let mut weighed = Vec::new();
         let level = Level::new();
@@ -194,7 +194,8 @@ impl Reduction {
         }
     }
 
-    /// Adds up along a row, with a number of channels that is known. `sums` goes on for a register behind its last pixel.
+    /// Sums along a row, for a fixed number of channels. `sums` extends one register beyond its
+    /// last pixel.
     #[inline(always)]
     fn finish<T: Sample, const CHANNELS: usize>(&self, columns: &Windows<T::Sum>, sums: &[T::Sum], to: &mut [T]) {
         let (pixels, _) = to.as_chunks_mut::<CHANNELS>();
@@ -240,10 +241,10 @@ impl Reduction {
     }
 }
 
-/// Channels whose sums are one register.
+/// The number of channels whose sums fill one register.
 const WIDE: usize = 4;
 
-/// Weighed sums of rows that follow each other. Some columns at a time stay in registers.
+/// Weighted sums of consecutive rows. A few columns at a time stay in registers.
 #[inline(always)]
 fn add_rows<T: Copy, S: Sum>(rows: &[T], weights: &[S], sums: &mut [S], widen: impl Fn(T) -> S) {
     const COLUMNS: usize = 16;
@@ -268,7 +269,7 @@ fn add_rows<T: Copy, S: Sum>(rows: &[T], weights: &[S], sums: &mut [S], widen: i
     }
 }
 
-/// What is transparent has no colour to give.
+/// Weights colours by opacity, so that transparent pixels do not contribute.
 fn weigh<T: Sample>(values: &[T], weighed: &mut Vec<T::Sum>, channels: usize) {
     for pixel in values.chunks_exact(channels) {
         let opacity = pixel[channels - 1].widen();

@@ -1,4 +1,4 @@
-//! Levels by resolution.
+//! Selection of levels by resolution.
 
 use super::Slide;
 use crate::error::SlideError;
@@ -10,9 +10,9 @@ pub enum Resolution {
     Level(usize),
     /// Micrometres per pixel along both axes. Needs [`Slide::mpp`].
     Mpp(f64),
-    /// Magnification of the objective: 20 is half of 40. Needs [`Slide::objective_power`].
+    /// The magnification of the objective: 20 is half of 40. Needs [`Slide::objective_power`].
     Power(f64),
-    /// Pixels of level 0 per pixel.
+    /// The number of level-0 pixels per pixel.
     Downsample(f64),
 }
 
@@ -24,7 +24,7 @@ impl Slide {
     /// [`RESOLUTION_TOLERANCE`]). Of several, the closest.
     ///
     /// # Errors
-    /// No level has it (the error lists the existing ones), or the slide does not state its
+    /// If no level has it (the error lists the existing ones), or the slide does not state its
     /// resolution.
     pub fn level_for(&self, resolution: Resolution, tolerance: f64) -> Result<usize, SlideError> {
         if let Resolution::Level(level) = resolution {
@@ -51,8 +51,8 @@ impl Slide {
         }
     }
 
-    /// The level with the largest downsample that is at most `downsample`: the smallest without
-    /// loss of detail.
+    /// The level with the largest downsample that is at most `downsample`: the smallest level
+    /// without loss of detail.
     pub fn best_level_for_downsample(&self, downsample: f64) -> usize {
         let fine = self.levels().iter().rposition(|level| level.downsample <= downsample * (1.0 + 1e-3));
         fine.unwrap_or(0)

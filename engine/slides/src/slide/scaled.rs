@@ -9,19 +9,19 @@ use crate::raster::{Color, Raster, Samples};
 /// A level this close (relatively) to the requested resolution is read unchanged.
 const SAME: f64 = 0.01;
 
-/// Source pixels of one block along an axis: bounds the memory that a large reduction takes.
+/// The source pixels of one block along an axis; limits the memory of a large reduction.
 const BLOCK: f64 = 4096.0;
 
 impl Slide {
     /// Reads `size` (width, height) pixels at a resolution, from the corner `location` (x, y) in
     /// pixels of level 0.
     ///
-    /// Where a level has that resolution (up to 1 %), it is read unchanged. Otherwise the next
-    /// finer level is read and reduced with a triangle filter as wide as the reduction (Pillow's
+    /// If a level has that resolution (up to 1 %), it is read unchanged. Otherwise the next finer
+    /// level is read and reduced with a triangle filter as wide as the reduction (Pillow's
     /// `BILINEAR`); beyond level 0 it is magnified. Neighbouring regions match at their borders.
     ///
     /// # Errors
-    /// As [`read_region`](Self::read_region); also where the slide does not state its resolution.
+    /// As [`read_region`](Self::read_region), and if the slide does not state its resolution.
     pub fn read_at(
         &self,
         location: (f64, f64),
@@ -31,7 +31,7 @@ impl Slide {
         self.read_scaled(location, self.scale(resolution)?, size)
     }
 
-    /// The whole slide in at most `side` pixels along its longer side; never magnified.
+    /// The whole slide in at most `side` pixels along its longer side. Never magnifies.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
@@ -46,7 +46,7 @@ impl Slide {
         self.read_scaled((0.0, 0.0), [width as f64 / w as f64, height as f64 / h as f64], (w, h))
     }
 
-    /// `scale`: pixels of level 0 per pixel along x and y.
+    /// As `read_at`; `scale` is the number of level-0 pixels per pixel along x and y.
     pub(crate) fn read_scaled(
         &self,
         location: (f64, f64),
@@ -73,7 +73,7 @@ impl Slide {
         let sizes = [width, height, nothing.channels, kind.bytes()].map(|n| n as u64);
         checked_bytes("the region", &sizes, self.inner.limits.image_bytes).map_err(fault)?;
         let mut out = Samples::zeros(kind, width * height * nothing.channels);
-        // Opacity alone weighs other channels: black of CMYK and unspecified ones do not.
+        // Only opacity weights other channels; the black of CMYK and unspecified channels do not.
         let opacity = matches!(nothing.color, Color::GrayAlpha | Color::Rgba);
         for top in (0..height).step_by(y.block()) {
             for left in (0..width).step_by(x.block()) {
@@ -91,7 +91,7 @@ impl Slide {
 
 /// One axis of a reduction, in pixels of the source level.
 struct Axis {
-    /// Where the first pixel begins.
+    /// The start of the first pixel.
     origin: f64,
     /// Source pixels per pixel.
     step: f64,
@@ -104,15 +104,15 @@ impl Axis {
         Axis { origin, step, len }
     }
 
-    /// Pixels that are computed at once.
+    /// The number of pixels that are computed at once.
     fn block(&self) -> usize {
         ((BLOCK / self.step) as usize).max(1)
     }
 
-    /// The first pixel to read for a run of pixels, and what becomes of those from there on.
+    /// The first source pixel for a run of pixels, and the resampling from there.
     fn source(&self, from: usize, count: usize) -> (i64, Stretch) {
         let (start, end) = (self.origin + from as f64 * self.step, self.origin + (from + count) as f64 * self.step);
-        // The filter reaches one pixel of the result to both sides, or of the source where that is
+        // The filter extends one pixel to both sides: of the result, or of the source if those are
         // larger.
         let reach = self.step.max(1.0) + 1.0;
         let (mut first, mut last) = ((start - reach).floor() as i64, (end + reach).ceil() as i64);

@@ -1,5 +1,5 @@
-//! Header and directories (IFDs) of a TIFF: classic and BigTIFF, either byte order. Every offset
-//! and count is checked against the length of the file before it is used.
+//! The header and directories (IFDs) of a TIFF: classic and BigTIFF, either byte order. Every
+//! offset and count is checked against the length of the file before it is used.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -38,7 +38,7 @@ impl Order {
     }
 }
 
-/// The most entries of a directory. Real ones have at most a few dozen.
+/// The largest number of entries of a directory. Real ones have at most a few dozen.
 const MAX_ENTRIES: u64 = 4096;
 
 /// Reads directories and the values of their entries.
@@ -63,7 +63,7 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Directory {
     entries: Vec<Entry>,
-    /// The page that has this one among its SubIFDs.
+    /// The page whose SubIFDs include this one.
     pub parent: Option<usize>,
 }
 
@@ -101,7 +101,8 @@ impl<'a> Reader<'a> {
         Ok((Reader { source, order, big, limits: *limits, tag_bytes: Cell::new(0) }, first))
     }
 
-    /// All directories: the chain that begins at `first`, each followed by its nested ones.
+    /// All directories: the chain that begins at `first`, each directory followed by its nested
+    /// ones.
     pub fn directories(&self, first: u64) -> Result<Vec<Directory>, Fault> {
         let mut all = Vec::new();
         let mut seen = HashSet::new();
@@ -216,7 +217,7 @@ impl Directory {
         }))
     }
 
-    /// The first of some unsigned integers.
+    /// The first of several unsigned integers.
     pub fn uint(&self, reader: &Reader, tag: u16) -> Result<Option<u64>, Fault> {
         match (self.uints(reader, tag)?, self.entry(tag)) {
             (Some(values), Some(entry)) => values.first().copied().map(Some).ok_or_else(|| entry.fault("has no value")),
@@ -224,7 +225,7 @@ impl Directory {
         }
     }
 
-    /// A fraction, where the denominator is above 0.
+    /// A fraction, if the denominator is above 0.
     pub fn rational(&self, reader: &Reader, tag: u16) -> Result<Option<f64>, Fault> {
         let Some(entry) = self.entry(tag).filter(|e| e.kind == 5 && e.count >= 1) else { return Ok(None) };
         let bytes = reader.bytes(entry)?;

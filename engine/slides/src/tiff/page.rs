@@ -10,7 +10,7 @@ use crate::raster::{Color, SampleType};
 /// pixels are requested.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Its index in the file, from 0.
+    /// The index in the file, from 0.
     pub number: usize,
     pub parent: Option<usize>,
     pub width: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub compression: Compression,
     pub predictor: u64,
     pub photometric: u64,
-    /// Bits of each sample.
+    /// The bits of each sample.
     pub bits: Vec<u64>,
     pub sample_format: u64,
     pub samples: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Page {
     pub is_reduced: bool,
     pub depth: u64,
     pub texts: Texts,
-    /// Pixels per centimetre along x and y, where the unit is known.
+    /// Pixels per centimetre along x and y, if the unit is known.
     pub per_cm: Option<[f64; 2]>,
     pub resolution: [Option<f64>; 2],
     pub resolution_unit: u64,
@@ -56,12 +56,12 @@ pub(crate) struct Texts {
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub tiled: bool,
-    /// Pixels of one, including those beyond the page's edges.
+    /// The width of a segment in pixels, including those beyond the page's edges.
     pub width: usize,
     pub height: usize,
     pub across: usize,
     pub down: usize,
-    /// 1, or the number of samples where each has its own segments.
+    /// 1, or the number of samples if each has separate segments.
     pub planes: usize,
     offsets: Vec<u64>,
     counts: Vec<u64>,
@@ -200,7 +200,7 @@ impl Page {
         })
     }
 
-    /// The format of its decoded pixels, if they can be read.
+    /// The format of the decoded pixels, if they can be read.
     pub fn format(&self) -> Result<Format, Fault> {
         let unsupported = |what: String| Err(Fault::Unsupported(what));
         if self.depth > 1 {

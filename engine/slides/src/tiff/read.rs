@@ -33,21 +33,22 @@ pub struct TiffFile {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PageInfo {
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
-    /// Samples of a decoded pixel: 3 for a palette.
+    /// The number of samples of a decoded pixel: 3 for a palette.
     pub channels: usize,
-    /// Their type; `None` where the page cannot be read; [`TiffFile::read`] reports why.
+    /// The type of the samples; `None` if the page cannot be read ([`TiffFile::read`] reports the
+    /// reason).
     pub sample: Option<SampleType>,
-    /// The meaning of the channels, where the page can be read.
+    /// The meaning of the channels, if the page can be read.
     pub color: Option<Color>,
     /// Width and height of a tile; `None` for strips.
     pub tile: Option<(usize, usize)>,
-    /// `JPEG`, `LZW`, ...
+    /// The compression: `JPEG`, `LZW`, ...
     pub compression: String,
-    /// The number of the parent page (SubIFDs).
+    /// The index of the parent page (SubIFDs).
     pub parent: Option<usize>,
     /// Whether the page is marked as a smaller version of another.
     pub is_reduced: bool,
@@ -81,7 +82,7 @@ impl TiffFile {
         Ok(TiffFile { path: path.to_owned(), source, limits, pages, infos })
     }
 
-    /// Its pages in the file's order, nested ones after their parents.
+    /// The pages in the file's order, nested ones after their parents.
     pub fn pages(&self) -> &[PageInfo] {
         &self.infos
     }
@@ -117,7 +118,7 @@ fn info(page: &Page) -> PageInfo {
     }
 }
 
-/// Decodes a whole page; tiles that the file omits are filled with `background`, the bytes of a
+/// Decodes a whole page. Tiles that the file omits are filled with `background`, the bytes of a
 /// pixel.
 pub(crate) fn read_page(
     source: &Source,
@@ -152,7 +153,7 @@ fn check_stored(page: &Page, format: Format, limits: &Limits) -> Result<(), Faul
     page.compression.check_plausible(stored, least.saturating_sub(left_out))
 }
 
-/// The most bytes of pixels of a whole page in tiles that the file omits.
+/// The largest number of bytes of pixels in tiles that the file omits, for a whole page.
 const LEFT_OUT: u64 = 64 << 20;
 
 struct Owned(Tile);

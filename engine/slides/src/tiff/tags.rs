@@ -1,4 +1,4 @@
-//! Numbers of the TIFF 6.0 specification and of its extensions.
+//! Tag numbers of the TIFF 6.0 specification and of its extensions.
 
 pub const NEW_SUBFILE_TYPE: u16 = 254;
 pub const IMAGE_WIDTH: u16 = 256;

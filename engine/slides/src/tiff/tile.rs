@@ -15,7 +15,7 @@ pub(crate) struct Tile {
 }
 
 impl Page {
-    /// Decodes tile or strip `index`; `None` where the file omits it.
+    /// Decodes tile or strip `index`; `None` if the file omits it.
     pub fn tile(&self, source: &Source, limits: &Limits, index: usize) -> Result<Option<Tile>, Fault> {
         self.read_tile(source, limits, index).map_err(|fault| {
             fault.within(|| {
@@ -66,7 +66,7 @@ impl Page {
         Ok(Some(Tile { width: shape.width, bytes: self.color(bytes)? }))
     }
 
-    /// The samples of one plane of a tile: a byte or more each, in the machine's byte order,
+    /// The samples of one plane of a tile, of at least a byte each, in the machine's byte order,
     /// with predictors inverted.
     fn plane(&self, source: &Source, shape: Shape, index: usize, plane: usize) -> Result<Option<Vec<u8>>, Fault> {
         let (offset, count) = self.segments.place(index, plane);
@@ -76,7 +76,7 @@ impl Page {
         let row_bytes = shape.row_bytes();
         let wanted = shape.rows * row_bytes;
         self.compression.check_plausible(count, wanted as u64)?;
-        // For uncompressed pixels no more than their size is read.
+        // Uncompressed pixels are read up to their size.
         let count = if self.compression == codec::Compression::None { wanted as u64 } else { count };
         let mut stored = source.read(offset, count, "its bytes")?;
         if self.reversed_bits && !self.compression.is_transform() {

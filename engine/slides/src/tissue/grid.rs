@@ -21,14 +21,14 @@ pub struct Patch {
 pub struct GridOptions {
     /// Width and height of a patch, in pixels at `resolution`.
     pub size: (usize, usize),
-    /// The resolution of patches. Level 0.
+    /// The resolution of patches. Default level 0.
     pub resolution: Resolution,
-    /// Distance of patches along x and y, in pixels at `resolution`; by default `size`, so that
+    /// The distance of patches along x and y, in pixels at `resolution`; by default `size`, so that
     /// patches touch.
     pub stride: Option<(usize, usize)>,
-    /// Patches with less tissue are skipped. 0.5.
+    /// The smallest fraction of tissue; patches with less are skipped. Default 0.5.
     pub min_tissue: f64,
-    /// Whether patches may reach beyond the right and the lower edge. False.
+    /// Whether patches may extend beyond the right and the lower edge. Default false.
     pub beyond_edges: bool,
 }
 
@@ -62,7 +62,7 @@ impl Slide {
     /// Patches on a regular grid from the corner of the slide, row by row, that have enough tissue.
     ///
     /// # Errors
-    /// A size or stride of 0, or the slide does not have the resolution.
+    /// If a size or stride is 0, or the slide does not have the resolution.
     pub fn tissue_grid(&self, mask: &TissueMask, options: &GridOptions) -> Result<Vec<Patch>, SlideError> {
         let scale = self.scale(options.resolution)?;
         let (width, height) = options.size;
@@ -93,11 +93,11 @@ impl Slide {
         Ok(patches)
     }
 
-    /// All patches of a sliding window, row by row, that lie completely inside the slide (or before
-    /// its corner, by the offset).
+    /// All patches of a sliding window, row by row, that lie completely inside the slide (or start
+    /// before its corner, with an offset).
     ///
     /// # Errors
-    /// There is no such level, a size is 0, or an overlap leaves no step.
+    /// If there is no such level, a size is 0, or an overlap leaves no step.
     pub fn sliding_grid(&self, options: &SlidingOptions) -> Result<Vec<Patch>, SlideError> {
         let [downsample, _] = self.scale(Resolution::Level(options.level))?;
         let (width, height) = self.dimensions();
@@ -131,8 +131,8 @@ impl TissueMask {
     }
 }
 
-/// Sums of tissue over all rectangles that begin at the corner: the sum over any rectangle takes
-/// four look-ups.
+/// Prefix sums of tissue over rectangles from the corner: the sum over any rectangle takes four
+/// look-ups.
 struct Sums {
     width: usize,
     sums: Vec<u32>,
@@ -152,8 +152,8 @@ impl Sums {
         Sums { width, sums }
     }
 
-    /// The sum up to a position between pixels: linear within a pixel, as if its tissue were spread
-    /// evenly.
+    /// The sum up to a position between pixels: linear within a pixel, as if its tissue were evenly
+    /// spread.
     fn up_to(&self, x: f64, y: f64) -> f64 {
         let (columns, rows) = (self.width - 1, self.sums.len() / self.width - 1);
         let (x, y) = (x.clamp(0.0, columns as f64), y.clamp(0.0, rows as f64));
@@ -164,7 +164,7 @@ impl Sums {
             + (at(left, top + 1) * (1.0 - a) + at(left + 1, top + 1) * a) * b
     }
 
-    /// The fraction of tissue in a rectangle of level 0; outside the slide there is none.
+    /// The fraction of tissue in a rectangle of level 0; there is none outside the slide.
     fn fraction(&self, mask: &TissueMask, x: f64, y: f64, width: f64, height: f64) -> f64 {
         let (left, right) = (x / mask.scale[0], (x + width) / mask.scale[0]);
         let (top, bottom) = (y / mask.scale[1], (y + height) / mask.scale[1]);
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(fraction(0.0, 0.0, 20.0, 20.0), 1.0);
         assert_eq!(fraction(0.0, 0.0, 40.0, 30.0), 4.0 / 12.0);
         assert_eq!(fraction(10.0, 10.0, 20.0, 20.0), 0.25);
-        // Within one pixel of the mask, and reaching outside the slide.
+        // Within one pixel of the mask, and extending outside the slide.
         assert!((fraction(18.0, 2.0, 4.0, 4.0) - 0.5).abs() < 1e-12);
         assert!((fraction(-10.0, 0.0, 20.0, 20.0) - 0.5).abs() < 1e-12);
     }

@@ -27,15 +27,15 @@ pub enum TissueRule {
 pub struct TissueOptions {
     /// The level to analyse; by default the whole slide reduced to `side`.
     pub level: Option<usize>,
-    /// Pixels of the mask along its longer side, where no level is given. 2048.
+    /// Pixels of the mask along its longer side, if no level is given. Default 2048.
     pub side: usize,
     /// The criterion.
     pub rule: TissueRule,
-    /// Pieces of tissue with fewer pixels of the mask are dropped (diagonal neighbours are
-    /// connected). 0.
+    /// The smallest number of mask pixels of a piece of tissue; smaller pieces are dropped
+    /// (diagonal neighbours are connected). Default 0.
     pub min_area: usize,
-    /// Holes with at most this number of pixels of the mask are filled; background that touches the
-    /// border is not a hole. 0.
+    /// Holes with at most this number of mask pixels are filled; background that touches the border
+    /// is not a hole. Default 0.
     pub max_hole: usize,
 }
 
@@ -45,18 +45,18 @@ impl Default for TissueOptions {
     }
 }
 
-/// A mask of a slide's tissue, in fewer pixels than the slide has.
+/// A mask of a slide's tissue, at a reduced resolution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TissueMask {
-    /// Pixels in a row.
+    /// The number of pixels in a row.
     pub width: usize,
-    /// Rows.
+    /// The number of rows.
     pub height: usize,
     /// Width and height of one pixel in pixels of level 0.
     pub scale: [f64; 2],
     /// The mean of both: the downsample of the level that the mask was computed from.
     pub downsample: f64,
-    /// Row by row, whether there is tissue.
+    /// Whether each pixel is tissue, row by row.
     pub pixels: Vec<bool>,
     /// The threshold of saturation, 0 to 1.
     pub threshold: f64,
@@ -66,7 +66,7 @@ impl Slide {
     /// Finds the tissue of a bright-field slide.
     ///
     /// # Errors
-    /// There is no such level, the slide is not of u8 colours, or a tile is damaged.
+    /// If there is no such level, the slide does not have u8 colours, or a tile is damaged.
     pub fn tissue_mask(&self, options: &TissueOptions) -> Result<TissueMask, SlideError> {
         let image = match options.level {
             Some(level) => {
@@ -108,7 +108,7 @@ impl TissueMask {
         TissueMask { width, height, scale, downsample: (scale[0] + scale[1]) / 2.0, pixels, threshold }
     }
 
-    /// Whether there is tissue at column `x`, row `y` of the mask; outside there is none.
+    /// Whether the pixel at column `x`, row `y` of the mask is tissue; false outside.
     pub fn get(&self, x: usize, y: usize) -> bool {
         x < self.width && y < self.height && self.pixels[y * self.width + x]
     }

@@ -6,7 +6,7 @@
 /// Bins of a histogram of floating point values.
 const BINS: usize = 256;
 
-/// The threshold of values of u8: a bin for each value between the smallest and the largest.
+/// The threshold of u8 values: a bin for each value between the smallest and the largest.
 pub(crate) fn of_bytes(values: impl Iterator<Item = u8>) -> Option<f64> {
     let mut counts = [0u32; 256];
     values.for_each(|v| counts[usize::from(v)] += 1);
@@ -41,8 +41,8 @@ pub(crate) fn of_values(values: &[f64]) -> Option<f64> {
     Some(split(&counts, &centers))
 }
 
-/// The centre of the bin after which the variance between both classes is the largest; of several
-/// the first.
+/// The centre of the bin after which the variance between both classes is largest; of several, the
+/// first.
 fn split(counts: &[u32], centers: &[f64]) -> f64 {
     let cumulate = |order: &mut dyn Iterator<Item = usize>| {
         // Weights are summed in f32, as in scikit-image.

@@ -1,4 +1,4 @@
-//! Small pieces of a mask: dropped, or holes filled.
+//! Drops small pieces of a mask, and fills holes.
 
 /// Drops pieces with fewer than `least` pixels; diagonal neighbours are connected.
 pub(super) fn drop_small(mask: &mut [bool], width: usize, least: usize) {

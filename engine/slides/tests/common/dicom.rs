@@ -9,7 +9,7 @@ pub const JPEG: &str = "1.2.840.10008.1.2.4.50";
 pub const JPEG_2000: &str = "1.2.840.10008.1.2.4.90";
 pub const RLE: &str = "1.2.840.10008.1.2.5";
 
-/// How fragments are assigned to frames.
+/// The assignment of fragments to frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offsets {
     /// An empty table.
@@ -55,7 +55,7 @@ pub struct Instance {
     pub offsets: Offsets,
     /// Millimetres between rows and between columns.
     pub spacing: Option<(f64, f64)>,
-    /// Elements that are added, or that replace others.
+    /// Elements to add or to replace.
     pub extra: Vec<Element>,
     pub without: Vec<u32>,
 }
@@ -92,7 +92,8 @@ fn group(tag: u32, elements: Vec<Element>, stated: bool) -> Element {
 }
 
 impl Instance {
-    /// Frames of uncompressed values, or run lengths of them: `value(x, y, channel)`, little endian.
+    /// Frames of uncompressed values, or their run-length encoding: `value(x, y, channel)`, little
+    /// endian.
     pub fn of_values(mut self, value: impl Fn(usize, usize, usize) -> u32) -> Self {
         let (across, down) = self.tiles();
         self.frames = (0..across * down).map(|i| vec![self.frame(i % across, i / across, &value)]).collect();
@@ -299,7 +300,7 @@ fn put(out: &mut Vec<u8>, tag: u32, value: &Value, implicit: bool) {
     out.extend(bytes);
 }
 
-/// A frame of run lengths: literal runs only.
+/// A run-length encoded frame with literal runs only.
 fn run_lengths(segments: &[Vec<u8>]) -> Vec<u8> {
     let (mut header, mut body) = (vec![segments.len() as u32], Vec::new());
     for segment in segments {

@@ -10,7 +10,7 @@ pub struct PageSpec {
     pub tags: Vec<(u16, Values)>,
     pub segments: Vec<Vec<u8>>,
     pub tiled: bool,
-    /// Pages below this one.
+    /// Nested pages.
     pub below: Vec<PageSpec>,
 }
 
@@ -227,7 +227,7 @@ impl Default for Storage {
     }
 }
 
-/// The value of a sample, different for each, independent of the file's layout.
+/// The value of a sample: different for each, independent of the file's layout.
 pub fn value(x: usize, y: usize, c: usize) -> u32 {
     let n = (x as u32).wrapping_mul(7919) ^ (y as u32).wrapping_mul(104_729) ^ (c as u32 + 1).wrapping_mul(1_299_709);
     n.wrapping_mul(2_654_435_761)

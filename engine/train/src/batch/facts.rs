@@ -1,4 +1,4 @@
-//! The numbers and texts of a batch's cases, which handlers may ask for.
+//! The numbers and texts of a batch's cases, which handlers can read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ pub(crate) struct Facts {
     numbers: BTreeMap<String, Vec<f64>>,
     lists: BTreeMap<String, Vec<Arc<[f64]>>>,
     texts: BTreeMap<String, Vec<String>>,
-    /// By the names of the images' tensors.
+    /// The properties of the images, by the names of their tensors.
     images: Vec<BTreeMap<String, ImageInfo>>,
 }
 
-/// The name of a property of an image, and how it is read.
+/// A property's name, and the function that reads it.
 type Known<T> = (&'static str, fn(&ImageInfo) -> T);
 
 /// The numbers that every image has.
@@ -35,7 +35,7 @@ const WORDS_OF_IMAGES: [Known<String>; 2] = [
 ];
 
 impl Facts {
-    /// Reads them from a batch whose keys are renamed by `name`, as those of the tensors are.
+    /// Takes the facts out of a batch. `name` renames keys as for the tensors.
     pub fn take(batch: &mut Batch, name: impl Fn(&str) -> String) -> Self {
         let renamed = |images: BTreeMap<String, ImageInfo>| {
             images.into_iter().map(|(key, info)| (name(&key), info)).collect::<BTreeMap<_, _>>()
@@ -48,7 +48,7 @@ impl Facts {
         }
     }
 
-    /// Numbers of each case.
+    /// The numbers of each case.
     pub fn numbers(&self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
         if let Some(numbers) = self.numbers.get(name) {
             return Ok(numbers.iter().map(|number| vec![*number]).collect());
@@ -59,7 +59,7 @@ impl Facts {
         self.of_images(name, &OF_IMAGES).ok_or_else(|| unknown("numbers", name, &self.number_names()))
     }
 
-    /// A text of each case.
+    /// The text of each case.
     pub fn texts(&self, name: &str) -> Result<Vec<String>, HostError> {
         let found = self.texts.get(name).cloned().or_else(|| self.of_images(name, &WORDS_OF_IMAGES));
         found.ok_or_else(|| unknown("texts", name, &self.text_names()))

@@ -1,4 +1,4 @@
-//! What trainer and evaluator share: the batches of a pass, and the tensors of the current batch by
+//! The parts that trainer and evaluator share: the batches of a pass, and the tensors of the current batch by
 //! name.
 
 use burn::tensor::{Device, Tensor};
@@ -11,7 +11,7 @@ use crate::batch::step_error::{StepError, name_cases};
 use crate::batch::tensors::Tensors;
 use crate::evaluation::post::Item;
 
-/// Which device the tensors of a batch go to, and their keys in it.
+/// The device for the tensors of a batch, and their keys in it.
 pub(crate) struct Placement<'a> {
     pub device: &'a Device,
     pub spatial_dims: usize,
@@ -55,7 +55,7 @@ impl Feed {
 
     /// Takes the next batch; `false` at the end of the pass.
     pub fn fetch(&mut self, placement: &Placement<'_>) -> Result<bool, BoxError> {
-        // The last batch's tensors go before the next one's come.
+        // The last batch's tensors are freed before the next one's are allocated.
         (self.tensors, self.facts) = (None, Facts::default());
         self.cases.clear();
         let next = || self.batches.as_mut().and_then(Iterator::next);
@@ -134,7 +134,7 @@ impl Feed {
         self.tensors.as_ref().and_then(|tensors| tensors.get(key)).cloned()
     }
 
-    /// A tensor that the step needs.
+    /// A tensor that the step needs, by its key.
     pub fn named(&self, key: &str) -> Result<Tensor<5>, StepError> {
         self.get(key).ok_or_else(|| StepError::NoTensor {
             key: key.to_owned(),
@@ -143,7 +143,7 @@ impl Feed {
         })
     }
 
-    /// A tensor that a handler names.
+    /// The tensor of this name, on behalf of a handler.
     pub fn find(&self, name: &str) -> Result<Tensor<5>, HostError> {
         self.tensors.as_ref().ok_or_else(outside)?.find(name).cloned()
     }
@@ -165,7 +165,7 @@ impl Feed {
         self.tensors_mut()?.combine(inputs, how, output)
     }
 
-    /// The error of a part of the step that failed on these cases.
+    /// The error of a part of the step that failed on the current cases.
     pub fn part(&self, part: &'static str, source: impl Into<BoxError>) -> StepError {
         StepError::part(part, &self.cases, source)
     }

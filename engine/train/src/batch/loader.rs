@@ -1,4 +1,4 @@
-//! Where batches come from: [`Loader`].
+//! The source of batches: [`Loader`].
 
 use hearth_data::{Batch, DataError};
 
@@ -8,7 +8,7 @@ pub type BatchStream = Box<dyn Iterator<Item = Result<Batch, DataError>> + Send>
 /// A source of batches, pass after pass. The loaders of `hearth-data` implement it; so may your own
 /// type.
 pub trait Loader: Send {
-    /// Batches in a whole pass, where known.
+    /// The number of batches in a whole pass, where it is known.
     fn batches(&self) -> Option<u64>;
 
     /// Pass number `pass` (the epoch, from 1) without its first `skip` batches. The same pass must
@@ -37,7 +37,7 @@ impl Loader for hearth_data::ThreadDataLoader {
 }
 
 impl Loader for hearth_data::PatchLoader {
-    /// The number of patches of a case is known only when they are made.
+    /// The number of patches of a case is known only once they are made.
     fn batches(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! Batches: where they come from, and the tensors, numbers and texts of the current one.
+//! Batches: their source, and the tensors, numbers and texts of the current one.
 
 pub(crate) mod facts;
 pub(crate) mod feed;

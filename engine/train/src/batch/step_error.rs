@@ -1,33 +1,33 @@
-//! What can go wrong in one iteration. Errors name the cases.
+//! Errors of an iteration. They name the cases.
 
 use hearth_engine::BoxError;
 
-/// An iteration that failed.
+/// The error of an iteration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// One of its parts failed.
+    /// A part of the iteration failed.
     #[error("{part} failed on {cases}")]
     Part {
-        /// `the forward pass`, `the loss`, ...
+        /// The part: `the forward pass`, `the loss`, ...
         part: &'static str,
         /// The cases of the batch.
         cases: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
     /// The batch lacks a tensor.
     #[error("the batch of {cases} has no `{key}`; it has: {known}")]
     NoTensor {
-        /// The tensor that was looked for.
+        /// The missing tensor's key.
         key: String,
         /// The cases of the batch.
         cases: String,
-        /// The tensors that there are.
+        /// The tensors that the batch has.
         known: String,
     },
-    /// The loss is not a number that depends on the network.
+    /// The loss is not a scalar that depends on the network.
     #[error(
         "the loss of {cases} does not depend on the network's weights, so there is no gradient; is everything frozen?"
     )]
@@ -46,7 +46,7 @@ impl StepError {
     }
 }
 
-/// The cases of a batch, a few at most.
+/// The names of a batch's cases, limited to a few.
 pub(crate) fn name_cases(cases: &[String]) -> String {
     const SHOWN: usize = 6;
     let mut distinct: Vec<&str> = Vec::new();

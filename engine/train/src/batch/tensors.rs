@@ -1,4 +1,4 @@
-//! The tensors of the current iteration, which handlers may ask for.
+//! The tensors of the current iteration, which handlers can read.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::batch::facts::Facts;
 use crate::batch::step_error::{StepError, name_cases};
 use crate::evaluation::combine::{mean_ensemble, vote_ensemble};
 
-/// `image`, `label`, `pred`, ... on the device, `[B, C, X, Y, Z]` each.
+/// The tensors `image`, `label`, `pred`, ... on the device, `[B, C, X, Y, Z]` each.
 #[derive(Debug)]
 pub(crate) struct Tensors {
     by_name: BTreeMap<String, Tensor<5>>,
@@ -25,8 +25,8 @@ impl Tensors {
         Self { by_name: BTreeMap::new(), device: device.clone().inner(), flat: spatial_dims == 2 }
     }
 
-    /// A batch's tensors on the device, its cases, and their numbers and texts. The batch's
-    /// `image_key` is called `image` from here on.
+    /// Takes a batch's tensors, moved to the device, its cases, and their numbers and texts. The
+    /// batch's `image_key` is renamed to `image`.
     pub fn of_batch(
         mut batch: Batch,
         device: &Device,
@@ -45,7 +45,7 @@ impl Tensors {
             let tensor = tensor.to_device(&tensors.device);
             tensors.insert(&name(&key), tensor);
         }
-        // A label that is not an image: a class, numbers.
+        // A label that is not an image: a class or numbers.
         if !tensors.contains("label") {
             let rows: Option<Vec<Vec<f64>>> = match (batch.numbers.get(label_key), batch.lists.get(label_key)) {
                 (Some(numbers), _) => Some(numbers.iter().map(|number| vec![*number]).collect()),
@@ -67,12 +67,12 @@ impl Tensors {
         Ok((tensors, batch.cases, facts))
     }
 
-    /// The names.
+    /// The names of the tensors.
     pub fn list(&self) -> Vec<String> {
         self.by_name.keys().cloned().collect()
     }
 
-    /// The names, for messages.
+    /// The names of the tensors, for messages.
     pub fn names(&self) -> String {
         if self.by_name.is_empty() { "nothing".to_owned() } else { self.list().join(", ") }
     }
@@ -81,7 +81,7 @@ impl Tensors {
         self.by_name.get(name)
     }
 
-    /// Keeps a tensor, detached from the autodiff graph.
+    /// Stores a tensor, detached from the autodiff graph.
     pub fn insert(&mut self, name: &str, tensor: Tensor<5>) {
         self.by_name.insert(name.to_owned(), tensor.without_autodiff());
     }
@@ -90,7 +90,7 @@ impl Tensors {
         self.by_name.contains_key(name)
     }
 
-    /// The tensor of this name, or an error that lists those that there are.
+    /// The tensor of this name, or an error that lists the existing ones.
     pub fn find(&self, name: &str) -> Result<&Tensor<5>, HostError> {
         self.by_name
             .get(name)
@@ -124,7 +124,7 @@ impl Tensors {
             let (dtype, bytes) = (tensor.dtype, tensor.bytes.len());
             return Err(wrong(format!("{bytes} bytes are not shape {:?} of {dtype:?}", tensor.shape)));
         }
-        let values = to_f32(tensor).ok_or_else(|| wrong(format!("its type {:?} is not known here", tensor.dtype)))?;
+        let values = to_f32(tensor).ok_or_else(|| wrong(format!("its type {:?} is not supported", tensor.dtype)))?;
         self.insert(name, Tensor::from_data(TensorData::new(values, shape), &self.device));
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Tensors {
     }
 }
 
-/// Several predictions as one; the names are for errors.
+/// Combines several predictions into one; the names are for errors.
 pub(crate) fn combined(
     inputs: &[&str],
     members: &[Tensor<5>],
@@ -151,7 +151,7 @@ pub(crate) fn combined(
     combined.map_err(|e| HostError::new(format!("{} cannot be combined into `{output}`: {e}", inputs.join(", "))))
 }
 
-/// A row of numbers for each item as `[B, N, 1, 1, 1]`.
+/// Makes `[B, N, 1, 1, 1]` from a row of numbers for each item.
 fn column(rows: &[Vec<f64>], cases: &[String], device: &Device) -> Result<Tensor<5>, StepError> {
     let count = rows.first().map_or(0, Vec::len);
     if rows.iter().any(|row| row.len() != count) || count == 0 {
@@ -164,7 +164,7 @@ fn column(rows: &[Vec<f64>], cases: &[String], device: &Device) -> Result<Tensor
 }
 
 fn to_f32(tensor: &HostTensor<'_>) -> Option<Vec<f32>> {
-    /// Reads numbers of `N` bytes.
+    /// Reads numbers of `N` bytes each.
     fn read<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
         bytes.as_chunks::<N>().0.iter().map(|chunk| number(*chunk)).collect()
     }

@@ -9,14 +9,14 @@ use hearth_engine::HostError;
 
 use crate::checkpoint::{self, CheckpointError, Files, Header};
 
-/// Everything that goes into one checkpoint folder.
+/// All contents of a checkpoint folder.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The folder of checkpoints.
+    /// The folder that contains the checkpoints.
     pub dir: PathBuf,
     pub header: Header,
     pub files: Files,
-    /// How many of the newest with this tag are kept.
+    /// The number of newest checkpoints with this tag to keep.
     pub keep_last: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ impl Job {
     }
 }
 
-/// The new checkpoint is complete; failing to delete an old one does not end the run.
+/// Deletes old checkpoints. The new checkpoint is complete, so a failure here does not end the run.
 fn prune(dir: &Path, tag: &str, keep: usize) {
     if let Err(error) = checkpoint::prune(dir, tag, keep) {
         tracing::warn!("{error}");
@@ -62,7 +62,7 @@ impl Thread {
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointWriter {
     thread: Option<Thread>,
-    /// Checkpoints whose result was not yet returned.
+    /// Checkpoints whose result was not returned yet.
     open: usize,
 }
 
@@ -80,7 +80,7 @@ impl CheckpointWriter {
         sent.map_err(|_| stopped())
     }
 
-    /// The result of the oldest checkpoint that was not yet reported; `None` while it is being
+    /// The result of the oldest checkpoint that was not reported yet; `None` while it is being
     /// written, or when there is none.
     pub fn end(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
         if self.open == 0 {

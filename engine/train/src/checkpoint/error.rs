@@ -1,18 +1,18 @@
-//! What can go wrong with a checkpoint.
+//! Errors of checkpoints.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a checkpoint could not be written, found or restored.
+/// The reason why a checkpoint could not be written, found or restored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// Writing failed; the temporary folder is removed and earlier checkpoints are as they were.
     #[error("cannot write checkpoint {path}: {step}: {hint}; earlier checkpoints are untouched")]
     Write {
-        /// The folder that was to be written.
+        /// The checkpoint folder.
         path: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         step: String,
         /// The reason, and for a full disk how much is needed.
         hint: String,
@@ -23,7 +23,7 @@ pub enum CheckpointError {
     /// An old checkpoint could not be deleted; nothing else is lost.
     #[error("cannot delete the old checkpoint {path}: {source}")]
     Delete {
-        /// Its folder.
+        /// The checkpoint's folder.
         path: PathBuf,
         /// The operating system's error.
         #[source]
@@ -38,7 +38,7 @@ pub enum CheckpointError {
         #[source]
         source: io::Error,
     },
-    /// The tag cannot be part of a folder's name.
+    /// The tag is not valid in a folder's name.
     #[error(
         "`{tag}` cannot be a checkpoint's tag: use 1 to 64 letters, digits, `_`, `-` and `.`, not beginning with `.`"
     )]
@@ -52,12 +52,12 @@ pub enum CheckpointError {
         /// The name.
         name: String,
     },
-    /// The checkpoint asked for is damaged.
+    /// The requested checkpoint is damaged.
     #[error("checkpoint {path} is damaged: {damage}")]
     Damaged {
         /// The folder.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         damage: Damage,
     },
     /// The folder holds no intact checkpoint.
@@ -65,7 +65,7 @@ pub enum CheckpointError {
     None {
         /// The folder of checkpoints.
         dir: PathBuf,
-        /// What was skipped, and why.
+        /// The skipped folders, with reasons.
         skipped: String,
     },
     /// A part of an intact checkpoint does not fit what it is loaded into.
@@ -73,7 +73,7 @@ pub enum CheckpointError {
     Mismatch {
         /// The folder.
         path: PathBuf,
-        /// Which file.
+        /// The file.
         part: &'static str,
         /// Every difference.
         why: String,
@@ -98,7 +98,7 @@ impl CheckpointError {
     }
 }
 
-/// What is wrong with a checkpoint.
+/// The damage of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
@@ -116,12 +116,12 @@ pub enum Damage {
     Length {
         /// The file.
         file: String,
-        /// Bytes it has.
+        /// The actual number of bytes.
         found: u64,
-        /// Bytes it should have.
+        /// The expected number of bytes.
         expected: u64,
     },
-    /// A file's contents are not those that were written.
+    /// A file's contents have changed since it was written.
     #[error("{0} has changed since it was written (its BLAKE3 hash differs)")]
     Sum(String),
     /// A file cannot be read.

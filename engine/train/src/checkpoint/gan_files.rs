@@ -1,4 +1,4 @@
-//! A trainer of two networks as the files of a checkpoint, and back.
+//! Converts a trainer of two networks to the files of a checkpoint, and back.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::checkpoint::{self, Files};
 use crate::training::adversarial::losses::EpochLosses;
 use crate::training::adversarial::step::Adversarial;
 
-/// Everything of a checkpoint, read back from the device.
+/// Collects all files of a checkpoint, read back from the device.
 pub(crate) fn collect<G: Network, D: Network>(
     trainer: &Adversarial<G, D>,
     request: &CheckpointRequest,
@@ -24,8 +24,7 @@ pub(crate) fn collect<G: Network, D: Network>(
     trainer_files::job(files, &trainer.evaluators, request, snapshot)
 }
 
-/// Takes back the newest whole checkpoint. Everything is read and checked before anything is
-/// changed.
+/// Restores the newest intact checkpoint. Everything is read and checked before anything changes.
 pub(crate) fn read<G: Network, D: Network>(trainer: &mut Adversarial<G, D>, dir: &Path) -> Result<Snapshot, BoxError> {
     let checkpoint = checkpoint::newest(dir)?;
     let device = trainer.options.device.clone().inner();

@@ -1,4 +1,4 @@
-//! A network with its optimizer as the files of a checkpoint, and back.
+//! Converts a network with its optimizer to the files of a checkpoint, and back.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError, Files};
 use crate::training::grad_scaler::{DeviceScaler, GradScaler};
 use crate::training::learner::Learner;
 
-/// What a learner's files are called.
+/// The names of a learner's files.
 pub(crate) struct Names {
     network: &'static str,
     optimizer: &'static str,
@@ -33,7 +33,7 @@ pub(crate) const NETWORK: Names = Names {
     scaler: "scaler.json",
 };
 
-/// The network that tells what a generator makes from real images.
+/// The discriminator, which distinguishes generated images from real ones.
 pub(crate) const DISCRIMINATOR: Names = Names {
     network: "discriminator/network.safetensors",
     optimizer: "discriminator/optimizer.safetensors",
@@ -44,11 +44,11 @@ pub(crate) const DISCRIMINATOR: Names = Names {
 
 #[derive(Serialize, Deserialize)]
 struct OptimizerJson {
-    /// As the recipe gives it.
+    /// The optimizer's options in the recipe.
     config: OptimizerConfig,
-    /// The present learning rate, as text: a JSON number may come back with another last digit.
+    /// The current learning rate, as text: a JSON number may come back with a different last digit.
     learning_rate: String,
-    /// How many batches' gradients wait for a step, in a file of their own.
+    /// The number of batches whose gradients are pending; the gradients are in a separate file.
     #[serde(default, skip_serializing_if = "is_zero")]
     gathered: u64,
 }
@@ -76,7 +76,7 @@ pub(crate) fn collect<N: Network>(files: &mut Files, names: &Names, learner: &Le
     Ok(())
 }
 
-/// The learner as a checkpoint has it; `learner` stays as it is.
+/// Reads a learner from a checkpoint; `learner` itself does not change.
 pub(crate) fn read<N: Network>(
     checkpoint: &Checkpoint,
     names: &Names,
@@ -97,7 +97,7 @@ pub(crate) fn read<N: Network>(
         return Err(mismatch(names.optimizer_json, why).into());
     }
     learner.learning_rate = json.learning_rate.parse().map_err(|_| {
-        mismatch(names.optimizer_json, format!("the learning rate `{}` is no number", json.learning_rate))
+        mismatch(names.optimizer_json, format!("the learning rate `{}` is not a number", json.learning_rate))
     })?;
     let state = tensor_file::from_bytes(&checkpoint.file(names.optimizer)?)
         .map_err(|e| mismatch(names.optimizer, e.to_string()))?;
@@ -113,7 +113,7 @@ pub(crate) fn read<N: Network>(
         let sums = sums.into_iter().map(|(path, data)| (path, Tensor::from_data(data, device))).collect();
         learner.pending = Some((Gradients::from_map(sums), json.gathered));
     }
-    // A run may go on in another precision.
+    // A run may be resumed in another precision.
     if learner.scaler.is_some() && checkpoint.has(names.scaler) {
         let scaler: GradScaler = serde_json::from_slice(&checkpoint.file(names.scaler)?)
             .map_err(|e| mismatch(names.scaler, format!("it does not parse: {e}")))?;
@@ -123,7 +123,7 @@ pub(crate) fn read<N: Network>(
     Ok(learner)
 }
 
-/// The lengths of a network's parameters.
+/// The lengths of a network's parameters, by path.
 #[derive(Default)]
 struct Lengths {
     path: Vec<String>,
@@ -132,7 +132,7 @@ struct Lengths {
 
 impl ModuleVisitor for Lengths {
     fn enter_module(&mut self, name: &str, container_type: &str) {
-        // Burn reports an enum's variant as if it were a field; names of parameters do not have it.
+        // Burn reports an enum's variant as if it were a field; the names of parameters omit it.
         if !container_type.starts_with("Enum:") {
             self.path.push(name.to_owned());
         }
@@ -149,15 +149,15 @@ impl ModuleVisitor for Lengths {
     }
 }
 
-/// Every state tensor must belong to a parameter of the network and have one value, or one for each
-/// of its values.
+/// Checks that every state tensor belongs to a parameter of the network, and has one value or as
+/// many as the parameter.
 fn check_optimizer_state<N: Module>(network: &N, state: &BTreeMap<String, TensorData>) -> Result<(), String> {
     let path = |key: &'_ str| key.rsplit_once('/').map_or(key.len(), |(path, _)| path.len());
     check_lengths(network, state.iter().map(|(key, data)| (key.as_str(), &key[..path(key)], data)), true)
 }
 
-/// Every tensor (key, path of its parameter, values) must have one value for each of its
-/// parameter's; or one for all, where it may.
+/// Checks that every tensor (key, path of its parameter, values) has as many values as its
+/// parameter, or a single one where that is allowed.
 fn check_lengths<'a, N: Module>(
     network: &N,
     tensors: impl Iterator<Item = (&'a str, &'a str, &'a TensorData)>,

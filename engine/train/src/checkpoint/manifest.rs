@@ -1,4 +1,4 @@
-//! `manifest.json`: what a checkpoint holds, and the hashes that verify it.
+//! `manifest.json`: a checkpoint's contents, and the hashes that verify it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,23 +9,23 @@ use super::error::Damage;
 use super::name::check_relative;
 use super::{Files, MANIFEST};
 
-/// The longest manifest that is read, in bytes.
+/// The maximum length of a manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 
-/// The version of the manifest's layout; raised when older readers could not understand it.
+/// The version of the manifest's layout; raised when older readers cannot understand it.
 const FORMAT: u32 = 1;
 
 /// The seal of a manifest that is not sealed yet.
 const EMPTY_SEAL: &str = "\"seal\": \"\"";
 
-/// When and why a checkpoint was written.
+/// The time and the reason of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// `state.epoch` at the time.
+    /// `state.epoch` at the time of writing.
     pub epoch: u64,
-    /// `state.iteration` at the time.
+    /// `state.iteration` at the time of writing.
     pub iteration: u64,
-    /// What it is: `epoch`, `best`, `interrupted`, `final`, or a handler's own tag.
+    /// The kind: `epoch`, `best`, `interrupted`, `final`, or a handler's own tag.
     pub tag: String,
     /// Whether the epoch reached the best key metric so far.
     #[serde(default)]
@@ -41,9 +41,9 @@ pub struct Header {
 /// One file's length and hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSum {
-    /// Bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// The BLAKE3 hash, in hex.
+    /// The file's BLAKE3 hash, in hex.
     pub blake3: String,
 }
 
@@ -54,9 +54,9 @@ pub struct Manifest {
     pub format: u32,
     /// The version of Hearth that wrote it.
     pub hearth: String,
-    /// Counts the checkpoints written into this folder; the highest is the newest.
+    /// The running number of the checkpoint in this folder; the highest is the newest.
     pub sequence: u64,
-    /// When and why.
+    /// The time and the reason.
     #[serde(flatten)]
     pub header: Header,
     /// Every other file, by relative path.
@@ -83,11 +83,11 @@ impl Manifest {
         manifest
     }
 
-    /// The manifest's text, sealed.
+    /// The manifest's text, with its seal.
     pub(super) fn to_json(&self) -> Result<String, serde_json::Error> {
         let unsealed = serde_json::to_string_pretty(&Self { seal: String::new(), ..self.clone() })? + "\n";
         let seal = blake3::hash(unsealed.as_bytes()).to_hex();
-        // The seal is the last field, so its (empty) value is the last one.
+        // The seal is the last field, so its (empty) value is the last match.
         Ok(match unsealed.rfind(EMPTY_SEAL) {
             Some(at) => format!("{}\"seal\": \"{seal}\"{}", &unsealed[..at], &unsealed[at + EMPTY_SEAL.len()..]),
             None => unsealed,

@@ -1,4 +1,4 @@
-//! Checkpoint folders: written so that a crash at any moment leaves the earlier ones intact.
+//! Checkpoint folders, written so that a crash at any moment leaves the earlier ones intact.
 //!
 //! A checkpoint is a folder, `epoch=0007-iteration=000123-best`:
 //!
@@ -16,8 +16,8 @@
 //! **Guarantee.** The folder is written under a temporary name, every file and folder is flushed to
 //! disk, one rename gives the folder its name, and its parent is flushed. [`newest`] takes the
 //! newest checkpoint whose manifest and hashes are right. It skips a damaged or half-written one,
-//! with a warning that says what is wrong. [`prune`] never deletes the only intact one, nor the
-//! best one.
+//! with a warning that names the damage. [`prune`] never deletes the only intact one, nor the best
+//! one.
 //!
 //! **Limits.** It guards against crashes, full disks and bit rot, but not against a forged
 //! checkpoint with matching hashes. Nothing in a checkpoint is ever executed. Two processes must
@@ -43,7 +43,7 @@ pub use prune::prune;
 pub use read::{Checkpoint, Entry, list, newest, newest_tagged};
 pub use write::write;
 
-/// The files of a checkpoint by relative path, `/` between folders.
+/// The files of a checkpoint by relative path, with `/` between folders.
 pub type Files = std::collections::BTreeMap<String, Vec<u8>>;
 
 /// The manifest's file name.

@@ -2,8 +2,8 @@
 
 use super::CheckpointError;
 
-/// The folder of a checkpoint: names sort in the order of the run. `again` counts, from 1, how
-/// often this iteration was saved.
+/// The name of a checkpoint's folder: names sort in the order of the run. `again` counts, from 1,
+/// how often this iteration was saved.
 pub fn folder_name(epoch: u64, iteration: u64, tag: &str, again: u32) -> Result<String, CheckpointError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if tag.is_empty() || tag.len() > 64 || tag.starts_with('.') || !tag.chars().all(fits) {
@@ -35,7 +35,7 @@ pub fn file_name_of(text: &str) -> String {
     name
 }
 
-/// Whether a relative path stays within the checkpoint.
+/// Checks that a relative path stays within the checkpoint.
 pub(super) fn check_relative(name: &str) -> Result<(), CheckpointError> {
     let fits = |part: &str| {
         !part.is_empty() && part != "." && part != ".." && !part.contains(['\\', ':', '\0']) && part.len() <= 128

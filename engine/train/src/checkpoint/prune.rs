@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use super::manifest::Manifest;
 use super::{CheckpointError, TEMPORARY, list};
 
-/// Of the checkpoints with this tag, keeps the newest `keep_last` (at least one) and deletes the
-/// older ones, but never the best checkpoint of the run and never the only intact one. Returns what
-/// was deleted.
+/// Keeps the newest `keep_last` (at least one) checkpoints with this tag and deletes the older
+/// ones, but never the best checkpoint of the run and never the only intact one. Returns the
+/// deleted folders.
 ///
 /// The best checkpoint is the newest one, of any tag, that was written in an epoch with the best
 /// key metric so far.
 ///
 /// # Errors
-/// [`CheckpointError::Read`] where the folder cannot be listed, [`CheckpointError::Delete`] where
-/// one cannot be deleted.
+/// [`CheckpointError::Read`] where the folder cannot be listed, [`CheckpointError::Delete`] where a
+/// checkpoint cannot be deleted.
 pub fn prune(dir: &Path, tag: &str, keep_last: usize) -> Result<Vec<PathBuf>, CheckpointError> {
-    // Damaged ones are kept, so that a user can inspect them. They do not count here.
+    // Damaged checkpoints are kept, so that the user can inspect them. They do not count here.
     let whole: Vec<(PathBuf, Manifest)> =
         list(dir)?.into_iter().filter_map(|entry| Some((entry.path, entry.manifest.ok()?))).collect();
     let best = whole.iter().find(|(_, manifest)| manifest.header.best).map(|(path, _)| path.clone());
@@ -31,8 +31,8 @@ pub fn prune(dir: &Path, tag: &str, keep_last: usize) -> Result<Vec<PathBuf>, Ch
     Ok(deleted)
 }
 
-/// Renames the folder first, so that a crash in the middle leaves nothing that looks like a damaged
-/// checkpoint.
+/// Deletes a checkpoint. The folder is renamed first, so that a crash in the middle leaves nothing
+/// that looks like a damaged checkpoint.
 fn delete(dir: &Path, path: &Path) -> Result<(), CheckpointError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let going = dir.join(format!("{TEMPORARY}old-{name}"));

@@ -10,18 +10,18 @@ use super::{CheckpointError, Damage, TEMPORARY};
 /// A checkpoint whose files were all present and intact when it was opened.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// Its folder.
+    /// The checkpoint's folder.
     pub path: PathBuf,
-    /// What it holds.
+    /// The checkpoint's contents.
     pub manifest: Manifest,
 }
 
-/// One folder among checkpoints.
+/// A folder among the checkpoints.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its path.
+    /// The folder's path.
     pub path: PathBuf,
-    /// Its manifest, or what is wrong with it. The other files are compared by length only.
+    /// The manifest, or the damage. The other files are compared by length only.
     pub manifest: Result<Manifest, Damage>,
 }
 
@@ -29,7 +29,7 @@ impl Checkpoint {
     /// Opens one checkpoint folder and checks every file's hash.
     ///
     /// # Errors
-    /// [`CheckpointError::Damaged`] says which file is wrong.
+    /// [`CheckpointError::Damaged`] names the damaged file.
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
         let damaged = |damage| CheckpointError::Damaged { path: folder.to_owned(), damage };
         let manifest = Manifest::read(folder).map_err(damaged)?;
@@ -46,7 +46,7 @@ impl Checkpoint {
     /// Returns the contents of one file, checked again.
     ///
     /// # Errors
-    /// [`CheckpointError::Damaged`] where the file is missing or not what was written.
+    /// [`CheckpointError::Damaged`] where the file is missing or has changed.
     pub fn file(&self, name: &str) -> Result<Vec<u8>, CheckpointError> {
         let damaged = |damage| CheckpointError::Damaged { path: self.path.clone(), damage };
         let sum = self.manifest.files.get(name).ok_or_else(|| damaged(Damage::Missing(name.to_owned())))?;
@@ -63,13 +63,13 @@ impl Checkpoint {
         Ok(bytes)
     }
 
-    /// Whether it holds this file.
+    /// Whether the checkpoint holds this file.
     pub fn has(&self, name: &str) -> bool {
         self.manifest.files.contains_key(name)
     }
 }
 
-/// Every folder among the checkpoints of `dir`, the newest first, damaged ones last. An absent
+/// Every folder among the checkpoints of `dir`, the newest first, damaged ones last. A missing
 /// `dir` holds none.
 ///
 /// # Errors
@@ -102,18 +102,18 @@ pub fn list(dir: &Path) -> Result<Vec<Entry>, CheckpointError> {
 }
 
 /// The newest intact checkpoint in `dir`, or `dir` itself where it is a checkpoint. Damaged ones
-/// are skipped, each with a warning that says what is wrong.
+/// are skipped, each with a warning that names the damage.
 ///
 /// # Errors
-/// [`CheckpointError::None`] where there is no intact one; it lists what was skipped.
+/// [`CheckpointError::None`] where no checkpoint is intact; it lists the skipped ones.
 pub fn newest(dir: &Path) -> Result<Checkpoint, CheckpointError> {
     newest_where(dir, |_| true)
 }
 
-/// As [`newest`], among the checkpoints with this tag (`best`).
+/// Same as [`newest`], among the checkpoints with this tag (`best`).
 ///
 /// # Errors
-/// As [`newest`].
+/// Same as [`newest`].
 pub fn newest_tagged(dir: &Path, tag: &str) -> Result<Checkpoint, CheckpointError> {
     newest_where(dir, |manifest| manifest.header.tag == tag)
 }

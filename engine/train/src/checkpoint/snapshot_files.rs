@@ -1,5 +1,5 @@
-//! An engine's [`Snapshot`] as files of a checkpoint: `engine.json`, and one file for each handler
-//! that saves something.
+//! Converts an engine's [`Snapshot`] to files of a checkpoint: `engine.json`, and one file for each
+//! handler that saves something.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ struct EngineJson {
     state: Map<String, Value>,
     /// The file of each handler's state.
     handlers: BTreeMap<String, String>,
-    /// The file of each value that a handler keeps, by handler and key.
+    /// The file of each value that a handler stores, by handler and key.
     #[serde(default)]
     store: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -41,7 +41,7 @@ pub(crate) fn write(files: &mut Files, prefix: &str, snapshot: &Snapshot) -> Res
             store.entry(handler.clone()).or_default().insert(key.clone(), file);
         }
     }
-    // The floats are removed first, since not every float is a JSON number.
+    // The floats are removed first, since a non-finite float is not a JSON number.
     let mut plain = snapshot.state.clone();
     let (metrics, times) = (std::mem::take(&mut plain.metrics), std::mem::take(&mut plain.times));
     let best = plain.best_metric.take();
@@ -58,7 +58,7 @@ pub(crate) fn write(files: &mut Files, prefix: &str, snapshot: &Snapshot) -> Res
     Ok(())
 }
 
-/// Reads what [`write`] wrote.
+/// Reads the files that [`write`] wrote.
 pub(crate) fn read(checkpoint: &Checkpoint, prefix: &str) -> Result<Snapshot, CheckpointError> {
     let mismatch = |why: String| CheckpointError::Mismatch { path: checkpoint.path.clone(), part: "engine.json", why };
     let json: EngineJson = serde_json::from_slice(&checkpoint.file(&format!("{prefix}engine.json"))?)

@@ -1,4 +1,4 @@
-//! Named tensors as a safetensors file, and back.
+//! Converts named tensors to a safetensors file, and back.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use burn::tensor::{DType, TensorData};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensorError, SafeTensors};
 
-/// Element types that are written; both sides are little-endian.
+/// The supported element types; both sides are little-endian.
 const TYPES: [(DType, Dtype); 4] =
     [(DType::F32, Dtype::F32), (DType::F64, Dtype::F64), (DType::I64, Dtype::I64), (DType::I32, Dtype::I32)];
 
-/// Why tensors cannot be written or read.
+/// The reason why tensors cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TensorFileError {
     #[error("tensor `{name}` has type {found}, which is not written")]

@@ -1,4 +1,4 @@
-//! Crashes, full disks and bit rot at every step of writing.
+//! Tests crashes, full disks and bit rot at every step of writing.
 
 use std::fs;
 use std::io;
@@ -54,8 +54,8 @@ fn the_same_moment_saved_twice_touches_the_first_only_by_pruning() {
     assert_eq!(names(dir.path()), ["epoch=0001-iteration=000005-epoch~2"]);
 }
 
-/// A refused step: the system's error reaches the caller, the temporary folder is gone, the earlier
-/// checkpoint is whole.
+/// A refused step: the caller gets the system's error, the temporary folder is removed, the earlier
+/// checkpoint is intact.
 #[test]
 fn a_full_disk_at_any_step_loses_nothing() {
     for step in [Step::CreateFolder, Step::WriteFile, Step::WriteManifest, Step::FlushFolder, Step::Rename] {
@@ -72,7 +72,7 @@ fn a_full_disk_at_any_step_loses_nothing() {
     }
 }
 
-/// A killed writer: what it leaves behind at each step is skipped, and the next writer removes it.
+/// A killed writer: its leftovers at each step are skipped, and the next writer removes them.
 #[test]
 fn a_crash_at_any_step_leaves_the_previous_one_newest() {
     struct Killed;
@@ -97,8 +97,8 @@ fn a_crash_at_any_step_leaves_the_previous_one_newest() {
     }
 }
 
-/// Every file truncated, lengthened, changed, or deleted: the damage is named and the previous
-/// checkpoint taken.
+/// Every file truncated, lengthened, changed, or deleted: the damage is named, and the previous
+/// checkpoint is used.
 #[test]
 fn damage_to_any_file_is_found_and_named() {
     let all = ["network.safetensors", "engine.json", "handlers/stats.bin", "rng/seed", MANIFEST];
@@ -155,7 +155,7 @@ fn a_manifest_cannot_lead_out_of_its_folder() {
         assert!(matches!(error, CheckpointError::Tag { .. }), "{tag}");
     }
     assert!(names(dir.path()).is_empty());
-    // A forged one, sealed properly: the seal is no secret, so the names are checked too.
+    // A forged, properly sealed one: the seal is no secret, so the names are checked, too.
     let folder = write(dir.path(), &header(1, 1, "epoch"), &files(0)).unwrap();
     let mut manifest = Manifest::new(1, &header(1, 1, "epoch"), &files(0));
     let sum = manifest.files.remove("rng/seed").unwrap();

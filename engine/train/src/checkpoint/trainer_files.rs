@@ -1,4 +1,4 @@
-//! A trainer as the files of a checkpoint, and back.
+//! Converts a trainer to the files of a checkpoint, and back.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn evaluator_prefix(name: &str) -> String {
     format!("evaluators/{}/", checkpoint::file_name_of(name))
 }
 
-/// Everything of a checkpoint, read back from the device.
+/// Collects all files of a checkpoint, read back from the device.
 pub(crate) fn collect<N: Network>(
     trainer: &Training<N>,
     request: &CheckpointRequest,
@@ -36,7 +36,7 @@ pub(crate) fn collect<N: Network>(
     job(files, &trainer.evaluators, request, snapshot)
 }
 
-/// The checkpoint of a trainer whose networks have their files already.
+/// The checkpoint of a trainer whose networks' files are already collected.
 pub(crate) fn job<N>(
     mut files: Files,
     evaluators: &Evaluators<N>,
@@ -73,7 +73,7 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
     Ok(snapshot)
 }
 
-/// The trainer's snapshot; its evaluators are restored.
+/// Reads the trainer's snapshot, and restores its evaluators.
 pub(crate) fn read_engines<N>(checkpoint: &Checkpoint, evaluators: &mut Evaluators<N>) -> Result<Snapshot, BoxError> {
     let snapshot = snapshot_files::read(checkpoint, "")?;
     for (name, snapshot) in read_evaluators(evaluators, checkpoint)? {
@@ -81,7 +81,7 @@ pub(crate) fn read_engines<N>(checkpoint: &Checkpoint, evaluators: &mut Evaluato
             evaluator.engine_mut().restore(&snapshot)?;
         }
     }
-    tracing::info!("going on from checkpoint {}", checkpoint.path.display());
+    tracing::info!("resuming from checkpoint {}", checkpoint.path.display());
     Ok(snapshot)
 }
 

@@ -8,7 +8,7 @@ use super::manifest::{Header, Manifest};
 use super::name::{check_relative, folder_name};
 use super::{CheckpointError, Files, MANIFEST, TEMPORARY};
 
-/// The steps of writing, in order; tests stop at each.
+/// The steps of writing, in order; tests fail each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     CreateFolder,
@@ -23,7 +23,7 @@ pub(super) enum Step {
 pub(super) type Gate<'a> = &'a mut dyn FnMut(Step) -> io::Result<()>;
 
 /// Writes a checkpoint with these files into the folder `dir` of checkpoints, which is created if
-/// missing. Returns the checkpoint's folder. On failure, `dir` holds what it held before.
+/// missing. Returns the checkpoint's folder. On failure, `dir` is as before.
 ///
 /// # Errors
 /// [`CheckpointError::Write`] for a full disk, missing permission and the like,
@@ -46,7 +46,7 @@ pub(super) fn write_gated(
     fs::create_dir_all(dir).map_err(|e| fail(&format!("making {}", dir.display()), e))?;
     let (sequence, leftovers) = look_around(dir)?;
     for leftover in leftovers {
-        // Left by a crashed writer; one that cannot be removed does no harm.
+        // A crashed writer's leftover; one that cannot be removed does no harm.
         let _ = fs::remove_dir_all(leftover);
     }
     let manifest = Manifest::new(sequence, header, files);
@@ -94,8 +94,8 @@ fn fill(folder: &Path, manifest: &Manifest, files: &Files, gate: Gate<'_>) -> Re
     hearth_files::flush_folder(folder).map_err(flushing)
 }
 
-/// A folder name that is free: saving an iteration twice must not touch the first checkpoint before
-/// the second is complete.
+/// An unused folder name: saving an iteration again must not touch the first checkpoint before the
+/// second is complete.
 fn free_name(dir: &Path, header: &Header) -> Result<PathBuf, (String, io::Error)> {
     let mut again = 1;
     loop {
@@ -109,7 +109,7 @@ fn free_name(dir: &Path, header: &Header) -> Result<PathBuf, (String, io::Error)
     }
 }
 
-/// The next sequence number, and the folders that crashed writers left.
+/// The next sequence number, and the leftover folders of crashed writers.
 fn look_around(dir: &Path) -> Result<(u64, Vec<PathBuf>), CheckpointError> {
     let mut sequence = 0;
     let mut leftovers = Vec::new();

@@ -1,19 +1,18 @@
-//! The file of the CUDA toolkit that kernels with exponentials, logarithms and the like are
-//! compiled with. The driver does not bring it, and without it a training fails at its first such
-//! kernel.
+//! The CUDA toolkit's file for kernels with exponentials, logarithms and the like. The driver does
+//! not contain it, and without it a training fails at the first such kernel.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Below the toolkit's folder.
+/// The path below the toolkit's folder.
 const FILE: &str = "nvvm/libdevice/libdevice.10.bc";
-/// Where the toolkit lies as a rule, as CubeCL looks for it.
+/// The usual folders of the toolkit, as CubeCL searches them.
 const ROOTS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"];
 
-/// CUDA's `libdevice.10.bc`, in the folder that `CUDA_PATH` names, or the usual ones.
+/// Finds CUDA's `libdevice.10.bc`, in the folder that `CUDA_PATH` names, or the usual ones.
 ///
 /// # Errors
-/// Where it was looked for, and what brings it.
+/// The searched folders, and the packages that contain the file.
 pub fn libdevice() -> Result<PathBuf, String> {
     find(std::env::var_os("CUDA_PATH"), &ROOTS.map(Path::new))
 }
@@ -46,7 +45,7 @@ mod tests {
         std::fs::write(&file, "BC").expect("a file");
         assert_eq!(find(None, &[&bare, &full]), Ok(file.clone()));
         assert_eq!(find(Some(full.clone().into()), &[&bare]), Ok(file));
-        // The variable is taken at its word, as CubeCL takes it.
+        // The variable is used as it is, as CubeCL does.
         let error = find(Some(bare.clone().into()), &[&full]).expect_err("not there");
         assert!(error.contains(&format!("is not in {} (CUDA_PATH)", bare.display())), "{error}");
         let error = find(None, &[&bare]).expect_err("not there");

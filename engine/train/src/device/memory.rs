@@ -1,19 +1,19 @@
-//! How much memory a device has: [`memory`].
+//! The memory of a device: [`memory`].
 
 use burn::tensor::Device;
 
 /// Memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// All of it.
+    /// The total.
     pub total: u64,
-    /// What nobody has taken.
+    /// The unused part.
     pub free: u64,
 }
 
-/// The memory of a device, `None` where nobody tells. NVIDIA's cards are asked through NVML, AMD's
-/// through Linux' `sysfs`, both by the card's place on the bus, whatever runtime computes. A
-/// processor, and a driver in software, have what this process may use of the machine's.
+/// The memory of a device, `None` where it is unknown. NVIDIA's GPUs are queried through NVML,
+/// AMD's through `sysfs` of Linux, both by their bus address, independent of the runtime. The CPU
+/// and software drivers have the memory that this process may use.
 pub fn memory(device: &Device) -> Option<DeviceMemory> {
     if super::is_card(device) != Some(true) {
         return Some(machine());
@@ -21,7 +21,7 @@ pub fn memory(device: &Device) -> Option<DeviceMemory> {
     cards::memory(device)
 }
 
-/// What this process may use of this machine's memory.
+/// The memory that this process may use on this machine.
 fn machine() -> DeviceMemory {
     let hearth_machine::Allowance { bytes, free, .. } = hearth_machine::Allowance::now();
     DeviceMemory { total: bytes, free }
@@ -40,14 +40,14 @@ mod cards {
         of_driver(&address).or_else(|| of_folder(&Path::new("/sys/bus/pci/devices").join(&address)))
     }
 
-    /// What NVIDIA's driver says, where there is one and it knows the card.
+    /// The value of NVIDIA's driver, where it is installed and knows the GPU.
     fn of_driver(address: &str) -> Option<DeviceMemory> {
         let driver = nvml_wrapper::Nvml::init().ok()?;
         let memory = driver.device_by_pci_bus_id(address).ok()?.memory_info().ok()?;
         Some(DeviceMemory { total: memory.total, free: memory.free })
     }
 
-    /// What AMD's driver writes in the card's folder.
+    /// The value that AMD's driver writes in the GPU's folder.
     pub fn of_folder(folder: &Path) -> Option<DeviceMemory> {
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         let total = read("mem_info_vram_total")?;
@@ -57,7 +57,7 @@ mod cards {
 
 #[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]
 mod cards {
-    /// A build for processors alone knows no cards.
+    /// A build for CPUs only supports no GPUs.
     pub fn memory(_device: &burn::tensor::Device) -> Option<super::DeviceMemory> {
         None
     }

@@ -1,5 +1,4 @@
-//! How much time may go into choosing kernels, as a recipe and a command line say it:
-//! [`TuneWord`].
+//! The time spent on choosing kernels, as set in a recipe or on the command line: [`TuneWord`].
 
 use std::str::FromStr;
 
@@ -9,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::is_card;
 
-/// `off`, `quick`, `full`, or `auto`: full on a card, off where a driver in software plays one.
+/// `off`, `quick`, `full`, or `auto`: full on a physical GPU, off on software drivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TuneWord {
-    /// Full on a card (what `CUBECL_AUTOTUNE_LEVEL` says, where it is set), off on a software
-    /// driver.
+    /// Full on a GPU (or the level in `CUBECL_AUTOTUNE_LEVEL`, where it is set), off on software
+    /// drivers.
     #[default]
     Auto,
     /// See [`Tune::Off`].
@@ -25,7 +24,7 @@ pub enum TuneWord {
     Full,
 }
 
-/// What stands for no word of [`TuneWord`].
+/// The error of an unknown value of [`TuneWord`].
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not known; give off, quick, full or auto")]
 pub struct UnknownTune(String);
@@ -45,8 +44,8 @@ impl FromStr for TuneWord {
 }
 
 impl TuneWord {
-    /// What the word means on this device; `None` where the settings stay as they are: on a
-    /// processor, and where the environment has said it already.
+    /// The setting for this device; `None` where settings are left unchanged: on a CPU, and for
+    /// `auto` where the environment sets the level.
     pub fn on(self, device: &Device) -> Option<Tune> {
         let card = is_card(device)?;
         self.means(card, std::env::var_os("CUBECL_AUTOTUNE_LEVEL").is_some())
@@ -62,7 +61,7 @@ impl TuneWord {
         }
     }
 
-    /// Holds on this device from now on, for the whole process; see [`Tune::set`].
+    /// Applies the setting for this device to the whole process; see [`Tune::set`].
     pub fn set(self, device: &Device) {
         if let Some(tune) = self.on(device) {
             tune.set();

@@ -20,7 +20,7 @@ use crate::evaluation::post::Post;
 use crate::ranks::SharedCases;
 use crate::training::precision::{Precision, PrecisionError};
 
-/// How an evaluator works.
+/// The options of an evaluator.
 #[non_exhaustive]
 pub struct EvaluatorOptions {
     /// The engine's name, `validation`.
@@ -46,8 +46,8 @@ pub struct EvaluatorOptions {
 }
 
 impl Default for EvaluatorOptions {
-    /// `validation` in fp32 where the network is, the network called once per batch, no
-    /// post-processing.
+    /// An evaluator `validation` in fp32 where the network is, with one call of the network per
+    /// batch and no post-processing.
     fn default() -> Self {
         Self {
             name: "validation".into(),
@@ -79,14 +79,14 @@ impl fmt::Debug for EvaluatorOptions {
     }
 }
 
-/// Why an evaluator cannot be built.
+/// The reason why an evaluator cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluatorError {
     /// The device cannot compute in the requested precision.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
-    /// Which values of the key metric are better depends.
+    /// It is unknown which values of the key metric are better.
     #[error("whether a larger `{metric}` is better depends on what it measures: set it with `better`")]
     Direction {
         /// The key metric.
@@ -103,12 +103,12 @@ pub enum EvaluatorError {
 pub struct EvaluatorBuilder<N> {
     loader: Box<dyn Loader>,
     options: EvaluatorOptions,
-    /// The key metric is the first one, where there is one.
+    /// The first one is the key metric, where there is one.
     metrics: Vec<NamedMetric>,
     has_key: bool,
     better: Option<Better>,
     losses: Vec<MeanLoss>,
-    /// What it evaluates.
+    /// The network's type.
     network: PhantomData<fn(N)>,
 }
 
@@ -189,7 +189,7 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// The metric that decides what is best; [`Metric::higher_is_better`] says in which direction.
+    /// Sets the metric that decides what is best, in the direction of [`Metric::higher_is_better`].
     /// It is recorded as `name`. With a reduction that keeps classes separate, `name` is their
     /// mean, and `name_label_1`, ... are the classes.
     pub fn key_metric(mut self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
@@ -198,20 +198,19 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// Which values of the key metric are better, for a metric where that depends on what it
-    /// measures.
+    /// Sets which values of the key metric are better, for metrics without a fixed direction.
     pub fn better(mut self, better: Better) -> Self {
         self.better = Some(better);
         self
     }
 
-    /// A further metric.
+    /// Adds a metric.
     pub fn metric(self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
         self.metric_after(name, metric, Vec::new(), Vec::new())
     }
 
-    /// A further metric with its own steps on prediction and label, which no other metric sees. If
-    /// [`better`](Self::better) is set and no other metric is the key metric, the first one is.
+    /// Adds a metric with its own steps on prediction and label, which do not affect other metrics.
+    /// If [`better`](Self::better) is set and no other metric is the key metric, the first one is.
     pub fn metric_after(
         mut self,
         name: impl Into<String>,
@@ -224,13 +223,13 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// A loss as a metric: the mean over the batches of the loss of the raw prediction.
+    /// Adds a loss as a metric: the mean over the batches of the loss of the raw prediction.
     pub fn loss(mut self, name: impl Into<String>, loss: impl Loss + 'static) -> Self {
         self.losses.push(MeanLoss::new(name.into(), Box::new(loss)));
         self
     }
 
-    /// The evaluator of one network.
+    /// Builds the evaluator of one network.
     ///
     /// # Errors
     /// When the device cannot compute in the requested precision, or when it is unknown which
@@ -240,7 +239,7 @@ impl<N: Network> EvaluatorBuilder<N> {
         Ok(SupervisedEvaluator::of(engine, work))
     }
 
-    /// An engine that knows the key metric, and the workflow that it drives.
+    /// Makes an engine with the key metric, and the workflow that it drives.
     pub(crate) fn parts(self, pred_keys: Vec<String>) -> Result<(Engine, Evaluation<N>), EvaluatorError> {
         if let Some(device) = &self.options.device {
             self.options.precision.check(device)?;
@@ -286,30 +285,30 @@ impl<N: Network> EnsembleBuilder<N> {
         Self { networks, evaluator, pred_keys: None, combine: None }
     }
 
-    /// Other keys than `pred_0`, `pred_1`, ...
+    /// Sets other keys than `pred_0`, `pred_1`, ...
     pub fn pred_keys(mut self, keys: Vec<String>) -> Self {
         self.pred_keys = Some(keys);
         self
     }
 
-    /// How the members' predictions are combined, after `post_member` was applied to each. If a
-    /// handler has put a `pred` at `forward_completed`, that one is used instead.
+    /// Sets how the members' predictions are combined, after `post_member` was applied to each. If
+    /// a handler has put a `pred` at `forward_completed`, that one is used instead.
     pub fn combine(mut self, how: Combine) -> Self {
         self.combine = Some(Combining::How(how));
         self
     }
 
-    /// The same by a function of the members' predictions, `[B, C, X, Y, Z]` each.
+    /// Sets a function of the members' predictions, `[B, C, X, Y, Z]` each, that combines them.
     pub fn combine_by(mut self, merge: impl Fn(&[Tensor<5>]) -> Result<Tensor<5>, BoxError> + Send + 'static) -> Self {
         self.combine = Some(Combining::By(Box::new(merge)));
         self
     }
 
-    /// The evaluator of the ensemble.
+    /// Builds the evaluator of the ensemble.
     ///
     /// # Errors
-    /// Without a network; when the number of keys differs from that of networks, or a key is taken;
-    /// and as [`EvaluatorBuilder::build`].
+    /// Without a network; when the number of keys differs from that of networks, or a key is
+    /// reserved or repeated; and as [`EvaluatorBuilder::build`].
     pub fn build(self) -> Result<EnsembleEvaluator<N>, EvaluatorError> {
         let networks = self.networks;
         if networks.is_empty() {

@@ -1,9 +1,9 @@
-//! Combines several predictions into one: MONAI's `MeanEnsemble` and `VoteEnsemble`, on the
-//! tensors' device.
+//! Combines several predictions into one on the tensors' device, as MONAI's `MeanEnsemble` and
+//! `VoteEnsemble`.
 
 use burn::tensor::{Int, Tensor};
 
-/// Why predictions cannot be combined.
+/// The reason why predictions cannot be combined.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CombineError {
@@ -13,11 +13,11 @@ pub enum CombineError {
     /// The predictions differ in shape.
     #[error("prediction {index} has shape {found:?}, the first has {expected:?}; all must have the same")]
     Shape {
-        /// Which one, from 0.
+        /// The prediction's index, from 0.
         index: usize,
-        /// Its shape.
+        /// The prediction's shape.
         found: [usize; 5],
-        /// The first one's shape.
+        /// The first prediction's shape.
         expected: [usize; 5],
     },
     /// The weights do not fit the predictions.
@@ -25,11 +25,11 @@ pub enum CombineError {
         "{found} weights for {members} predictions of {channels} channels; give one for each prediction, for each prediction and channel, or for each value"
     )]
     Weights {
-        /// How many weights there are.
+        /// The number of weights.
         found: usize,
-        /// How many predictions there are.
+        /// The number of predictions.
         members: usize,
-        /// Channels of each.
+        /// The number of channels of each prediction.
         channels: usize,
     },
     /// The weights' mean is 0.
@@ -40,7 +40,7 @@ pub enum CombineError {
     NumClasses(usize),
 }
 
-/// The predictions as one tensor `[members, B, C, X, Y, Z]`.
+/// Stacks the predictions into one tensor `[members, B, C, X, Y, Z]`.
 fn stack(members: &[Tensor<5>]) -> Result<Tensor<6>, CombineError> {
     let expected = members.first().ok_or(CombineError::Empty)?.dims();
     if let Some(index) = members.iter().position(|member| member.dims() != expected) {
@@ -49,12 +49,13 @@ fn stack(members: &[Tensor<5>]) -> Result<Tensor<6>, CombineError> {
     Ok(Tensor::stack(members.to_vec(), 0))
 }
 
-/// MONAI's `MeanEnsemble`: the mean over the members, `[B, C, X, Y, Z]` each, of `x * w / mean(w)`.
+/// The mean over the members, `[B, C, X, Y, Z]` each, of `x * w / mean(w)` (MONAI's
+/// `MeanEnsemble`).
 ///
 /// The weights are one for each member, one for each member and channel
 /// (`w[member * C + channel]`), or one for each value of each member (`[members, C, X, Y, Z]`, the
-/// same for all entries of the batch), and need not sum to 1; the mean is taken over the members,
-/// so for each channel or value by itself.
+/// same for all entries of the batch), and need not sum to 1: the mean of the weights is taken over
+/// the members, separately for each channel or value.
 ///
 /// # Errors
 /// For no members, unequal shapes, a wrong number of weights, or weights whose mean is 0.
@@ -86,12 +87,12 @@ pub fn mean_ensemble(members: &[Tensor<5>], weights: Option<&[f64]>) -> Result<T
     Ok((stacked * scale).mean_dim(0).squeeze_dim(0))
 }
 
-/// MONAI's `VoteEnsemble` of discrete predictions, `[B, C, X, Y, Z]` each.
+/// The vote of discrete predictions, `[B, C, X, Y, Z]` each (MONAI's `VoteEnsemble`).
 ///
-/// Without `num_classes` the mean over the members is rounded, half to even: two that disagree
-/// yield 0. With it, members of one channel are class maps. Each is one-hot encoded, and the class
-/// with most votes wins, the lowest of equals. Members of several channels must be one-hot already.
-/// The channel axis stays, with length 1.
+/// Without `num_classes`, the mean over the members is rounded, half to even: two members that
+/// disagree yield 0. With it, members of one channel are class maps. Each is one-hot encoded, and
+/// the class with most votes wins, the lowest in a tie. Members of several channels must be one-hot
+/// already. The channel axis stays, with length 1.
 ///
 /// # Errors
 /// For no members, unequal shapes, or `num_classes` of 0.
@@ -105,8 +106,8 @@ pub fn vote_ensemble(members: &[Tensor<5>], num_classes: Option<usize>) -> Resul
     }
     let votes: Tensor<5> = if stacked.dims()[2] == 1 {
         let maps: Tensor<5> = stacked.clone().sum_dim(0).squeeze_dim(0);
-        // The votes for each class, counted one class at a time: never `classes` times all members
-        // at once.
+        // Votes are counted one class at a time, so that the one-hot encoding of all members is
+        // never in memory at once.
         let of_class = |class| -> Tensor<5> {
             let hits = stacked.clone().equal_elem(class as f64).float().sum_dim(0);
             hits.reshape(maps.dims())
@@ -119,19 +120,19 @@ pub fn vote_ensemble(members: &[Tensor<5>], num_classes: Option<usize>) -> Resul
     Ok(first_argmax(votes))
 }
 
-/// The channel of the largest value, the first of equals, as `[B, 1, X, Y, Z]`.
+/// The channel of the largest value, the first in a tie, as `[B, 1, X, Y, Z]`.
 fn first_argmax(votes: Tensor<5>) -> Tensor<5> {
     let [batch, channels, x, y, z] = votes.dims();
     let device = votes.device();
     let is_max = votes.clone().equal(votes.max_dim(1).expand([batch, channels, x, y, z]));
-    // Backends differ in which of equal values their argmax returns; the smallest index among the
-    // largest values is the same on all.
+    // Backends differ in which of several equal values their argmax returns; the smallest index
+    // among the largest values is the same on all.
     let index = Tensor::<1, Int>::arange(0..channels as i64, &device).float().reshape([1, channels, 1, 1, 1]);
     let none = Tensor::<5>::full([batch, channels, x, y, z], channels as f64, &device);
     none.mask_where(is_max, index.expand([batch, channels, x, y, z])).min_dim(1)
 }
 
-/// Rounds half to even, written out because backends may round half away from zero.
+/// Rounds half to even, written out because some backends round half away from zero.
 fn round_half_even(x: Tensor<5>) -> Tensor<5> {
     let floor = x.clone().floor();
     let fraction = x - floor.clone();

@@ -7,7 +7,7 @@ use crate::evaluation::builder::{EnsembleBuilder, EvaluatorBuilder};
 use crate::evaluation::evaluator::{CaseRow, evaluator_parts};
 use crate::evaluation::pass::Evaluation;
 
-/// Why an ensemble cannot be built.
+/// The reason why an ensemble cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnsembleError {
@@ -17,26 +17,26 @@ pub enum EnsembleError {
     /// The number of keys differs from that of networks.
     #[error("{keys} pred_keys for {networks} networks; give one for each")]
     Keys {
-        /// How many keys there are.
+        /// The number of keys.
         keys: usize,
-        /// How many networks there are.
+        /// The number of networks.
         networks: usize,
     },
-    /// A key that is reserved or given twice.
+    /// A key is reserved or given twice.
     #[error("`{0}` cannot be a member's key: it is given twice, or is one of image, label, pred")]
     Key(String),
 }
 
-/// Evaluates several networks on the same inputs with the same inferer, as MONAI's
-/// `EnsembleEvaluator`.
+/// Evaluates several networks on the same inputs with the same inferer (MONAI's
+/// `EnsembleEvaluator`).
 ///
 /// All networks predict, in order, into `pred_0`, `pred_1`, ...; then `forward_completed` is fired
 /// once. A handler may combine them there (`cx.host.combine(&["pred_0", "pred_1"], &how, "pred")`),
-/// or [`combine`](EnsembleBuilder::combine) does. Of several handlers that make a `pred`, the last
-/// one counts. The rest is as in [`SupervisedEvaluator`](crate::SupervisedEvaluator).
+/// or [`combine`](EnsembleBuilder::combine) does. If several handlers make a `pred`, the last one
+/// is used. The rest is as in [`SupervisedEvaluator`](crate::SupervisedEvaluator).
 ///
-/// Members are combined after [`post_member`](EvaluatorBuilder::post_member), whoever combines
-/// them. Handlers see them raw at `forward_completed`, and processed from `model_completed` on.
+/// Members are always combined after [`post_member`](EvaluatorBuilder::post_member). Handlers see
+/// them raw at `forward_completed`, and processed from `model_completed` on.
 pub struct EnsembleEvaluator<N> {
     engine: Engine,
     networks: Vec<N>,
@@ -46,7 +46,7 @@ pub struct EnsembleEvaluator<N> {
 evaluator_parts!(EnsembleEvaluator);
 
 impl<N: Network> EnsembleEvaluator<N> {
-    /// An ensemble of these networks with the data, inferer, post-processing and metrics of
+    /// Builds an ensemble of these networks with the data, inferer, post-processing and metrics of
     /// `evaluator`. The predictions' keys are `pred_0`, `pred_1`, ...
     pub fn builder(networks: Vec<N>, evaluator: EvaluatorBuilder<N>) -> EnsembleBuilder<N> {
         EnsembleBuilder::new(networks, evaluator)

@@ -1,4 +1,4 @@
-//! What a trainer can run as `validation`: [`Evaluate`].
+//! The interface of evaluators that a trainer runs as `validation`: [`Evaluate`].
 
 use hearth_engine::{Engine, Metrics, RunError};
 
@@ -13,10 +13,10 @@ pub trait Evaluate<N>: Send {
     /// Any error that ended the pass early.
     fn evaluate(&mut self, network: N, epoch: u64) -> Result<Metrics, RunError>;
 
-    /// Its engine.
+    /// The evaluator's engine.
     fn engine(&self) -> &Engine;
 
-    /// Its engine, to add handlers to.
+    /// The evaluator's engine, to add handlers to.
     fn engine_mut(&mut self) -> &mut Engine;
 
     /// The key metric's values for each case of the last pass.

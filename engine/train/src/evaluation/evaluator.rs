@@ -1,4 +1,4 @@
-//! [`SupervisedEvaluator`]: a network against labels, over one pass of a loader.
+//! [`SupervisedEvaluator`]: compares a network with labels, over one pass of a loader.
 
 use hearth_engine::{Engine, Metrics, RunEnd, RunError};
 use hearth_nn::networks::Network;
@@ -15,11 +15,12 @@ pub struct CaseRow {
     /// The case.
     pub case: String,
     /// One value for each class that counts, or one for all; NaN where the class is absent. Empty
-    /// for metrics that have no value per case.
+    /// for metrics without values per case.
     pub values: Vec<f32>,
 }
 
-/// What [`SupervisedEvaluator`] and [`EnsembleEvaluator`](crate::EnsembleEvaluator) have in common.
+/// The methods that [`SupervisedEvaluator`] and [`EnsembleEvaluator`](crate::EnsembleEvaluator)
+/// share.
 macro_rules! evaluator_parts {
     ($Evaluator:ident) => {
         impl<N: Network> $Evaluator<N> {
@@ -34,19 +35,19 @@ macro_rules! evaluator_parts {
                 self.work.rows(Some(metric))
             }
 
-            /// Its engine.
+            /// The evaluator's engine.
             pub fn engine(&self) -> &Engine {
                 &self.engine
             }
 
-            /// Its engine, to add handlers to.
+            /// The evaluator's engine, to add handlers to.
             pub fn engine_mut(&mut self) -> &mut Engine {
                 &mut self.engine
             }
 
             fn pass(&mut self, epoch: u64) -> Result<(Metrics, RunEnd), RunError> {
                 let end = self.engine.run_epoch(&mut self.work, epoch);
-                // An evaluator must not keep weights that the trainer is about to replace.
+                // An evaluator must not hold weights that the trainer is about to replace.
                 self.work.networks.clear();
                 Ok((self.engine.state().metrics.clone(), end?))
             }
@@ -78,7 +79,7 @@ pub struct SupervisedEvaluator<N> {
 evaluator_parts!(SupervisedEvaluator);
 
 impl<N: Network> SupervisedEvaluator<N> {
-    /// An evaluator over this loader:
+    /// Builds an evaluator over this loader:
     /// `SupervisedEvaluator::builder(loader).key_metric("mean_dice", metric).build()?`.
     pub fn builder(loader: impl Loader + 'static) -> EvaluatorBuilder<N> {
         EvaluatorBuilder::new(loader)

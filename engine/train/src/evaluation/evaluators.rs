@@ -16,7 +16,8 @@ impl<N> Default for Evaluators<N> {
 }
 
 impl<N> Evaluators<N> {
-    /// Adds one. Its key metric becomes that of the trainer's engine, if that has none yet.
+    /// Adds an evaluator. Its key metric becomes that of the trainer's engine, if that has none
+    /// yet.
     pub fn insert(&mut self, trainer: &mut Engine, name: String, evaluator: Box<dyn Evaluate<N>>) {
         let theirs = evaluator.engine().state();
         if let (None, Some(metric)) = (&trainer.state().key_metric, &theirs.key_metric) {
@@ -42,7 +43,7 @@ impl<N> Evaluators<N> {
         self.0.keys().cloned().collect()
     }
 
-    /// Runs one on what `network` gives.
+    /// Runs an evaluator on the network that `network` returns.
     pub fn run(
         &mut self,
         name: &str,

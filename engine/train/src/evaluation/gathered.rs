@@ -1,4 +1,4 @@
-//! The results of all ranks in the order of cases, as one rank would have them.
+//! Gathers the results of all ranks in the order of cases, as one rank would have them.
 
 use burn::tensor::Tensor;
 use hearth_distributed::Share;
@@ -10,22 +10,22 @@ use crate::evaluation::pass::{Evaluation, NamedMetric};
 use crate::floats::Floats;
 use crate::ranks::SharedCases;
 
-/// What one metric has of one case.
+/// The results of one metric for one case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct OfCase {
-    /// The rows that a table shows.
+    /// The rows for tables.
     shown: Vec<(String, Floats)>,
-    /// The metric's own.
+    /// The metric's own rows.
     rows: Vec<Floats>,
 }
 
-/// Replaces what this rank has measured by what all have.
+/// Replaces the results of this rank by those of all ranks.
 pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u64) -> Result<(), BoxError> {
     let SharedCases { ranks, cases } = shared;
     let counted = Share::new(*cases, ranks.world()).of(ranks.rank()).count();
     for measured in &mut work.metrics {
         let all = ranks.in_order(by_case(measured), *cases, epoch)?;
-        // What a rank without a case of its own has evaluated does not count.
+        // The result of a rank without a case of its own does not count.
         let own = if counted == 0 { Vec::new() } else { measured.metric.counts() };
         let mut counts = Vec::new();
         for own in ranks.gather(&own, "counts of the validation", epoch)? {
@@ -40,7 +40,7 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
         let shown = all.into_iter().flat_map(|of| of.shown);
         measured.rows = shown.map(|(case, values)| CaseRow { case, values: values.0 }).collect();
     }
-    // A batch is a case: the mean is that of their losses in the order of cases.
+    // A batch is a case, so the mean is that of the losses in the order of cases.
     for mean in &mut work.losses {
         let Some(sum) = mean.sum.take() else { continue };
         let device = sum.device();
@@ -55,7 +55,7 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
     Ok(())
 }
 
-/// What a metric has of each batch, which is a case.
+/// The results of a metric for each batch, which is a case.
 fn by_case(measured: &NamedMetric) -> Vec<OfCase> {
     let rows = measured.metric.rows();
     let ends = measured.batches.iter().skip(1).copied().chain([rows.len()]);

@@ -8,8 +8,8 @@ use hearth_nn::inferers::Inferer;
 use hearth_nn::layers::take_single_value_norm;
 use hearth_nn::networks::Network;
 
-/// The network's output for `x`, `[B, C, X, Y, Z]`, in f32. An input or window the network cannot
-/// take is an error.
+/// Computes the network's output for `x`, `[B, C, X, Y, Z]`, in f32. An input or window that the
+/// network does not accept is an error.
 pub(crate) fn infer<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Tensor<5>, BoxError> {
     let _range = tracing::trace_span!("forward").entered();
     guarded(inferer, x, network, &|x| {
@@ -18,16 +18,17 @@ pub(crate) fn infer<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N
     })
 }
 
-/// What a network returns in training, in f32.
+/// The outputs of a network in training, in f32.
 pub(crate) struct Outputs {
     /// All outputs, the main one first and then those nearest to it.
     pub all: Vec<Tensor<5>>,
-    /// What the network itself adds to the loss.
+    /// The loss that the network itself adds.
     pub loss: Option<Tensor<1>>,
 }
 
-/// The outputs for `x` with their autodiff graph. An inferer that calls the network more than once
-/// combines the main outputs. The other outputs are then dropped, and the losses are averaged.
+/// Computes the outputs for `x` with their autodiff graph. An inferer that calls the network more
+/// than once combines the main outputs. The other outputs are then dropped, and the losses are
+/// averaged.
 pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Outputs, BoxError> {
     let _range = tracing::trace_span!("forward").entered();
     let (calls, others, losses) = (RefCell::new(0_usize), RefCell::new(Vec::new()), RefCell::new(None));
@@ -53,7 +54,7 @@ pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network
     Ok(Outputs { all, loss: losses.into_inner().map(|sum: Tensor<1>| sum / calls) })
 }
 
-/// Where the main output is not the first, those before it follow it in reverse order, nearest
+/// Moves the main output to the front; the outputs before it follow in reverse order, nearest
 /// first.
 fn main_first<T>(mut outputs: Vec<T>, main: usize) -> Vec<T> {
     let after = outputs.split_off((main + 1).min(outputs.len()));

@@ -1,4 +1,4 @@
-//! [`Merger`]: a handler merges predictions outside of a pass over cases.
+//! [`Merger`]: merges predictions by a handler, without a pass over cases.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use hearth_engine::{
 
 use crate::batch::tensors::Tensors;
 
-/// Why predictions were not merged.
+/// The reason why predictions were not merged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
     /// The handler failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// It merged nothing.
+    /// The handler merged nothing.
     #[error(
         "`{handler}` merged the predictions {known} into no `pred` at forward_completed; it must combine or put one"
     )]
     Missing {
         /// The handler's name.
         handler: String,
-        /// The tensors that there are.
+        /// The existing tensors.
         known: String,
     },
 }
 
-/// Merges predictions of several networks by a handler, as an
-/// [`EnsembleEvaluator`](crate::EnsembleEvaluator) has them merged, where there are no cases to
-/// measure: of an image, a window of it, or a batch of patches.
+/// Merges the predictions of several networks by a handler, as an
+/// [`EnsembleEvaluator`](crate::EnsembleEvaluator) does, where there are no cases to measure: for
+/// an image, a window of it, or a batch of patches.
 ///
 /// Each merging is an epoch of one iteration. At `forward_completed` there are `image`, `pred_0`,
-/// `pred_1`, ..., and the handler makes `pred` of them.
+/// `pred_1`, ..., and the handler makes `pred` from them.
 pub struct Merger {
     engine: Engine,
     handler: String,
@@ -47,22 +47,22 @@ impl fmt::Debug for Merger {
 }
 
 impl Merger {
-    /// The keys of so many predictions: `pred_0`, `pred_1`, ...
+    /// The keys of `count` predictions: `pred_0`, `pred_1`, ...
     pub fn keys(count: usize) -> Vec<String> {
         (0..count).map(|index| format!("pred_{index}")).collect()
     }
 
-    /// A merger by this handler, whose engine is called `ensemble`.
+    /// Makes a merger with this handler, whose engine is called `ensemble`.
     ///
     /// # Errors
-    /// When the handler listens to an event that there is not.
+    /// When the handler listens to an event that does not exist.
     pub fn new(handler: Box<dyn Handler>) -> Result<Self, RegisterError> {
         let (mut engine, name) = (Engine::new("ensemble"), handler.name().to_owned());
         engine.add_boxed(handler)?;
         Ok(Self { engine, handler: name })
     }
 
-    /// The predictions for an image, `[B, C, X, Y, Z]` each, as one. Handlers see two spatial axes
+    /// Merges the predictions for an image, `[B, C, X, Y, Z]` each. Handlers see two spatial axes
     /// where `spatial_dims` is 2.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Merger {
     }
 }
 
-/// One merging, as the engine drives it.
+/// The workflow of one merging, driven by the engine.
 struct Round {
     tensors: Tensors,
     fetched: bool,
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Merges by the mean, if it merges at all.
+    /// A handler that merges by the mean, or does nothing.
     struct Mean(bool);
 
     impl Handler for Mean {

@@ -30,11 +30,11 @@ pub(crate) struct NamedMetric {
     pub name: String,
     pub metric: Box<dyn Metric>,
     pub rows: Vec<CaseRow>,
-    /// How many of them came before the current batch.
+    /// The number of values before the current batch.
     pub before: usize,
-    /// How many rows of the metric came before each batch.
+    /// The number of rows of the metric before each batch.
     pub batches: Vec<usize>,
-    /// Steps on prediction and label for this metric alone.
+    /// Steps on the prediction for this metric only.
     pub post_pred: Vec<Post>,
     pub post_label: Vec<Post>,
 }
@@ -69,13 +69,13 @@ impl MeanLoss {
     }
 }
 
-/// How the members of an ensemble are combined where no handler has done it.
+/// How the members of an ensemble are combined where no handler has done so.
 pub(crate) enum Combining {
     How(Combine),
     By(CombineMembers),
 }
 
-/// One prediction of several.
+/// A function that makes one prediction from several.
 type CombineMembers = Box<dyn Fn(&[Tensor<5>]) -> Result<Tensor<5>, BoxError> + Send>;
 
 pub(crate) struct Evaluation<N> {
@@ -84,12 +84,12 @@ pub(crate) struct Evaluation<N> {
     /// Whether the networks are the members of an ensemble.
     pub is_ensemble: bool,
     pub combine: Option<Combining>,
-    /// The members' predictions have gone through `post_member`.
+    /// Whether `post_member` was applied to the members' predictions.
     members_done: bool,
     pub options: EvaluatorOptions,
-    /// The device, from the options or the networks of this pass.
+    /// The device, from the options or from the networks of this pass.
     device: Device,
-    /// The key metric is the first one, where there is one.
+    /// The first one is the key metric, where there is one.
     pub metrics: Vec<NamedMetric>,
     pub losses: Vec<MeanLoss>,
     feed: Feed,
@@ -111,12 +111,12 @@ impl<N: Network> Evaluation<N> {
         }
     }
 
-    /// Networks in evaluation mode, on the device, read in the options' precision.
+    /// Sets the networks: in evaluation mode, on the device, read in the options' precision.
     pub fn set_networks(&mut self, networks: impl IntoIterator<Item = N>) {
         let (given, precision) = (self.options.device.clone(), self.options.precision);
         let mut used = None;
         let placed = networks.into_iter().map(|net| {
-            // Members of an ensemble go where its first one is.
+            // All members of an ensemble are moved to the device of the first one.
             let device = used.get_or_insert_with(|| given.clone().or_else(|| net.devices().into_iter().next()));
             let net = net.valid();
             precision.apply(match device {
@@ -130,7 +130,8 @@ impl<N: Network> Evaluation<N> {
         }
     }
 
-    /// A metric's values for each case of the last pass; the first metric's where no name is given.
+    /// A metric's values for each case of the last pass; those of the first metric where no name is
+    /// given.
     pub fn rows(&self, name: Option<&str>) -> Option<&[CaseRow]> {
         let mut metrics = self.metrics.iter();
         let found = match name {
@@ -156,7 +157,7 @@ impl<N: Network> Evaluation<N> {
         Ok(())
     }
 
-    /// A member's prediction as it is combined: after `post_member`.
+    /// A member's prediction after `post_member`, ready to be combined.
     fn member(&self, key: &str) -> Result<Tensor<5>, StepError> {
         let mut pred = self.feed.named(key)?;
         for post in self.options.post_member.iter().filter(|_| !self.members_done) {
@@ -198,7 +199,7 @@ impl<N: Network> Evaluation<N> {
         Ok(())
     }
 
-    /// Losses see the raw prediction.
+    /// Adds the losses, which use the raw prediction.
     fn add_losses(&mut self) -> Result<(), BoxError> {
         if self.losses.is_empty() {
             return Ok(());
@@ -321,7 +322,7 @@ impl<N: Network> Host for Evaluation<N> {
         self.feed.facts().texts(name)
     }
 
-    /// Statistics of the weights. The layers of an ensemble's members begin with the member's key:
+    /// Statistics of the weights. The layers of an ensemble's members start with the member's key:
     /// `pred_0.conv.weight`.
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
         if of == LayerValues::Gradients {
@@ -351,7 +352,7 @@ impl<N: Network> Host for Evaluation<N> {
         self.feed.put(name, &tensor)
     }
 
-    /// Members of an ensemble are combined after `post_member`, though handlers of
+    /// Members of an ensemble are combined after `post_member`, although handlers of
     /// `forward_completed` see them raw.
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
         if !self.is_ensemble || self.members_done || self.options.post_member.is_empty() {

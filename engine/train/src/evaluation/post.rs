@@ -1,4 +1,4 @@
-//! What happens to predictions and labels before metrics see them: [`Post`].
+//! The steps on predictions and labels before metrics see them: [`Post`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ entry!(
     build: |node| Ok(Box::new(Post::AsDiscrete(read(node)?)))
 );
 
-/// What [`Post::Transforms`] needs to know of an item, other than its values.
+/// The properties of an item that [`Post::Transforms`] needs, apart from its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub case: String,

@@ -1,4 +1,4 @@
-//! [`Predictor`]: from an image's file to a network's prediction on that image's grid.
+//! [`Predictor`]: predicts from an image's file, on that image's grid.
 
 use std::path::Path;
 
@@ -47,8 +47,8 @@ impl<N: Network> std::fmt::Debug for Predictor<N> {
 }
 
 impl<N: Network> Predictor<N> {
-    /// A predictor with this network, on its device. The deterministic ones of these steps run
-    /// first; they load the key `image`.
+    /// Makes a predictor with this network, on its device. The deterministic steps among `steps`
+    /// run first; they load the key `image`.
     pub fn new(network: N, steps: Pipeline) -> Self {
         let device = network.devices().into_iter().next().unwrap_or_default().inner();
         Self {
@@ -61,38 +61,38 @@ impl<N: Network> Predictor<N> {
         }
     }
 
-    /// How the network is applied to an image; by default once to the whole image.
+    /// Sets how the network is applied to an image; by default once to the whole image.
     #[must_use]
     pub fn inferer(mut self, inferer: impl Inferer + 'static) -> Self {
         self.inferer = Box::new(inferer);
         self
     }
 
-    /// Steps on the prediction once it is on the image's own grid: [`Post::labels`] for exclusive
-    /// classes, [`Post::sigmoid_threshold`] for regions; by default none, so that the prediction
-    /// holds logits.
+    /// Sets the steps on the prediction once it is on the image's own grid: [`Post::labels`] for
+    /// exclusive classes, [`Post::sigmoid_threshold`] for regions; by default none, so that the
+    /// prediction holds logits.
     #[must_use]
     pub fn post(mut self, steps: Vec<Post>) -> Self {
         self.post = steps;
         self
     }
 
-    /// The key of the image in the steps; by default `image`.
+    /// Sets the key of the image in the steps; by default `image`.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = key.into();
         self
     }
 
-    /// The number type of convolutions and matrix products.
+    /// Sets the number type of convolutions and matrix products.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
         self.network = precision.apply(self.network);
         self
     }
 
-    /// The prediction for the image in this file or folder, `[channels, x, y, z]` on the grid of
-    /// the file.
+    /// Predicts the image in this file or folder; the result is `[channels, x, y, z]` on the grid
+    /// of the file.
     ///
     /// # Errors
     /// Where the file cannot be read, the steps fail on it, or its size does not suit the network.
@@ -102,10 +102,10 @@ impl<N: Network> Predictor<N> {
         self.predict_item(&Item::new(case).with(&self.key, path))
     }
 
-    /// The same for a case, whose image may consist of several files.
+    /// Predicts a case, whose image may consist of several files.
     ///
     /// # Errors
-    /// As [`predict`](Self::predict).
+    /// Same as [`predict`](Self::predict).
     pub fn predict_item(&self, item: &Item) -> Result<Image, BoxError> {
         let mut samples = self.steps.run_deterministic(item.sample())?;
         let mut sample = samples.pop().ok_or_else(|| format!("case {}: the steps returned nothing", item.case))?;
@@ -113,7 +113,7 @@ impl<N: Network> Predictor<N> {
         let logits: Tensor<4> = infer(&*self.inferer, image.data.clone().unsqueeze_dim(0), &self.network)
             .map_err(|error| format!("case {}: {error}", item.case))?
             .squeeze_dim(0);
-        // One channel at a time: all of them at full size may not fit into memory.
+        // One channel at a time: all channels at full size may not fit into memory.
         let channels = (0..logits.dims()[0]).map(|channel| {
             let data = logits.clone().narrow(0, channel, 1);
             let one = Image { data, affine: image.affine, meta: image.meta.clone() };

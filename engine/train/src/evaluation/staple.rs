@@ -1,29 +1,30 @@
-//! STAPLE: the hidden truth and the quality of each rater, estimated together (Warfield, Zou,
-//! Wells, <https://doi.org/10.1109/TMI.2004.828354>).
+//! STAPLE: estimates the hidden truth and the quality of each rater together (Warfield, Zou, Wells,
+//! <https://doi.org/10.1109/TMI.2004.828354>).
 
 use rayon::prelude::*;
 
 use super::combine::CombineError;
 
-/// Passes after which the estimate is taken as it is.
+/// The maximum number of passes.
 const PASSES: usize = 500;
 
-/// The largest squared change of a rater's quality that counts as none.
+/// The largest squared change of a rater's quality that counts as converged.
 const STILL: f64 = 1e-14;
 
-/// What STAPLE finds of one structure.
+/// The STAPLE estimate of one structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Staple {
-    /// For each voxel the probability that it is foreground.
+    /// The probability of each voxel to be foreground.
     pub probability: Vec<f64>,
-    /// For each rater the share of the foreground that it finds; NaN where nobody marks any.
+    /// The fraction of the foreground that each rater marks; NaN where no rater marks any voxel.
     pub sensitivity: Vec<f64>,
-    /// For each rater the share of the background that it leaves; NaN where everybody marks all.
+    /// The fraction of the background that each rater leaves unmarked; NaN where every rater marks
+    /// all voxels.
     pub specificity: Vec<f64>,
 }
 
-/// STAPLE of binary decisions, `raters[rater][voxel]`, by expectation maximization as ITK's
-/// `STAPLEImageFilter` does it: the first estimate is the raters' mean, and the prior is that
+/// Runs STAPLE on binary decisions, `raters[rater][voxel]`, by expectation maximization as ITK's
+/// `STAPLEImageFilter` does: the first estimate is the raters' mean, and the prior is that
 /// estimate's mean over the voxels. Voxels are independent: there is no spatial prior.
 ///
 /// ```
@@ -37,7 +38,7 @@ pub struct Staple {
 /// ```
 ///
 /// # Errors
-/// Where there is no rater, or they have unequal numbers of voxels.
+/// Where there is no rater, or the numbers of voxels differ.
 pub fn staple(raters: &[&[bool]]) -> Result<Staple, CombineError> {
     let count = raters.first().ok_or(CombineError::Empty)?.len();
     if let Some(index) = raters.iter().position(|rater| rater.len() != count) {
@@ -51,7 +52,7 @@ pub fn staple(raters: &[&[bool]]) -> Result<Staple, CombineError> {
         .collect();
     let prior = likely.iter().sum::<f64>() / count as f64;
     let nobody = vec![f64::NAN; raters.len()];
-    // Nothing to estimate where all agree that there is nothing, or nothing else.
+    // There is nothing to estimate where all raters mark no voxel, or every voxel.
     if count == 0 || prior == 0.0 || prior == 1.0 {
         let all = vec![1.0; raters.len()];
         let (sensitivity, specificity) = if prior == 1.0 { (all, nobody) } else { (nobody, all) };
@@ -76,7 +77,7 @@ pub fn staple(raters: &[&[bool]]) -> Result<Staple, CombineError> {
                 inside *= a;
                 outside *= b;
             }
-            // Both vanish only where every rater is certain, and one of them is wrong.
+            // Both are 0 only where every rater is certain, and one of them is wrong.
             if inside + outside > 0.0 {
                 *weight = inside / (inside + outside);
             }

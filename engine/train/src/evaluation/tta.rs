@@ -13,21 +13,21 @@ use hearth_nn::inferers::{InferError, Inferer};
 enum How {
     /// All combinations of flips along these spatial axes, the unflipped image first.
     Flips(Vec<usize>),
-    /// Draws of random transforms.
+    /// Random draws of transforms.
     Random { pipeline: Arc<Pipeline>, num_examples: usize, seed: u64, nearest_interp: bool },
 }
 
-/// Why an augmentation cannot be built.
+/// The reason why an augmentation cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TtaError {
-    /// Spatial axes are 0, 1 and 2, each at most once.
+    /// The axes are invalid: spatial axes are 0, 1 and 2, each at most once.
     #[error("flips along {0:?}: expected one to three of the axes 0, 1, 2, each once")]
     Axes(Vec<usize>),
-    /// Without a random transform all examples would be the same.
+    /// No transform is random, so all examples would be the same.
     #[error("none of the transforms is random: all examples would be the same")]
     NotRandom,
-    /// There must be at least one example.
+    /// The number of examples is 0.
     #[error("num_examples is 0: expected at least 1")]
     NoExample,
 }
@@ -40,7 +40,7 @@ pub struct TtaMaps {
     pub mode: Tensor<5>,
     /// The mean over the examples.
     pub mean: Tensor<5>,
-    /// The standard deviation over the examples, with `n - 1`; NaN for a single one.
+    /// The standard deviation over the examples, with `n - 1`; NaN for a single example.
     pub std: Tensor<5>,
     /// The volume variation coefficient: standard deviation divided by mean, over all values of all
     /// examples.
@@ -90,11 +90,11 @@ impl fmt::Debug for TestTimeAugmentation {
 }
 
 impl TestTimeAugmentation {
-    /// The `keys` of transforms here.
+    /// The key for transforms in a test-time augmentation.
     pub const KEY: &str = "image";
 
-    /// All combinations of flips along some spatial axes (0, 1, 2): eight for a volume. An axis of
-    /// length 1 is not flipped.
+    /// Makes all combinations of flips along some spatial axes (0, 1, 2): eight for a volume. An
+    /// axis of length 1 is not flipped.
     ///
     /// # Errors
     /// For no axis, an unknown one, or one given twice.
@@ -106,8 +106,8 @@ impl TestTimeAugmentation {
         Ok(Self { inner, how: How::Flips(axes.to_vec()) })
     }
 
-    /// `num_examples` draws of these transforms. With `nearest_interp`, predictions are resampled
-    /// by the nearest voxel, as class maps need; otherwise linearly.
+    /// Makes `num_examples` draws of these transforms. With `nearest_interp`, predictions are
+    /// resampled by the nearest voxel, as class maps need; otherwise linearly.
     ///
     /// # Errors
     /// Where no transform is random, or `num_examples` is 0.
@@ -127,7 +127,7 @@ impl TestTimeAugmentation {
         Ok(Self { inner, how: How::Random { pipeline, num_examples, seed, nearest_interp } })
     }
 
-    /// How many predictions are made for an image of this shape, `[b, c, x, y, z]`.
+    /// The number of predictions for an image of this shape, `[b, c, x, y, z]`.
     pub fn num_examples(&self, shape: [usize; 5]) -> usize {
         match &self.how {
             How::Flips(axes) => 1 << axes.iter().filter(|axis| shape[2 + **axis] > 1).count(),
@@ -172,7 +172,7 @@ impl TestTimeAugmentation {
         Ok(())
     }
 
-    /// One item, `[1, c, x, y, z]`, through one draw and back.
+    /// Predicts one item, `[1, c, x, y, z]`, under one draw, and maps the result back.
     fn drawn(
         &self,
         x: Tensor<5>,
@@ -196,11 +196,11 @@ impl TestTimeAugmentation {
     }
 
     /// Mode, mean, standard deviation and volume variation coefficient over the examples; all of
-    /// them are in memory at once. `net` may do more than predict: return class maps for the mode,
-    /// for example.
+    /// them are in memory at once. `net` may do more than predict, for example return class maps
+    /// for the mode.
     ///
     /// # Errors
-    /// As [`examples`](Self::examples).
+    /// Same as [`examples`](Self::examples).
     pub fn maps(&self, x: &Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<TtaMaps, InferError> {
         let mut all: Vec<Tensor<5>> = Vec::with_capacity(self.num_examples(x.dims()));
         self.examples(x, net, |prediction| all.push(prediction))?;
@@ -214,9 +214,9 @@ impl TestTimeAugmentation {
     }
 }
 
-/// The most frequent whole number at each voxel, the smallest of equals.
+/// The most frequent whole number at each voxel, the smallest in a tie.
 fn mode(all: &[Tensor<5>]) -> Option<Tensor<5>> {
-    // Towards zero, as a cast to integers does.
+    // Truncated towards zero, as a cast to integers does.
     let whole: Vec<Tensor<5>> = all.iter().map(|x| x.clone().abs().floor() * x.clone().sign()).collect();
     let votes = |x: &Tensor<5>| {
         let same = whole.iter().map(|other| x.clone().equal(other.clone()).float());

@@ -11,7 +11,7 @@ pub struct RunFolder {
     root: PathBuf,
 }
 
-/// Why a folder cannot be used for a run.
+/// The reason why a folder cannot be used for a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunFolderError {
@@ -30,9 +30,9 @@ pub enum RunFolderError {
     /// The operating system refused.
     #[error("cannot {task} {path}: {source}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         task: &'static str,
-        /// To which folder or file.
+        /// The folder or file.
         path: PathBuf,
         /// The operating system's error.
         #[source]
@@ -40,8 +40,8 @@ pub enum RunFolderError {
     },
 }
 
-/// Whether nothing is in a folder but what a process leaves there that is killed before its run has begun: a
-/// file on its way (`.writing-...`), a test whether files can be written, a lock, an empty folder for
+/// Whether a folder contains nothing but the leftovers of a process that was killed before its run
+/// began: a file that was being written (`.writing-...`), a write test, a lock, an empty folder for
 /// checkpoints.
 ///
 /// # Errors
@@ -62,7 +62,7 @@ pub fn is_free(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The file by which a program tries whether a folder can be written to.
+/// The file with which a program tests whether a folder is writable.
 pub const CAN_WRITE: &str = ".hearth-can-write";
 
 impl RunFolder {
@@ -82,17 +82,17 @@ impl RunFolder {
         }
         std::fs::create_dir_all(folder.checkpoints()).map_err(fail("make", &folder.checkpoints()))?;
         hearth_files::replace(&folder.recipe(), recipe).map_err(fail("write", &folder.recipe()))?;
-        // A folder that is new itself survives a power cut once the one that it lies in is flushed.
+        // A new folder survives a power cut only once its parent folder is flushed.
         let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // One that may not be read is left to the system.
+        // A parent that may not be read is left to the system.
         let _ = hearth_files::flush_folder(parent);
         Ok(folder)
     }
 
-    /// The folder of a run that was started before.
+    /// Opens the folder of an earlier run.
     ///
     /// # Errors
-    /// When there is no recipe in it.
+    /// When it contains no recipe.
     pub fn open(root: &Path) -> Result<Self, RunFolderError> {
         let folder = Self { root: root.to_owned() };
         if !folder.recipe().is_file() {
@@ -121,17 +121,17 @@ impl RunFolder {
         self.root.join("tensorboard")
     }
 
-    /// A row for each epoch, `metrics.csv`.
+    /// The file `metrics.csv`, with a row for each epoch.
     pub fn metrics(&self) -> PathBuf {
         self.root.join("metrics.csv")
     }
 
-    /// A JSON object per event, `log.jsonl`.
+    /// The file `log.jsonl`, with a JSON object per event.
     pub fn log(&self) -> PathBuf {
         self.root.join("log.jsonl")
     }
 
-    /// Results and timings, `summary.json`.
+    /// The file `summary.json`, with results and timings.
     pub fn summary(&self) -> PathBuf {
         self.root.join("summary.json")
     }

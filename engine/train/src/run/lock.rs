@@ -1,19 +1,19 @@
-//! [`RunLock`]: one process at a time writes to a run's folder.
+//! [`RunLock`]: limits a run's folder to one writing process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file in the run's folder that is locked.
+/// The lock file in the run's folder.
 pub(super) const FILE: &str = "run.lock";
 
-/// Whoever watches the folder asks for the lock and gives it back at once: it is tried again so
-/// often, after so long.
+/// The number of attempts, and the pause between them: a process that inspects the folder takes the
+/// lock only for a moment.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a run's folder cannot be locked.
+/// The reason why a run's folder cannot be locked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -22,7 +22,7 @@ pub enum LockError {
     Held {
         /// The run's folder.
         path: PathBuf,
-        /// Process id and command, as far as the other process could write them.
+        /// Process id and command of the other process, as far as the lock file has them.
         holder: String,
     },
     /// The operating system refused.
@@ -36,8 +36,8 @@ pub enum LockError {
     },
 }
 
-/// A run's folder, held for this process until the lock is dropped. The operating system releases
-/// it when the process ends, even when it is killed.
+/// A run's folder, locked for this process until the value is dropped. The operating system
+/// releases the lock when the process ends, even when it is killed.
 #[derive(Debug)]
 pub struct RunLock {
     file: Option<File>,
@@ -48,7 +48,8 @@ impl RunLock {
     /// Locks the folder of a run.
     ///
     /// # Errors
-    /// When another process holds it, which is named, or the lock file cannot be written.
+    /// When another process holds the lock (the error names it), or the lock file cannot be
+    /// written.
     pub fn new(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(FILE);
         let io = |source| LockError::Io { path: path.clone(), source };
@@ -73,7 +74,7 @@ impl RunLock {
                 };
                 return Err(LockError::Held { path: folder.to_owned(), holder });
             }
-            // A file system without locks is no reason not to train.
+            // Training is allowed on a file system without locks.
             Err(TryLockError::Error(source)) if source.kind() == std::io::ErrorKind::Unsupported => {
                 tracing::warn!("{}: this file system has no locks; start no second process here", folder.display());
             }
@@ -89,7 +90,7 @@ impl RunLock {
 impl Drop for RunLock {
     fn drop(&mut self) {
         // The name is removed while the lock is still held, so that another process's name is never
-        // removed. A deleted folder has none.
+        // removed. In a deleted folder there is nothing to remove.
         let _ = std::fs::remove_file(&self.path);
         self.file.take();
     }

@@ -10,13 +10,13 @@ use hearth_kernels::InPlace;
 
 use crate::ranks::Ranks;
 
-/// A gradient that arrived.
+/// A gradient to be reduced.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are few of them, and a box would be one more allocation for each")]
 pub(crate) enum Arrived {
-    /// Its values, in the memory of the host.
+    /// The values in host memory.
     Values(Vec<f32>),
-    /// On the card on which it is added to those of other ranks.
+    /// The values on the GPU that adds them to those of other ranks.
     OnCard(Tensor<1>),
 }
 
@@ -39,7 +39,7 @@ impl Arrived {
     }
 }
 
-/// None for those of a card.
+/// Empty for values on a GPU.
 impl AsRef<[f32]> for Arrived {
     fn as_ref(&self) -> &[f32] {
         match self {
@@ -49,29 +49,29 @@ impl AsRef<[f32]> for Arrived {
     }
 }
 
-/// How values get an address, on a card or where a test has them.
+/// A function that yields the address of values, on a GPU or in a test.
 pub(crate) type Place = fn(Tensor<1>) -> Result<InPlace, String>;
 
-/// Gradients that stay on the card.
+/// Gradients that stay on the GPU.
 #[derive(Clone, Debug)]
 pub(crate) struct OnDevice {
     pub device: Device,
     pub place: Place,
 }
 
-/// A sum that is under way.
+/// A sum in progress.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are few of them, and a box would be one more allocation for each")]
 pub(crate) enum BucketSum {
     ThroughHost(Pending<Vec<f32>>),
     OnCard {
-        /// Not released before the card is done with it.
+        /// Not released before the GPU has finished with it.
         values: ManuallyDrop<InPlace>,
         done: Pending<()>,
     },
 }
 
-/// A sum that has arrived.
+/// A completed sum.
 #[expect(clippy::large_enum_variant, reason = "there are few of them, and a box would be one more allocation for each")]
 pub(crate) enum Summed {
     Values(Vec<f32>),
@@ -80,7 +80,7 @@ pub(crate) enum Summed {
 
 impl BucketSum {
     /// # Errors
-    /// Where gradients that a card has cannot stay there.
+    /// Where gradients on a GPU cannot stay there.
     pub fn start(
         buckets: &Buckets,
         (number, gradients): &Released<Arrived>,
@@ -108,16 +108,16 @@ impl BucketSum {
             Wire::Bf16 => values.cast(DType::BF16),
         })?;
         let there = CardValues { address: values.address(), count: values.count(), wire };
-        // SAFETY: the values are on this rank's card, as `Ranks::stay_on_card` has seen, contiguous and of
-        // this type. `InPlace` has waited for the work that writes them, so that the default stream
-        // (null) is in order, and nothing else has them. They are kept, and not used, until the wait has
-        // ended well; otherwise they are never released.
+        // SAFETY: the values are on this rank's GPU, as `Ranks::stay_on_card` has checked,
+        // contiguous and of this type. `InPlace` has waited for the work that writes them, so that
+        // the default stream (null) is in order, and nothing else has them. They are kept, and not
+        // used, until the wait has succeeded; otherwise they are never released.
         let done = unsafe { cards.start_all_reduce_on_card(there, std::ptr::null_mut(), at) };
         Ok(Self::OnCard { values: ManuallyDrop::new(values), done })
     }
 
     /// # Errors
-    /// As [`Pending::wait`].
+    /// Same as [`Pending::wait`].
     pub fn wait(self) -> Result<Summed, CommError> {
         Ok(match self {
             Self::ThroughHost(pending) => Summed::Values(pending.wait()?),

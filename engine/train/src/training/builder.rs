@@ -95,26 +95,27 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// A discriminator that tells predictions from labels, and whose judgement is added to the loss:
-    /// MONAI's `AdversarialTrainer`. For each batch the network takes a step with the supervised loss
-    /// and the adversarial one, then the discriminator takes a step with what it says of the label and
-    /// of the same prediction.
+    /// Adds a discriminator of predictions and labels, whose judgement is added to the loss
+    /// (MONAI's `AdversarialTrainer`). For each batch, the network takes a step with the supervised
+    /// and the adversarial loss, then the discriminator takes a step with its judgements of the
+    /// label and of the same prediction.
     ///
-    /// Handlers find the outputs `reconstruction_loss` (the supervised loss), `generator_loss` and
-    /// `discriminator_loss`, MONAI's names; `loss` is the sum that the network's step is taken with.
-    /// The three losses' means over an epoch are metrics of the state. MONAI's adversarial events are
-    /// fired beside those of supervised training, in MONAI's order: `ForwardCompleted`,
+    /// Handlers can read the outputs `reconstruction_loss` (the supervised loss), `generator_loss`
+    /// and `discriminator_loss`, MONAI's names; `loss` is the sum used in the network's step. The
+    /// means of the three losses over an epoch are metrics of the state. MONAI's adversarial events
+    /// are
+    /// fired in addition to those of supervised training, in MONAI's order: `ForwardCompleted`,
     /// `GeneratorForwardCompleted`, `GeneratorDiscriminatorForwardCompleted`,
     /// `ReconstructionLossCompleted`, `GeneratorLossCompleted`, `LossCompleted`,
     /// `GeneratorBackwardCompleted`, `BackwardCompleted`, `GeneratorModelCompleted`,
     /// `DiscriminatorRealsForwardCompleted`, `DiscriminatorFakesForwardCompleted`,
     /// `DiscriminatorLossCompleted`, `DiscriminatorBackwardCompleted`,
-    /// `DiscriminatorModelCompleted`, `ModelCompleted`. (MONAI names the last two of the
-    /// discriminator's, and never fires them in f32.)
+    /// `DiscriminatorModelCompleted`, `ModelCompleted`. (MONAI defines the last two discriminator
+    /// events, but never fires them in f32.)
     ///
-    /// What is real is the label; in MONAI's trainer it is the image, which is the same for an
-    /// autoencoder, whose label is its image. Checkpoints hold the discriminator in a folder of its
-    /// own.
+    /// The label counts as real; in MONAI's trainer it is the image, which is the same for an
+    /// autoencoder, whose label is its image. Checkpoints hold the discriminator in a separate
+    /// folder.
     pub fn adversary<D: Network>(
         mut self,
         discriminator: D,
@@ -145,7 +146,7 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// The trainer.
+    /// Builds the trainer.
     ///
     /// # Errors
     /// When the optimizer's options are invalid, the device cannot compute in the requested

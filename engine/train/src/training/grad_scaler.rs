@@ -1,4 +1,4 @@
-//! Keeps small gradients alive in fp16: [`GradScaler`].
+//! Prevents small gradients from vanishing in fp16: [`GradScaler`].
 
 use burn::tensor::{Bool, DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ impl Default for GradScaler {
 }
 
 impl GradScaler {
-    /// What the loss is multiplied by in this step.
+    /// The factor of the loss in this step.
     pub fn scale(&self) -> f64 {
         self.scale
     }
@@ -63,8 +63,8 @@ impl GradScaler {
     }
 }
 
-/// The same on the device: a step reads nothing back, neither the scale nor the decision. Used with
-/// [`Optimizer::step_where`](hearth_nn::optim::Optimizer::step_where).
+/// The gradient scaler on the device: a step reads back neither the scale nor the decision. Used
+/// with [`Optimizer::step_where`](hearth_nn::optim::Optimizer::step_where).
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -77,10 +77,10 @@ impl GradScaler {
 #[derive(Clone, Debug)]
 pub struct DeviceScaler {
     options: GradScaler,
-    /// Scale and good steps, `[1]`, f32; powers of two and small counts, which f32 holds exactly.
+    /// Scale and good steps, `[1]`, f32, which holds powers of two and small counts exactly.
     scale: Tensor<1>,
     good_steps: Tensor<1>,
-    /// Skipped steps, `[1]`, and how many of them were reported.
+    /// The number of skipped steps, `[1]`, and how many of them were reported.
     left_out: Tensor<1>,
     told: u64,
 }
@@ -93,12 +93,12 @@ impl DeviceScaler {
         DeviceScaler { options, scale, good_steps, left_out: number(0.0), told: 0 }
     }
 
-    /// What the loss is multiplied by in this step, `[1]`.
+    /// The factor of the loss in this step, `[1]`.
     pub fn scale(&self) -> Tensor<1> {
         self.scale.clone()
     }
 
-    /// Records a step: `finite` (`[1]`) says whether every gradient was finite, as
+    /// Records a step: `finite` (`[1]`) says whether every gradient was finite, as in
     /// [`GradScaler::update`].
     pub fn update(&mut self, finite: &Tensor<1, Bool>) {
         let GradScaler { growth_factor, backoff_factor, growth_interval, .. } = self.options;
@@ -120,7 +120,7 @@ impl DeviceScaler {
         (new, now.scale)
     }
 
-    /// The current state, and how many steps were skipped; read back from the device.
+    /// The current state, and the number of skipped steps; read back from the device.
     pub fn read(&self) -> (GradScaler, u64) {
         let numbers = Tensor::cat(vec![self.scale.clone(), self.good_steps.clone(), self.left_out.clone()], 0);
         let mut numbers = numbers.into_data().iter::<f64>().collect::<Vec<_>>().into_iter();

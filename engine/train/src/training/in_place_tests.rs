@@ -1,5 +1,5 @@
-//! Gradients that stay on a card, over the stub of NCCL and its driver that checks what it is called
-//! with: memory of the host stands for that of cards.
+//! Tests gradients that stay on a GPU, with a stub of NCCL and its driver that checks the calls;
+//! host memory replaces that of GPUs.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,10 +18,10 @@ use crate::training::bucket_sum::OnDevice;
 use crate::training::reducer::{Reducer, Watching};
 
 const WORLD: usize = 3;
-/// What the ranks of a test do.
+/// The variable that selects the ranks' task.
 const WHAT: &str = "HEARTH_TEST_IN_PLACE";
 
-/// The stub, and what its ranks said and which functions they called.
+/// Runs a task with the stub; returns the ranks' output and the functions that they called.
 fn run(what: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
     let folder = tempfile::tempdir().expect("a folder");
     let (library, log) = (folder.path().join("libnccl.so"), folder.path().join("log"));
@@ -61,7 +61,7 @@ fn what_ranks_do() {
 fn near(found: &Gradients, expected: &Gradients, tolerance: f32) {
     let values = |of: &Tensor<1>| of.clone().into_data().try_into_vec::<f32>().expect("values");
     assert!(found.iter().map(|(path, _)| path).eq(expected.iter().map(|(path, _)| path)), "other parameters");
-    // Those of biases before a norm are zero but for the rounding of larger ones.
+    // Gradients of biases before a norm are zero except for the rounding of larger ones.
     let most = expected.iter().flat_map(|(_, of)| values(of)).fold(0.0_f32, |most, value| most.max(value.abs()));
     for ((path, found), (_, expected)) in found.iter().zip(expected.iter()) {
         let (found, expected) = (values(found), values(expected));
@@ -71,8 +71,8 @@ fn near(found: &Gradients, expected: &Gradients, tolerance: f32) {
     }
 }
 
-/// Three batches of known gradients: one seen while the backward pass goes on, one at its end, and two
-/// that are one step.
+/// Three batches of known gradients: one seen during the backward pass, one at its end, and two
+/// that form one step.
 fn steps(ranks: &Ranks) {
     let tolerance = if ranks.how.wire == Wire::Bf16 { 0.02 } else { 1e-5 };
     let config = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).num_res_units(1).norm("batch");
@@ -102,7 +102,7 @@ fn steps(ranks: &Ranks) {
         let sum = first + gradients(&watched, &network, 1.0, rank);
         near(&reducer.mean(&sum.scale(0.5)).expect("a mean"), &mean(2.0), tolerance);
     }
-    // A parameter that only the last rank has, from now on.
+    // From now on, only the last rank has a certain parameter.
     let mut more: std::collections::BTreeMap<String, Tensor<1>> =
         gradients(&network, &network, 1.0, rank).iter().map(|(path, of)| (path.to_owned(), of.clone())).collect();
     if rank == WORLD - 1 {
@@ -124,10 +124,11 @@ fn gradients_are_added_where_they_are() {
             assert!(said.contains(&format!("rank {rank} has taken its steps")), "{said}");
         }
         let count = |name: &str| calls.iter().filter(|call| *call == name).count();
-        // Only what is no gradient is copied to the card and back: by each rank, in each step.
+        // Only the values that are no gradients are copied to the GPU and back: by each rank, in
+        // each step.
         let (sums, copies) = (count("ncclAllReduce"), count("cuMemcpyHtoDAsync_v2"));
         assert!(sums >= 5 * 7 * WORLD, "{sums} sums: of seven steps, with five buckets or more");
-        assert!(copies <= (2 + 2 * 7) * WORLD, "{copies} copies to the card");
+        assert!(copies <= (2 + 2 * 7) * WORLD, "{copies} copies to the GPU");
     }
 }
 
@@ -136,6 +137,6 @@ fn a_card_that_adds_wrongly_is_found() {
     // Each rank's first sum is that of the connection.
     let (said, _) = run("f32", &[("STUB_WRONG", "ncclAllReduce@1#2")]);
     for rank in 0..WORLD {
-        assert!(said.contains(&format!("rank {rank} does not: rank 1: the card added 6 as 7")), "{said}");
+        assert!(said.contains(&format!("rank {rank} does not: rank 1: the GPU added 6 as 7")), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Statistics of the weights or gradients of each layer: computed on the device, read back
+//! Statistics of the weights or gradients of each layer: computed on the device, and read back
 //! together.
 
 use burn::module::{ModuleVisitor, Param};
@@ -17,8 +17,8 @@ pub(crate) fn of_weights<N: Network>(network: &N) -> Result<Vec<LayerStatistics>
     of(names.zip(values.0).collect())
 }
 
-/// Statistics of the gradients, in the order of the network's parameters; those without a gradient
-/// are skipped.
+/// Statistics of the gradients, in the order of the network's parameters; parameters without a
+/// gradient are skipped.
 pub(crate) fn of_gradients<N: Network>(network: &N, gradients: &Gradients) -> Result<Vec<LayerStatistics>, HostError> {
     let parameters = parameters(network);
     let gradient = |parameter: &hearth_nn::ParameterName| {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use burn::tensor::Device;
 
-    /// The same by plain sums in f64.
+    /// The reference: plain sums in f64.
     fn plain(name: &str, values: &[f32]) -> LayerStatistics {
         let finite: Vec<f64> = values.iter().filter(|value| value.is_finite()).map(|value| f64::from(*value)).collect();
         let count = finite.len() as f64;

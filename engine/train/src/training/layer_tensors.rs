@@ -1,4 +1,4 @@
-//! Weights and gradients by name, as handlers ask for them: `weights.conv.weight`.
+//! Weights and gradients by name, as handlers request them: `weights.conv.weight`.
 
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::Tensor;
@@ -8,7 +8,7 @@ use hearth_nn::networks::Network;
 use hearth_nn::optim::Gradients;
 use hearth_nn::{ParameterName, parameters};
 
-/// The values and the shape of one parameter, found by its place in the order of a visit.
+/// Finds the values and the shape of one parameter by its position in the visiting order.
 struct Find {
     wanted: usize,
     at: usize,
@@ -28,7 +28,7 @@ impl ModuleVisitor for Find {
     }
 }
 
-/// What a tensor's name asks for, where it is not a tensor of the batch.
+/// The values that a tensor's name selects, where it is not a tensor of the batch.
 enum Wanted<'a> {
     Weights(&'a str),
     Gradients(&'a str),
@@ -39,7 +39,7 @@ fn wanted(name: &str) -> Option<Wanted<'_>> {
     weights.or_else(|| name.strip_prefix("gradients.").map(Wanted::Gradients))
 }
 
-/// The weights or gradients that a name asks for, in the shape of the network's own parameter; `None` for
+/// The weights or gradients of this name, in the shape of the network's own parameter; `None` for
 /// any other name.
 pub(crate) fn read<N: Network>(
     network: &N,

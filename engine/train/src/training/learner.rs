@@ -1,4 +1,4 @@
-//! [`Learner`]: a network with its optimizer, and how it takes a step.
+//! [`Learner`]: a network with its optimizer, and its steps.
 
 use burn::tensor::{Device, Tensor};
 use hearth_engine::{BoxError, HostError};
@@ -13,26 +13,26 @@ use crate::training::precision::Precision;
 use crate::training::reducer::{Reducer, Watching};
 use crate::training::trainer::TrainerError;
 
-/// What of a trainer's options a learner needs.
+/// The options of a trainer that a learner needs.
 pub(crate) struct Learning<'a> {
     pub device: &'a Device,
     pub precision: Precision,
     pub clip: Option<GradientClip>,
-    /// Those that take each step together.
+    /// The ranks that take each step together.
     pub ranks: Option<&'a Ranks>,
 }
 
-/// A network that learns.
+/// A network in training.
 #[derive(Clone)]
 pub(crate) struct Learner<N> {
-    /// `None` only after the optimizer has failed with the parameters in its hands.
+    /// `None` only after the optimizer has failed while it held the parameters.
     pub network: Option<N>,
     pub optimizer: Optimizer,
     pub optimizer_config: OptimizerConfig,
     pub learning_rate: f64,
-    /// In fp16 only.
+    /// The gradient scaler, in fp16 only.
     pub scaler: Option<DeviceScaler>,
-    /// The sum of the gradients since the last step, and of how many batches.
+    /// The sum of the gradients since the last step, and the number of batches.
     pub pending: Option<(Gradients, u64)>,
     clip: Option<GradientClip>,
     pub reducer: Option<Reducer>,
@@ -40,14 +40,14 @@ pub(crate) struct Learner<N> {
 }
 
 impl<N: Network> Learner<N> {
-    /// The network on the device, under autodiff and in the precision asked for.
+    /// Moves the network to the device, under autodiff and in the requested precision.
     pub fn new(network: N, optimizer: OptimizerConfig, how: &Learning<'_>) -> Result<Self, TrainerError> {
         how.precision.check(how.device)?;
         how.clip.map_or(Ok(()), GradientClip::check).map_err(TrainerError::Clip)?;
         let mut built = optimizer.build()?;
         built.bind(&network)?;
         let device = how.device.clone().inner();
-        // Leaving autodiff and coming back makes leaves of the parameters, wherever the network was
+        // Leaving autodiff and returning makes the parameters leaves, wherever the network was
         // made.
         let network = how.precision.apply(network.valid().to_device(&device).train());
         let fp16 = how.precision == Precision::Fp16;
@@ -68,8 +68,8 @@ impl<N: Network> Learner<N> {
         self.network.as_ref().ok_or(StepError::NoNetwork)
     }
 
-    /// The network of several ranks for a forward pass whose gradients are sent while the backward
-    /// pass goes on: for the last batch of a step.
+    /// The network of several ranks for a forward pass whose gradients are reduced during the
+    /// backward pass: for the last batch of a step.
     pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
         let waiting = self.pending.as_ref().map_or(0, |(_, count)| *count);
         let apart = !self.on_processor;
@@ -83,7 +83,7 @@ impl<N: Network> Learner<N> {
         }
     }
 
-    /// The gradients of a loss of the present batch.
+    /// Computes the gradients of a loss of the current batch.
     pub fn backward(&self, loss: &Tensor<1>, feed: &Feed) -> Result<Gradients, StepError> {
         if !loss.is_tracked() {
             return Err(StepError::NoGradient { cases: name_cases(feed.cases()) });
@@ -99,7 +99,8 @@ impl<N: Network> Learner<N> {
         })
     }
 
-    /// Adds a batch's gradients to those that wait; steps when there are as many as `accumulate`.
+    /// Adds a batch's gradients to the pending ones, and takes a step once there are `accumulate`
+    /// batches.
     pub fn gather(&mut self, gradients: Gradients, accumulate: u64, feed: &Feed) -> Result<(), BoxError> {
         let (sum, count) = match self.pending.take() {
             Some((sum, count)) => (sum + gradients, count + 1),
@@ -109,16 +110,16 @@ impl<N: Network> Learner<N> {
         if count >= accumulate { self.step(feed) } else { Ok(()) }
     }
 
-    /// One step with the mean of the gradients that wait, if there are any.
+    /// Takes one step with the mean of the pending gradients, if there are any.
     pub fn step(&mut self, feed: &Feed) -> Result<(), BoxError> {
         let Some((sum, count)) = self.pending.take() else { return Ok(()) };
         let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
-        // Before what is decided from gradients, so that all ranks decide alike.
+        // Reduced first, so that all ranks make the same decisions.
         if let Some(reducer) = &mut self.reducer {
             gradients = tracing::trace_span!("reduce").in_scope(|| reducer.mean(&gradients))?;
         }
         let _range = tracing::trace_span!("optimizer").entered();
-        // Whether there is a step is the device's to say: reading back would make it wait.
+        // The device decides whether to step: reading back would make it wait.
         let finite = match (&mut self.scaler, gradients.norm()) {
             (Some(scaler), Some(norm)) => {
                 let finite = norm.is_finite();
@@ -139,18 +140,18 @@ impl<N: Network> Learner<N> {
         Ok(())
     }
 
-    /// Keeps the learning rate in proportion to that of a network that began with `first`.
+    /// Keeps the learning rate in proportion to that of a network that started with `first`.
     pub fn follow(&mut self, learning_rate: f64, first: f64) {
         if first > 0.0 {
-            // Exactly the same where both begin with the same.
+            // Exactly equal where both start with the same rate.
             self.learning_rate = learning_rate * (self.optimizer_config.lr() / first);
         }
     }
 
-    /// Once per epoch the host looks at what the device decided.
+    /// Reports skipped steps, once per epoch, since the device made the decisions.
     pub fn report_skipped_steps(&mut self) {
         if let Some((steps, scale)) = self.scaler.as_mut().map(DeviceScaler::news).filter(|(steps, _)| *steps > 0) {
-            tracing::info!("fp16: {steps} steps left out, their gradients were not finite; the scale is {scale} now");
+            tracing::info!("fp16: skipped {steps} steps with non-finite gradients; the scale is now {scale}");
         }
     }
 
@@ -161,7 +162,7 @@ impl<N: Network> Learner<N> {
     }
 }
 
-/// The network as it is validated: of several ranks, with the running statistics of the first.
+/// The network for validation: of several ranks, with the running statistics of the first.
 pub(crate) fn validated<N: Network>(learner: &Learner<N>, ranks: Option<&Ranks>, epoch: u64) -> Result<N, HostError> {
     let network = learner.network().map_err(|e| HostError::from_error(&e))?.valid();
     match ranks {
@@ -170,10 +171,10 @@ pub(crate) fn validated<N: Network>(learner: &Learner<N>, ranks: Option<&Ranks>,
     }
 }
 
-/// Fails for a learning rate that no step can be taken with.
+/// Fails for an invalid learning rate.
 pub(crate) fn check_learning_rate(learning_rate: f64) -> Result<(), HostError> {
     if learning_rate.is_finite() && learning_rate >= 0.0 {
         return Ok(());
     }
-    Err(HostError::new(format!("a learning rate of {learning_rate} makes no sense; give 0 or more")))
+    Err(HostError::new(format!("the learning rate {learning_rate} is invalid; give 0 or more")))
 }

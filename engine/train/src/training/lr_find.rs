@@ -14,10 +14,10 @@ use crate::training::step::Training;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepMode {
-    /// By the same factor at each step.
+    /// By the same factor in each step.
     #[default]
     Exp,
-    /// By the same amount at each step.
+    /// By the same amount in each step.
     Linear,
 }
 
@@ -38,13 +38,13 @@ impl fmt::Display for StepMode {
 pub struct RangeTest {
     /// The first learning rate.
     pub start_lr: f64,
-    /// The last one, unless the loss diverges before.
+    /// The last learning rate, unless the loss diverges earlier.
     pub end_lr: f64,
-    /// Steps, at least 2.
+    /// The number of steps, at least 2.
     pub num_iter: usize,
     /// How the rate rises.
     pub step_mode: StepMode,
-    /// How much the newest loss counts in the smoothed one; 0 switches smoothing off. Less than 1.
+    /// The weight of the newest loss in the smoothed one; 0 switches smoothing off. Less than 1.
     pub smooth_f: f64,
     /// The test ends when the smoothed loss is this many times the best one.
     pub diverge_th: f64,
@@ -63,31 +63,31 @@ pub struct RangePoint {
     pub lr: f64,
     /// The loss of its batches before the step, smoothed.
     pub loss: f64,
-    /// The same, not smoothed.
+    /// The same loss without smoothing.
     pub raw_loss: f64,
 }
 
-/// What a range test found.
+/// The result of a range test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RangeResult {
-    /// A point for each step, the rates rising.
+    /// A point for each step, in order of rising rates.
     pub points: Vec<RangePoint>,
     /// Whether the loss diverged before the last step.
     pub diverged: bool,
 }
 
-/// Why a range test failed.
+/// The reason why a range test failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RangeError {
     /// An invalid option.
     #[error("{name} is {value}: expected {expected}")]
     Option {
-        /// Its name.
+        /// The option's name.
         name: &'static str,
-        /// Its value.
+        /// The option's value.
         value: String,
-        /// What is needed.
+        /// The expected values.
         expected: &'static str,
     },
     /// The loader returned no batch.
@@ -96,11 +96,11 @@ pub enum RangeError {
     /// A step failed.
     #[error("step {step} of the range test, at learning rate {lr:.3e}")]
     Step {
-        /// Which one, from 1.
+        /// The step's number, from 1.
         step: usize,
-        /// Its learning rate.
+        /// The learning rate of the step.
         lr: f64,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
@@ -110,7 +110,7 @@ impl RangeTest {
     /// Checks the options.
     ///
     /// # Errors
-    /// The first invalid option.
+    /// The first invalid option is reported.
     pub fn check(&self) -> Result<(), RangeError> {
         let rate = |rate: f64| rate.is_finite() && rate > 0.0;
         let wrong =
@@ -235,7 +235,7 @@ fn batches<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<f64,
     Ok(total / count as f64)
 }
 
-/// The next batch; from the next pass where this one is exhausted.
+/// Fetches the next batch; from the next pass where this one is exhausted.
 fn fetch<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<(), BoxError> {
     let spatial_dims = work.learner.network()?.spatial_dims();
     for fresh in [false, true] {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::step::read_back;
 use crate::checkpoint::{Checkpoint, CheckpointError, Files};
 
-/// Its file in a checkpoint, where the epoch is not over.
+/// The file in a checkpoint, where the epoch is not over.
 const FILE: &str = "mean_loss.json";
 
-/// The sum of the losses of an epoch so far. It makes nobody wait for the device: a loss that a
-/// handler has read anyway is added here, any other on the device.
+/// The sum of the losses of an epoch so far. It never waits for the device: a loss that a handler
+/// has read anyway is added here, any other on the device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeanLoss {
     read: f64,
@@ -27,7 +27,7 @@ struct SumJson {
 }
 
 impl MeanLoss {
-    /// Adds the loss of an iteration, `[1]`, which may have been read.
+    /// Adds the loss of an iteration, `[1]`, and its value where it was read back.
     pub fn add(&mut self, value: Option<f64>, tensor: Option<&Tensor<1>>) {
         match (value, tensor) {
             (Some(value), _) => self.read += value,
@@ -55,7 +55,7 @@ impl MeanLoss {
         Ok(self.read + on_device.unwrap_or(0.0))
     }
 
-    /// Adds the sum of an epoch that is not over to a checkpoint.
+    /// Adds the sum of an unfinished epoch to a checkpoint.
     pub fn collect(&self, files: &mut Files) -> Result<(), BoxError> {
         if self.iterations > 0 {
             let json = SumJson { sum: self.sum()?.to_string(), iterations: self.iterations };
@@ -64,7 +64,7 @@ impl MeanLoss {
         Ok(())
     }
 
-    /// The sum that a checkpoint holds.
+    /// Reads the sum from a checkpoint.
     pub fn from_checkpoint(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         if !checkpoint.has(FILE) {
             return Ok(Self::default());
@@ -72,7 +72,7 @@ impl MeanLoss {
         let mismatch = |why: String| CheckpointError::Mismatch { path: checkpoint.path.clone(), part: FILE, why };
         let SumJson { sum, iterations } = serde_json::from_slice(&checkpoint.file(FILE)?)
             .map_err(|error| mismatch(format!("it does not parse: {error}")))?;
-        let read = sum.parse().map_err(|_| mismatch(format!("the loss `{sum}` is no number")))?;
+        let read = sum.parse().map_err(|_| mismatch(format!("the loss `{sum}` is not a number")))?;
         Ok(Self { read, on_device: None, iterations })
     }
 }

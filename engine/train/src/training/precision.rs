@@ -31,38 +31,38 @@ pub enum Precision {
     Fp16,
 }
 
-/// What the choice of a precision depends on.
+/// The device's properties that the choice of a precision depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// Whether the device is this machine's CPU.
     pub processor: bool,
-    /// Whether it computes in bf16.
+    /// Whether the device supports bf16.
     pub bf16: bool,
 }
 
 impl Abilities {
-    /// Those of a device.
+    /// The properties of a device.
     pub fn of(device: &Device) -> Self {
         let processor = crate::device::parse("cpu").is_ok_and(|cpu| cpu == *device);
         Abilities { processor, bf16: device.supports_dtype(FloatDType::BF16) }
     }
 }
 
-/// Why a precision cannot be used.
+/// The reason why a precision cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrecisionError {
     /// The name is unknown.
     #[error("no precision is called `{0}`; known are fp32, bf16 and fp16")]
     Unknown(String),
-    /// The device cannot compute in it.
+    /// The device does not support the precision.
     #[error("{device} cannot compute in {precision}; use {instead}")]
     Unsupported {
-        /// What people call the device.
+        /// The device's display name.
         device: String,
         /// The requested precision.
         precision: Precision,
-        /// What it can compute in.
+        /// The precisions that the device supports.
         instead: String,
     },
 }
@@ -100,8 +100,8 @@ impl Precision {
         }
     }
 
-    /// The precision of `auto`: on a GPU bf16 where it computes in it, else fp32; fp32 on a CPU. Never
-    /// fp16, which has a gradient scaler and is the slowest of them.
+    /// The precision of `auto`: on a GPU bf16 where it is supported, else fp32; fp32 on a CPU.
+    /// Never fp16, which needs a gradient scaler and is the slowest of them.
     pub fn auto(abilities: Abilities) -> Self {
         match abilities {
             Abilities { processor: false, bf16: true } => Precision::Bf16,
@@ -130,7 +130,7 @@ impl Precision {
     }
 }
 
-/// Hands the forward pass a weight in another type.
+/// Casts a weight for the forward pass.
 #[derive(Module, Debug)]
 struct CastWeight {
     #[module(skip)]

@@ -1,4 +1,4 @@
-//! A thread that reads a card's gradients: [`Reading`].
+//! A thread that reads gradients from a GPU: [`Reading`].
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -6,18 +6,18 @@ use std::thread::{Builder, JoinHandle};
 
 use burn::tensor::Tensor;
 
-/// Tensors are read in the order in which they come, by a thread of their own: it waits for the card,
-/// while the thread of the backward pass goes on giving it work.
+/// Reads tensors in the order in which they come, in a separate thread: it waits for the GPU, while
+/// the thread of the backward pass continues to submit work.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// `None` is the end.
+    /// `None` marks the end.
     gradients: Sender<Option<(String, Tensor<1>)>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reading {
     /// # Errors
-    /// Where the system starts no more threads.
+    /// Where the system cannot start another thread.
     pub fn start(read: impl Fn(&str, Tensor<1>) + Send + 'static) -> io::Result<Self> {
         let (gradients, receiver) = channel::<Option<(String, Tensor<1>)>>();
         let work = move || {
@@ -29,16 +29,16 @@ impl Reading {
         Ok(Self { gradients, thread: Some(thread) })
     }
 
-    /// What hands a gradient over. After the end it does nothing.
+    /// A function that hands over a gradient. After the end it does nothing.
     pub fn see(&self) -> impl Fn(&str, Tensor<1>) + Send + Sync + 'static {
         let gradients = self.gradients.clone();
         move |path, gradient| {
-            // Nobody listens after the end.
+            // No thread receives after the end.
             let _ = gradients.send(Some((path.to_owned(), gradient)));
         }
     }
 
-    /// Waits until all that were handed over are read.
+    /// Waits until all gradients that were handed over are read.
     ///
     /// # Errors
     /// Where the thread has panicked.
@@ -47,13 +47,13 @@ impl Reading {
     }
 
     fn join(&mut self) -> Result<(), ()> {
-        // A thread that has panicked does not listen.
+        // A thread that has panicked receives nothing.
         let _ = self.gradients.send(None);
         self.thread.take().map_or(Ok(()), |thread| thread.join().map_err(drop))
     }
 }
 
-/// Of a step that was given up. Its gradients are not those of the next one.
+/// Ends the reading of a step that was given up. Its gradients are not used in the next one.
 impl Drop for Reading {
     fn drop(&mut self) {
         // The panic's own message has been printed.

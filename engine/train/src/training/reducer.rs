@@ -1,4 +1,4 @@
-//! Gradients of all ranks become their mean: [`Reducer`].
+//! Averages gradients over all ranks: [`Reducer`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,39 +14,41 @@ use crate::ranks::Ranks;
 use crate::training::bucket_sum::{Arrived, BucketSum, Summed};
 use crate::training::reading::Reading;
 
-/// Reduces the gradients of a step, in buckets. One travels as soon as it is
-/// full, while the backward pass computes the next, where the pass is [watched](Reducer::watch).
+/// Reduces the gradients of a step, in buckets. Where the backward pass is
+/// [watched](Reducer::watch), each bucket is sent as soon as it is full, while the pass computes
+/// the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Reducer {
     pub ranks: Ranks,
-    /// The loss of this rank's batch, which travels with the gradients.
+    /// The loss of this rank's batch, which is reduced with the gradients.
     pub loss: Option<f32>,
-    /// The mean of the ranks' losses, of the last step.
+    /// The mean of the ranks' losses in the last step.
     pub mean_loss: Option<f64>,
-    /// The parameters that had a gradient so far, on any rank.
+    /// The parameters that have had a gradient so far, on any rank.
     order: Option<Arc<Order>>,
-    /// What came of the present backward pass.
+    /// The state of the current backward pass.
     flight: Arc<Mutex<Flight>>,
-    /// Who reads the gradients of the present backward pass on a card.
+    /// The thread that reads the GPU's gradients of the current backward pass.
     reading: Arc<Mutex<Option<Reading>>>,
     steps: u64,
 }
 
-/// How the gradients of a backward pass are seen.
+/// How the gradients of a backward pass are observed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watching {
-    /// What they are multiplied by, `[1]`: the loss was scaled by its inverse.
+    /// The factor of the gradients, `[1]`: the loss was scaled by its inverse.
     pub factor: Option<Tensor<1>>,
-    /// The sum of those of earlier batches of the step, and of how many batches the step is the mean.
+    /// The sum of the gradients of earlier batches of the step, and the number of batches in the
+    /// step.
     pub before: Option<(Gradients, u64)>,
-    /// Whether a thread reads them: to read a card's takes until the card has computed it.
+    /// Whether a separate thread reads them: reading from a GPU waits until it has computed them.
     pub apart: bool,
 }
 
 /// The parameters in the order in which the backward pass of rank 0 yields their gradients, and
-/// their buckets. What is no gradient follows behind them, as if it were one more: the loss, how many
-/// gradients are of other parameters, and for each parameter whether it has one. Where gradients stay on
-/// a card, it travels by itself.
+/// their buckets. The facts, which are no gradients, follow after them as if they were one more
+/// gradient: the loss, the number of gradients of other parameters, and for each parameter whether
+/// it has one. Where gradients stay on a GPU, the facts are sent separately.
 #[derive(Debug)]
 struct Order {
     parameters: Vec<Parameter>,
@@ -61,18 +63,20 @@ struct Parameter {
     length: usize,
 }
 
-/// From so many bytes on it is worth while to divide them: fewer travel in less time than watching
-/// the backward pass takes.
+/// The number of bytes from which gradients are divided into buckets: below it, the reduction takes
+/// less time than watching the backward pass.
 const WORTH: usize = 4 << 20;
 
-/// At least so many buckets then, or the only one would be full when there is nothing left to compute.
+/// The minimum number of buckets above that size: a single one would be full only at the end of the
+/// pass.
 const PARTS: usize = 8;
 
-/// Values of the last bucket before those of each parameter.
+/// The number of facts before those of each parameter.
 const FACTS: usize = 2;
 
 impl Order {
-    /// Of parameters by rank: those that only later ranks have follow behind the others.
+    /// Makes the order from the parameters of each rank: those that only later ranks have come
+    /// last.
     fn new(of_ranks: impl IntoIterator<Item = Parameter>, ranks: &Ranks) -> Arc<Self> {
         let (bucket_bytes, facts_apart) = (ranks.bucket_bytes, ranks.in_place.is_some());
         let (mut parameters, mut places) = (Vec::new(), BTreeMap::new());
@@ -92,14 +96,14 @@ impl Order {
     }
 }
 
-/// The gradients of one backward pass as they come, and those that travel.
+/// The gradients of one backward pass, and the buckets that are being reduced.
 #[derive(Debug, Default)]
 struct Flight {
-    /// In which order they came, where none is known yet.
+    /// The order in which they came, where none is known yet.
     came: Vec<String>,
     filling: Option<(Arc<Order>, Filling<Arrived>)>,
     travelling: Vec<(usize, BucketSum)>,
-    /// What went wrong while the pass could not be stopped.
+    /// The first error, as the pass could not be stopped.
     fault: Option<String>,
 }
 
@@ -109,7 +113,7 @@ impl Flight {
             self.came.push(path.to_owned());
             return Ok(());
         };
-        // One that is not known is left to the end of the step, like those of a pass that is not watched.
+        // An unknown parameter is left to the end of the step, as in a pass that is not watched.
         let Some(place) = order.places.get(path) else { return Ok(()) };
         let arrived = filling.arrive(*place, gradient.count(), gradient);
         let (order, full) = (Arc::clone(order), arrived.map_err(|why| format!("{path}: {why}"))?);
@@ -141,10 +145,10 @@ impl Reducer {
         }
     }
 
-    /// The network for one forward pass, whose gradients travel while the backward pass goes on;
-    /// `None` where all of them travel together at its end.
+    /// The network for one forward pass whose gradients are reduced during the backward pass;
+    /// `None` where all of them are reduced together at its end.
     pub fn watch<N: Network>(&self, network: &N, how: &Watching) -> Option<N> {
-        // The thread of a pass that was given up ends before there is another flight.
+        // The thread of an abandoned pass must end before the next flight starts.
         drop(self.reading().take());
         let mut flight = self.flight();
         *flight = Flight::default();
@@ -168,7 +172,7 @@ impl Reducer {
                     Arc::new(see)
                 }
                 Err(why) => {
-                    tracing::warn!("gradients travel after the backward pass: no thread can be started: {why}");
+                    tracing::warn!("gradients are reduced after the backward pass: no thread can be started: {why}");
                     return None;
                 }
             }
@@ -179,7 +183,7 @@ impl Reducer {
         if factor.is_none() && before.is_none() {
             return Some(watch_gradients(network, arrive));
         }
-        // As `Learner::backward` and `Learner::gather` compute them.
+        // The same computation as in `Learner::backward` and `Learner::gather`.
         let whole = move |path: &str, gradient: Tensor<1>| {
             let own = match &factor {
                 Some(factor) => gradient * factor.clone(),
@@ -207,7 +211,8 @@ impl Reducer {
         self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The mean over the ranks, on the device of each gradient. That of the losses comes with it.
+    /// The mean of each gradient over the ranks, on the gradient's device. It also sets the mean of
+    /// the losses.
     pub fn mean(&mut self, gradients: &Gradients) -> Result<Gradients, BoxError> {
         let reading = self.reading().take();
         reading.map_or(Ok(()), Reading::end)?;
@@ -257,7 +262,7 @@ impl Reducer {
             facts = apart.wait()?.into_iter().map(|sum| sum * share).collect();
         }
         self.mean_loss = facts.first().map(|loss| f64::from(*loss));
-        // Where no rank has one, there is none to step with.
+        // Where no rank has a gradient, the parameter is not updated.
         for (parameter, there) in order.parameters.iter().zip(&facts[FACTS..]) {
             if *there == 0.0 {
                 reduced.remove(&parameter.path);
@@ -270,13 +275,13 @@ impl Reducer {
         Ok(Gradients::from_map(reduced))
     }
 
-    /// They are few, and in the memory of the host.
+    /// Sends the facts: they are few, and in host memory.
     fn send_facts(&self, facts: Vec<f32>) -> Pending<Vec<f32>> {
         let how = AllReduce { wire: Wire::F32, order: SumOrder::Rank };
         self.ranks.communicator().start_all_reduce(facts, how, &self.ranks.at(GRADIENTS, self.steps))
     }
 
-    /// The order of rank 0, and what else other ranks have.
+    /// Agrees on the order of rank 0, followed by the other ranks' further parameters.
     fn agree(&self, gradients: &Gradients, came: &[String]) -> Result<Arc<Order>, BoxError> {
         let length = |path: &str| gradients.get(path).map_or(0, |gradient| gradient.dims()[0]);
         let others = gradients.iter().map(|(path, _)| path).rev().filter(|path| !came.iter().any(|c| c == path));
@@ -290,7 +295,7 @@ impl Reducer {
         Ok(Order::new(all.into_iter().flatten(), &self.ranks))
     }
 
-    /// Waits for buckets: the means by path, and those of the facts.
+    /// Waits for buckets; returns the means by path, and those of the facts.
     fn land(
         &self,
         order: &Order,
@@ -298,7 +303,8 @@ impl Reducer {
         gradients: &Gradients,
     ) -> Result<(BTreeMap<String, Tensor<1>>, Vec<f32>), BoxError> {
         let share = 1.0 / self.ranks.world() as f32;
-        // A parameter that has no gradient here has one elsewhere, on a device like that of the others.
+        // A parameter without a gradient on this rank has one on another, on the same kind of
+        // device.
         let device: Option<Device> = gradients.iter().next().map(|(_, gradient)| gradient.device());
         let (mut reduced, mut facts) = (BTreeMap::new(), Vec::new());
         for (number, sum) in travelling {
@@ -328,7 +334,7 @@ impl Reducer {
         Ok((reduced, facts))
     }
 
-    /// Some rank has gradients of parameters that had none so far: they travel now, and are known
+    /// Reduces gradients of parameters that had none so far on any rank; their buckets are known
     /// from the next step on.
     fn late(
         &mut self,
@@ -391,8 +397,8 @@ mod tests {
         })
     }
 
-    /// A gradient that one rank lacks counts as zeros; one that all lack is none; one that appears
-    /// later is known from then on.
+    /// A gradient that one rank lacks counts as zeros; one that all ranks lack does not exist; one
+    /// that appears later is known from then on.
     #[test]
     fn ranks_may_have_gradients_of_different_parameters() {
         let found = on_ranks(2, |rank, reducer| {
@@ -415,7 +421,7 @@ mod tests {
         }
     }
 
-    /// To the bit on a processor; a card may add in another order.
+    /// Equal to the bit on a CPU; a GPU may add in another order.
     fn are_equal(found: &Gradients, expected: &Gradients) -> bool {
         let exact = expected.iter().all(|(_, gradient)| gradient.device() == Device::flex());
         let near = |(a, b): (&f32, &f32)| a == b || !exact && (a - b).abs() <= 1e-4 * b.abs().max(1.0);
@@ -427,7 +433,7 @@ mod tests {
                 .all(|((path, a), (other, b))| path == other && a.len() == b.len() && a.iter().zip(b).all(near))
     }
 
-    /// Buckets are under way before the backward pass has ended, and bring what they would without.
+    /// Buckets are sent before the backward pass has ended, with the same results.
     fn travel(device: &Device, apart: bool) {
         let found = on_ranks(2, |rank, reducer| {
             let config = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).num_res_units(1).norm("batch");
@@ -438,11 +444,11 @@ mod tests {
             let by_hand = reducer.mean(&alone).expect("a mean");
             let mut under_way = Vec::new();
             for _ in 0..2 {
-                // Given up.
+                // A pass that is given up.
                 let other =
                     reducer.watch(&network, &Watching { apart, ..Watching::default() }).expect("several buckets");
                 Gradients::of(&network, &(pass(&other) * 3.0));
-                // Of a scaled loss, as in fp16.
+                // The gradients of a scaled loss, as in fp16.
                 let factor = Some(Tensor::<1>::full([1], 0.25, device));
                 let watched =
                     reducer.watch(&network, &Watching { factor, before: None, apart }).expect("several buckets");
@@ -457,7 +463,7 @@ mod tests {
             (under_way, reducer.order.as_ref().map(|order| order.buckets.buckets().len()))
         });
         for (under_way, buckets) in found {
-            // All but the last one, behind which the loss follows.
+            // All but the last bucket, which ends with the loss.
             let buckets = buckets.expect("an order");
             assert!(buckets > 5 && under_way.iter().all(|count| *count >= buckets - 2), "{under_way:?} of {buckets}");
         }
@@ -468,7 +474,8 @@ mod tests {
         travel(&Device::flex(), false);
     }
 
-    /// A thread of gradients and the pass whose norms meet would start what they do in any order.
+    /// A separate thread of gradients and a pass with synchronized norms would start their
+    /// operations in any order.
     #[test]
     fn gradients_wait_where_norms_meet_beside_their_thread() {
         let found = on_ranks(2, |_, reducer| {

@@ -1,5 +1,5 @@
-//! What the trainers share. `Host` and `Workflow` are traits of another crate, which cannot be
-//! implemented for every trainer at once, so that their common methods are macros.
+//! The parts that all trainers share. `Host` and `Workflow` are traits of another crate, which
+//! cannot be implemented for every trainer at once, so their common methods are macros.
 
 use hearth_engine::{Engine, Handler, RegisterError};
 
@@ -7,9 +7,9 @@ use crate::evaluation::evaluate::Evaluate;
 use crate::evaluation::evaluators::Evaluators;
 use crate::ranks::Ranks;
 
-/// The methods of `Host` that a workflow with the fields `feed`, `evaluators`, `options` and `epoch`
-/// has, and a method `outputs` with the names of its numbers. `$learner` is the network that
-/// evaluators see, and whose learning rate is that of the training.
+/// Defines the methods of `Host` for a workflow with the fields `feed`, `evaluators`, `options` and
+/// `epoch`, and a method `outputs` with the names of its numbers. `$learner` is the network for
+/// evaluators, and its learning rate is that of the training.
 macro_rules! host_parts {
     ($learner:ident) => {
         fn names(&self, of: hearth_engine::NamesOf) -> Vec<String> {
@@ -58,8 +58,8 @@ macro_rules! host_parts {
 }
 pub(crate) use host_parts;
 
-/// The methods of `Workflow` that a workflow with the fields `feed`, `writer`, `options` and `epoch`
-/// has. `$files` is the module that makes files of it.
+/// Defines the methods of `Workflow` for a workflow with the fields `feed`, `writer`, `options` and
+/// `epoch`. `$files` is the module that converts it to files.
 macro_rules! workflow_parts {
     ($files:ident) => {
         fn epoch_length(&self) -> Option<u64> {
@@ -100,7 +100,7 @@ macro_rules! workflow_parts {
 }
 pub(crate) use workflow_parts;
 
-/// The methods of a trainer that drives its workflow `work` by its `engine`.
+/// Defines the methods of a trainer that drives its workflow `work` by its `engine`.
 macro_rules! trainer_parts {
     ($options:ty, evaluates: $network:ty, checkpoints: $files:ident) => {
         /// Runs to the options' `max_epochs`, continuing where an interrupt or a checkpoint left it.

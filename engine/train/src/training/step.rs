@@ -40,13 +40,13 @@ pub(crate) struct Training<N> {
     gradients: Option<Gradients>,
     /// The loss of the current iteration, on the device.
     loss_tensor: Option<Tensor<1>>,
-    /// The same, read back because a handler asked.
+    /// The value of the loss, where a handler read it back.
     loss_value: Option<f64>,
-    /// That of the epoch so far.
+    /// The mean loss of the epoch so far.
     pub mean_loss: MeanLoss,
     /// The epoch as of the last fetch.
     epoch: u64,
-    /// How batch norms of this step reach those of other ranks.
+    /// The exchange of batch norm statistics with other ranks in this step.
     norms: Option<Arc<SyncedNorms>>,
 }
 
@@ -77,7 +77,7 @@ impl<N: Network> Training<N> {
 
     /// The outputs in f32, with their autodiff graph.
     pub fn forward(&self, state: &State) -> Result<Outputs, BoxError> {
-        // A tensor under autodiff is what tells layers that they train.
+        // Layers detect training by a tensor under autodiff.
         let image = self.feed.named("image")?.autodiff();
         let watched = self.learner.watched(self.options.accumulate)?;
         let network = watched.as_ref().map_or_else(|| self.learner.network(), Ok)?;
@@ -91,12 +91,12 @@ impl<N: Network> Training<N> {
         outputs.map_err(|e| self.feed.part("the forward pass", e).into())
     }
 
-    /// Of how many parts of a batch that of this rank is to be one, for rounding.
+    /// The number of parts of a batch, of which this rank's is one, for rounding.
     fn parts(&self) -> usize {
         self.options.ranks.as_ref().filter(|ranks| ranks.rounds_alike).map_or(1, |ranks| ranks.world())
     }
 
-    /// What the discriminator computes: its batch norms take part, too.
+    /// Runs the discriminator's computation with synchronized batch norms.
     fn with_norms<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BoxError>) -> Result<T, BoxError> {
         let (norms, parts) = (self.norms.clone(), self.parts());
         let work = |this: &mut Self| as_part_of(parts, || work(this));
@@ -110,7 +110,7 @@ impl<N: Network> Training<N> {
         self.norms.as_ref().map_or(Ok(()), |norms| check_norms(norms))
     }
 
-    /// The loss `[1]` of the outputs, with what the network adds to it.
+    /// The loss `[1]` of the outputs, plus the network's own loss.
     pub fn compare(&self, outputs: Outputs) -> Result<Tensor<1>, BoxError> {
         let _range = tracing::trace_span!("loss").entered();
         let label = self.feed.named("label")?;
@@ -118,8 +118,8 @@ impl<N: Network> Training<N> {
         let main = outputs.all.first().cloned();
         let loss = match (self.loss.forward_with(outputs.all, label, needed), main) {
             (Ok(loss), _) => loss.mean(),
-            // An overflow of fp16 is no error: the scaler finds no gradient finite, leaves the step
-            // out and goes on with less.
+            // An overflow in fp16 is no error: the scaler finds a non-finite gradient, skips the
+            // step and lowers the scale.
             (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.learner.scaler.is_some() => {
                 pred.mean() * f32::NAN
             }
@@ -137,8 +137,8 @@ impl<N: Network> Training<N> {
         Ok(gradients)
     }
 
-    /// Gives this rank's loss to those that travel, so that handlers see the mean of all ranks
-    /// after the step.
+    /// Adds this rank's loss to the reduction, so that handlers see the mean of all ranks after the
+    /// step.
     fn pass_on_loss(&mut self) -> Result<(), BoxError> {
         if self.learner.reducer.is_some() {
             let loss = Host::output(self, "loss")?;
@@ -149,7 +149,7 @@ impl<N: Network> Training<N> {
         Ok(())
     }
 
-    /// Accumulates a batch's gradients; takes a step when there are enough.
+    /// Accumulates a batch's gradients, and takes a step when there are enough.
     pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
         self.learner.gather(gradients, self.options.accumulate, &self.feed)
     }
@@ -189,7 +189,7 @@ impl<N: Network> Training<N> {
         Ok(())
     }
 
-    /// The names of the numbers that handlers find now.
+    /// The names of the numbers that handlers can read now.
     fn outputs(&self) -> Vec<String> {
         let known = [("loss", self.loss_tensor.is_some()), ("scale", self.learner.scaler.is_some())];
         let mut names: Vec<String> =
@@ -316,7 +316,8 @@ impl<N: Network> Workflow for Training<N> {
         }
         engine.fire(Event::BackwardCompleted, self)?;
 
-        // A second reference to them would make the optimizer copy what it can change in place.
+        // A second reference would make the optimizer copy the gradients instead of changing them
+        // in place.
         if let Some(gradients) = self.gradients.take() {
             self.pass_on_loss()?;
             self.gather(gradients)?;
@@ -324,7 +325,7 @@ impl<N: Network> Workflow for Training<N> {
             self.loss_value = mean.or(self.loss_value);
         }
         if competes {
-            // Its graph is not needed by the discriminator's step.
+            // The discriminator's step does not need the graph of the loss.
             drop(loss);
             engine.fire(Event::GeneratorModelCompleted, self)?;
             self.with_norms(|training| training.discriminate(engine))?;
@@ -339,7 +340,7 @@ impl<N: Network> Workflow for Training<N> {
 
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
-        // What a run that was terminated in mid-epoch left behind belongs to no step.
+        // Pending gradients of a run that was terminated in mid-epoch are dropped.
         self.learner.pending = None;
         self.mean_loss = MeanLoss::default();
         if let Some(adversary) = &mut self.adversary {
@@ -350,7 +351,7 @@ impl<N: Network> Workflow for Training<N> {
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
-        // The last batches of an epoch are stepped with, however few they are.
+        // The remaining batches of an epoch make a step, even if they are fewer.
         self.learner.step(&self.feed)?;
         self.learner.report_skipped_steps();
         match &mut self.adversary {
@@ -362,12 +363,12 @@ impl<N: Network> Workflow for Training<N> {
     workflow_parts!(trainer_files);
 }
 
-/// The seed of dropout: another draw on each rank, as each item of a larger batch has its own.
+/// The seed of dropout: a different draw on each rank, as for each item of a larger batch.
 pub(crate) fn of_rank(state: &State) -> u64 {
     state.seed ^ (u64::from(state.rank) << 32)
 }
 
-/// A number that handlers ask for, read back from the device.
+/// Reads a number back from the device for a handler.
 pub(crate) fn read_back(tensor: Tensor<1>, what: &str) -> Result<f64, HostError> {
     let value: Result<f32, _> = tensor.try_into_scalar();
     let value = value

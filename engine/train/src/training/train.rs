@@ -1,4 +1,4 @@
-//! What every trainer can do: [`Train`].
+//! The common interface of trainers: [`Train`].
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use hearth_nn::networks::Network;
 use crate::training::adversarial::trainer::GanTrainer;
 use crate::training::trainer::SupervisedTrainer;
 
-/// A trainer, whatever it trains: what a program needs to run it, to stop it and to resume it.
+/// A trainer of any kind: the methods that a program needs to run it, to stop it and to resume it.
 pub trait Train {
-    /// Runs to the last epoch, or goes on where an interrupt or a checkpoint left it.
+    /// Runs to the last epoch, continuing where an interrupt or a checkpoint left it.
     ///
     /// # Errors
-    /// Whatever ended the run early.
+    /// Any error that ended the run early.
     fn run(&mut self) -> Result<RunEnd, RunError>;
 
-    /// Goes on from the newest whole checkpoint in `dir` at the next [`run`](Self::run). Returns
-    /// the epoch and iteration it was written at.
+    /// Restores the newest intact checkpoint in `dir`; the next [`run`](Self::run) continues from
+    /// it. Returns the epoch and iteration at which it was written.
     ///
     /// # Errors
-    /// When there is no whole checkpoint, or it is one of another network or optimizer.
+    /// When there is no intact checkpoint, or it belongs to another network or optimizer.
     fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError>;
 
     /// Writes a checkpoint between runs; returns its folder.
@@ -29,20 +29,20 @@ pub trait Train {
     /// When it cannot be written.
     fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError>;
 
-    /// Its engine.
+    /// The trainer's engine.
     fn engine(&self) -> &Engine;
 
-    /// Its engine, to add handlers to.
+    /// The trainer's engine, to add handlers to.
     fn engine_mut(&mut self) -> &mut Engine;
 
-    /// The engine of one of its evaluators.
+    /// The engine of the evaluator with this name.
     fn evaluator_engine(&self, name: &str) -> Option<&Engine>;
 
-    /// The engine of one of its evaluators, to add handlers to.
+    /// The engine of the evaluator with this name, to add handlers to.
     fn evaluator_engine_mut(&mut self, name: &str) -> Option<&mut Engine>;
 }
 
-/// The functions that trainers have themselves.
+/// Implements the functions that trainers define themselves.
 macro_rules! as_they_do {
     () => {
         fn run(&mut self) -> Result<RunEnd, RunError> {

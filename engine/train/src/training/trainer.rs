@@ -23,7 +23,7 @@ use crate::training::precision::{Precision, PrecisionError};
 use crate::training::shared::{self, trainer_parts};
 use crate::training::step::Training;
 
-/// How a trainer works.
+/// The options of a trainer.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct TrainerOptions {
@@ -87,7 +87,7 @@ impl TrainerOptions {
     }
 }
 
-/// Why a trainer cannot be built.
+/// The reason why a trainer cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {
@@ -97,28 +97,28 @@ pub enum TrainerError {
     /// A step needs at least one batch.
     #[error("accumulate is 0: a step takes at least 1 batch")]
     Accumulate,
-    /// The size to clip gradients to is invalid.
+    /// The threshold for clipping gradients is invalid.
     #[error("clipping gradients: {0}")]
     Clip(OptimError),
-    /// A discriminator that never learns.
+    /// The discriminator would take no step.
     #[error("d_train_steps is 0: the discriminator takes at least 1 step for each of the generator")]
     DiscriminatorSteps,
-    /// A factor of the adversarial loss that is no factor.
+    /// The factor of the adversarial loss is invalid.
     #[error("the adversarial loss has the weight {weight}; expected a number of 0 or more")]
     AdversarialWeight {
-        /// What was asked for.
+        /// The requested factor.
         weight: f64,
     },
-    /// Latent numbers of no shape.
+    /// The shape of the latent numbers is invalid.
     #[error("latent_shape is {shape:?}; expected one to four numbers of at least 1")]
     LatentShape {
-        /// What was asked for.
+        /// The requested shape.
         shape: Vec<usize>,
     },
-    /// Latent numbers that the generator does not take.
+    /// The generator does not accept the latent numbers.
     #[error("latent_shape: {0}")]
     Latents(ShapeError),
-    /// The device cannot compute in the precision asked for.
+    /// The device does not support the requested precision.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
     /// A handler cannot be added.
@@ -137,7 +137,7 @@ pub enum TrainerError {
 /// With a discriminator ([`TrainerBuilder::adversary`]) it is MONAI's `AdversarialTrainer`.
 ///
 /// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per
-/// iteration at most, and in fp16 once per epoch, to report how many steps were skipped. Handlers
+/// iteration at most, and in fp16 once per epoch, to report the number of skipped steps. Handlers
 /// are added to [`engine_mut`](Self::engine_mut). Evaluators are added by name; a handler runs one
 /// with `cx.host.run("validation")`.
 #[doc(alias = "AdversarialTrainer")]
@@ -157,7 +157,7 @@ impl<N> fmt::Debug for SupervisedTrainer<N> {
 }
 
 impl<N: Network> SupervisedTrainer<N> {
-    /// A trainer of this network:
+    /// Builds a trainer of this network:
     /// `SupervisedTrainer::builder(network, loss, optimizer, loader).max_epochs(100).build()?`. The
     /// learning rate is the optimizer's until a handler changes it.
     pub fn builder(
@@ -202,7 +202,7 @@ impl<N: Network> SupervisedTrainer<N> {
 
     trainer_parts!(TrainerOptions, evaluates: N, checkpoints: trainer_files);
 
-    /// The network as it is now, under autodiff. `None` only after the optimizer failed.
+    /// The current network, under autodiff. `None` only after the optimizer failed.
     pub fn network(&self) -> Option<&N> {
         self.work.learner.network.as_ref()
     }

@@ -1,4 +1,4 @@
-//! A small problem for the trainer: find the ball in the noise.
+//! A small problem for the trainer: finding a ball in noise.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -25,7 +25,7 @@ pub struct Balls {
     pub batch: usize,
 }
 
-/// A number in [0, 1) that is a function of the key alone.
+/// A number in [0, 1) that depends on the key only.
 pub fn draw(key: &[u64]) -> f64 {
     let mut h = 0x9E37_79B9_7F4A_7C15_u64;
     for part in key {

@@ -1,5 +1,5 @@
-//! A discriminator beside a supervised network: MONAI's `AdversarialTrainer`, loss by loss and event
-//! by event (`recorded/adversarial_monai.py`), what it is shown, checkpoints, errors.
+//! A discriminator for a supervised network: MONAI's `AdversarialTrainer`, loss by loss and event
+//! by event (`recorded/adversarial_monai.py`), the discriminator's inputs, checkpoints, errors.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -121,7 +121,7 @@ fn losses_and_events_are_monais() {
     let found = log.lock().expect("a log").clone();
     assert_eq!(found.len(), expected.len());
     for (iteration, (found, expected)) in found.iter().zip(expected).enumerate() {
-        // What is recorded of the generator has the weight.
+        // The recorded loss of the generator includes the weight.
         for ((found, expected), factor) in found.iter().zip(numbers(expected)).zip([1.0, 0.5, 1.0]) {
             let (found, expected) = (found * factor, f64::from(expected));
             assert!(
@@ -145,7 +145,7 @@ fn losses_and_events_are_monais() {
     assert_eq!(own[3..], ["discriminator_backward_completed", "discriminator_model_completed"]);
 }
 
-/// Discs on a noisy ground, and where they are.
+/// Discs on a noisy background, and their masks.
 fn discs() -> Batches {
     let side = 16;
     let batches = (0..3_u64).map(|number| {
@@ -253,8 +253,8 @@ fn part(of: &Batches, rank: usize) -> Batches {
     Batches(Arc::new(of.0.iter().map(item).collect()))
 }
 
-/// Two ranks with an item each take the steps of one with both: the network, the discriminator with
-/// the batch norms of all ranks, the three losses and their means.
+/// Two ranks with one item each take the same steps as one rank with both: the network, the
+/// discriminator with the batch norms of all ranks, the three losses and their means.
 #[test]
 fn ranks_take_the_steps_of_one() {
     let train = |ranks: Option<Ranks>| {
@@ -302,13 +302,13 @@ fn ranks_take_the_steps_of_one() {
 fn what_does_not_fit_is_named() {
     let error = segmenting(0, 2, AdversaryOptions::default().weight(f64::NAN)).build().expect_err("no weight");
     assert!(error.to_string().contains("adversarial loss has the weight NaN"), "{error}");
-    // A discriminator that is shown other channels than it takes.
+    // A discriminator that gets other channels than it accepts.
     let options = AdversaryOptions::default().shown(Shown::Softmax).condition(true);
     let mut trainer = segmenting(0, 2, options).build().expect("a trainer");
     let error = trainer.run().expect_err("three channels").to_string();
     assert!(error.contains("the discriminator") && error.contains("image and prediction"), "{error}");
     assert!(error.contains("case_0_0"), "{error}");
-    // Raw labels of one channel beside predictions of two.
+    // Raw labels of one channel with predictions of two.
     let mut trainer = segmenting(0, 2, AdversaryOptions::default()).build().expect("a trainer");
     let error = trainer.run().expect_err("one channel").to_string();
     assert!(error.contains("labels of shape [2, 1, 16, 16, 1], predictions of shape [2, 2, 16, 16, 1]"), "{error}");

@@ -61,7 +61,7 @@ fn metrics_and_rows_are_those_computed_by_hand() {
     let state = evaluator.engine().state();
     assert_eq!((state.epoch, state.best_metric), (1, Some(metrics["val_mean_dice"])));
 
-    // A second pass starts afresh; the noise differs in every pass.
+    // A second pass starts from zero; the noise differs in every pass.
     assert_ne!(evaluator.run(&net, 5).unwrap(), metrics);
     assert_eq!((evaluator.rows().len(), evaluator.engine().state().epoch), (3, 5));
     assert_eq!(evaluator.run(&net, 1).unwrap(), metrics);
@@ -101,8 +101,8 @@ fn events_come_in_monais_order_and_handlers_see_raw_then_processed() {
     assert_eq!(seen[6], ("model_completed".into(), 2, true, "ball_0".into()));
 }
 
-/// A metric without a key metric counts too (MONAI drops it silently), and metrics see what a
-/// handler puts.
+/// A metric without a key metric counts, too (MONAI drops it silently), and metrics see the tensors
+/// that a handler puts.
 #[test]
 fn a_prediction_put_by_a_handler_is_the_one_that_counts() {
     let evaluator = SupervisedEvaluator::<UNet>::builder(CASES).post_label(Post::onehot(2));
@@ -161,8 +161,8 @@ fn an_ensemble_is_the_mean_of_its_members_and_fires_once_for_all() {
     assert_eq!(by_handler.run(1).unwrap(), metrics);
 }
 
-/// MONAI's chain of a vote: each member is decided, then they vote. A handler combines what the
-/// members decide, and sees what they said.
+/// MONAI's chain of a vote: each member is discretized, then they vote. A handler combines the
+/// discretized predictions, and sees the raw ones.
 #[test]
 fn members_are_processed_before_they_are_combined_whoever_combines() {
     let nets: Vec<UNet> = (0..3).map(|seed| network(seed, 0.0)).collect();
@@ -223,7 +223,7 @@ fn an_ensemble_that_is_never_combined_says_what_is_missing() {
     }
 }
 
-/// Batches that a network or metric cannot take.
+/// Batches that a network or metric does not accept.
 struct Odd(&'static str);
 
 impl Loader for Odd {

@@ -1,5 +1,5 @@
-//! Two networks that compete: MONAI's order of events and steps, what handlers find, checkpoints,
-//! and that the generator learns what the data looks like.
+//! Two competing networks: MONAI's order of events and steps, the values for handlers, checkpoints,
+//! and that the generator learns the distribution of the data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ const SIDE: usize = 16;
 struct Discs {
     cases: u64,
     batch: u64,
-    /// Which part of each batch it has: of how many ranks which.
+    /// The part of each batch: rank and number of ranks.
     of: (u64, u64),
 }
 
@@ -105,13 +105,14 @@ fn log_losses(trainer: &mut GanTrainer<Generator, Classifier>) -> Log {
     log
 }
 
-/// Ranks with parts of a batch take the steps of one with all of it: both networks, both losses.
+/// Ranks with parts of a batch take the same steps as one rank with the whole batch: both networks,
+/// both losses.
 #[test]
 fn ranks_take_the_steps_of_one() {
     let train = |ranks: Option<Ranks>| {
         let (rank, world) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank() as u64, ranks.world() as u64));
         let (generator, _) = networks(0);
-        // Dropout draws for each rank by itself.
+        // Dropout draws separately on each rank.
         let discriminator = DiscriminatorConfig {
             last_act: None,
             dropout: None,
@@ -195,7 +196,7 @@ fn events_come_in_monais_order_and_none_within_an_iteration() {
     assert_eq!(*seen.lock().unwrap(), expected);
 }
 
-/// MONAI's `GanTrainer._iteration`, by hand.
+/// MONAI's `GanTrainer._iteration`, written out.
 fn by_hand(d_steps: u64, update: bool, epochs: u64) -> Vec<[f64; 2]> {
     let (generator, judge) = networks(3);
     let (mut generator, mut judge) = (generator.valid().train(), judge.valid().train());
@@ -421,8 +422,8 @@ fn discriminators_of_patches_judge_at_each_scale_and_keep_their_features() {
     }
 }
 
-/// What discs look like: mean and standard deviation of the intensities, and the part of an image
-/// that is disc, with the deviation of that part from image to image.
+/// The statistics of discs: mean and standard deviation of the intensities, and the disc's fraction
+/// of the image, with the deviation of that fraction from image to image.
 fn looks(images: &[f32]) -> [f64; 4] {
     let moments = |values: &[f64]| {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -436,8 +437,8 @@ fn looks(images: &[f32]) -> [f64; 4] {
     [mean, std, area, spread]
 }
 
-/// What the images of a generator look like that has learnt against a discriminator with this
-/// learning rate.
+/// The statistics of a generator's images after training against a discriminator with this learning
+/// rate.
 fn learnt(d_rate: f64) -> [f64; 4] {
     let device = Device::flex().autodiff();
     let config = GeneratorConfig::new(&[8], &[16, 4, 4], &[16, 8, 1], &[2, 2, 1]).num_res_units(1);
@@ -462,8 +463,8 @@ fn learnt(d_rate: f64) -> [f64; 4] {
 fn generated_discs_look_like_those_of_the_data() {
     let data: Vec<f32> = (0..128).flat_map(Discs::disc).collect();
     let expected = looks(&data);
-    // A quarter off at most; and discs differ in size, which those of a generator that makes one
-    // image alone do not.
+    // At most a quarter off; and discs must differ in size, unlike those of a generator that always
+    // makes the same image.
     let near = |found: [f64; 4]| {
         let ratio = |i: usize| found[i] / expected[i];
         (0..3).all(|i| (ratio(i) - 1.0).abs() < 0.25) && (0.25..2.0).contains(&ratio(3))

@@ -63,7 +63,7 @@ fn tensors(net: &AnyNetwork) -> BTreeMap<String, Vec<u8>> {
     file.tensors().into_iter().map(|(name, view)| (name, view.data().to_vec())).collect()
 }
 
-/// What one step changed, its loss, and the prediction that handlers saw.
+/// The parameters that one step changed, its loss, and the prediction that handlers saw.
 struct Step {
     changed: Vec<String>,
     loss: f64,

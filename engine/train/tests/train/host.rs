@@ -1,4 +1,4 @@
-//! What handlers can read about the batch, the outputs and the layers.
+//! The values that handlers can read about the batch, the outputs and the layers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ impl Loader for Told {
     }
 }
 
-/// What happened, as lines.
+/// The recorded events, as lines.
 type Lines = Arc<Mutex<Vec<String>>>;
 
 #[test]
@@ -115,7 +115,7 @@ fn a_batch_tells_its_numbers_and_texts() {
     assert_eq!(*lines.lock().unwrap(), expected);
 }
 
-/// The statistics of a network's weights by plain sums over what a checkpoint would hold.
+/// The statistics of a network's weights by plain sums over a checkpoint's values.
 fn plain(bytes: &[u8]) -> BTreeMap<String, LayerStatistics> {
     let file = SafeTensors::deserialize(bytes).unwrap();
     let floats = |view: &safetensors::tensor::TensorView<'_>| -> Vec<f64> {
@@ -217,7 +217,7 @@ fn an_evaluator_tells_what_it_measured_of_the_batch() {
             })
             .unwrap();
         evaluator.run(&net, 1).unwrap();
-        // A second pass starts afresh.
+        // A second pass starts from zero.
         evaluator.run(&net, 2).unwrap();
         let lines = lines.lock().unwrap();
         let measured: Vec<f64> = evaluator.rows().iter().map(|row| f64::from(row.values[0])).collect();

@@ -83,7 +83,7 @@ fn every_family_of_networks_goes_forward_and_backward_in_bf16() {
     let device = plain.clone().autodiff();
     plain.seed(5);
     let mut wrong = Vec::new();
-    // Larger variants of networks listed here: more of the same layers.
+    // Larger variants of listed networks have more of the same layers.
     let more = [
         "DenseNet",
         "DenseNet169",
@@ -105,7 +105,7 @@ fn every_family_of_networks_goes_forward_and_backward_in_bf16() {
         let example = config.example_input();
         let [batch, channels, ..] = example;
         let small = [batch, channels, 32, 32, 32];
-        // Networks that normalize the batch when one voxel is left have nothing to normalize in a
+        // Networks that normalize the batch at one remaining voxel have nothing to normalize in a
         // small image.
         let whole = ["DenseNet121", "SEResNet50", "SEResNext50"].contains(&entry.name) || example[4] == 1;
         let input = if whole || net.check_input(small).is_err() { example } else { small };

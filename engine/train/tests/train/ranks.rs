@@ -1,4 +1,5 @@
-//! Several ranks take the steps of one with larger batches, measure the same, and end together.
+//! Several ranks take the same steps as one with larger batches, measure the same, and end
+//! together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Loader for Part {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug)]
 struct Run {
     losses: Vec<f64>,
@@ -58,7 +59,7 @@ struct Run {
     end: RunEnd,
 }
 
-/// Notes the loss, and wants an end of the run in one iteration.
+/// Records the loss, and requests the end of the run in one iteration.
 struct Watch {
     losses: Arc<std::sync::Mutex<Vec<f64>>>,
     ends_at: u64,
@@ -137,7 +138,7 @@ fn together(world: usize, optimizer: &OptimizerConfig, ends: impl Fn(usize) -> u
         let rank = hearth_distributed::Communicator::rank(&communicator);
         let mut ranks = Ranks::new(Arc::new(communicator));
         ranks.deadline = Duration::from_secs(60);
-        // All gradients together, some, each on its own.
+        // All gradients in one bucket, some per bucket, one per bucket.
         ranks.bucket_bytes = [BUCKET_BYTES, 400, 0][world / 3];
         train(Some(ranks), optimizer, ends(rank))
     })
@@ -177,7 +178,8 @@ fn values(weights: &[u8]) -> Vec<f32> {
     weights[8 + header..].chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
 }
 
-/// With the statistics of all, batches of eight are normalized alike however they are divided.
+/// With the statistics of all ranks, batches of eight are normalized alike however they are
+/// divided.
 #[test]
 fn batch_norms_have_the_statistics_of_all_ranks() {
     let optimizer = OptimizerConfig::from(SgdConfig { momentum: 0.9, lr: 0.05, ..SgdConfig::default() });

@@ -14,7 +14,7 @@ use hearth_train::{SupervisedTrainer, TrainerOptions, checkpoint};
 
 const EPOCHS: u64 = 6;
 
-/// A schedule in a handler, so that the learning rate is a part of what has to resume.
+/// Adds a schedule in a handler, so that the learning rate must be restored, too.
 fn with_schedule(trainer: &mut SupervisedTrainer<UNet>) {
     trainer
         .engine_mut()
@@ -143,7 +143,7 @@ fn a_damaged_newest_checkpoint_costs_an_epoch_and_nothing_else() {
         |folder| std::fs::write(folder.join("network.safetensors"), b"cut").unwrap(),
         |folder| std::fs::write(folder.join("engine.json"), b"{}").unwrap(),
         |folder| {
-            // A temporary folder that a killed writer left, and no newest one.
+            // A killed writer's temporary folder, and no newest checkpoint.
             let left = folder.with_file_name(".partial-epoch=0003-iteration=000012-epoch");
             std::fs::rename(folder, left).unwrap();
         },
@@ -193,7 +193,7 @@ fn a_checkpoint_of_another_network_or_optimizer_is_refused_with_the_list() {
     assert!(text.contains("network.safetensors does not fit") && text.contains("model.0"), "{text}");
 }
 
-/// A network that never trains has no checkpoint to resume from, and says so.
+/// A network that never trains has no checkpoint to resume from, which is reported.
 #[test]
 fn an_empty_folder_is_a_clear_error() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! STAPLE against SimpleITK's filter (`recorded/staple.py`).
+//! Compares STAPLE with SimpleITK's filter (`recorded/staple.py`).
 
 use hearth_train::{CombineError, staple};
 use serde_json::Value;

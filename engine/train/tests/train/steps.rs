@@ -1,5 +1,5 @@
-//! What makes a step: several batches, clipped gradients, frozen parameters, groups; and the range
-//! test, which leaves no trace.
+//! The parts of a step: several batches, clipped gradients, frozen parameters, groups; and the
+//! range test, which changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use hearth_train::{
 };
 use safetensors::SafeTensors;
 
-/// Batches of these sizes, of the same cases one after the other.
+/// Batches of these sizes, with consecutive cases.
 #[derive(Clone)]
 struct Sizes(Vec<usize>);
 
@@ -45,7 +45,7 @@ impl Loader for Sizes {
     }
 }
 
-/// Without batch norm, which makes items of a batch depend on each other.
+/// Without batch norm, since it makes items of a batch depend on each other.
 fn network() -> UNet {
     let config =
         UNetConfig { num_res_units: 1, norm: Some("instance".into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
@@ -107,7 +107,7 @@ fn several_batches_step_as_one_large_batch() {
     assert!(farthest(&run(&[4, 2], 1, None), &run(&[4, 2], 1, Some(GradientClip::Norm(0.1)))) > 1e-4);
 }
 
-/// Interrupted between two steps: the gradients that wait are part of the checkpoint.
+/// Interrupted between two steps: the pending gradients are part of the checkpoint.
 #[test]
 fn a_run_resumes_between_the_batches_of_a_step() {
     let made = |epochs| {
@@ -163,7 +163,7 @@ fn tensors(net: &UNet) -> BTreeMap<String, Vec<u8>> {
     file.tensors().into_iter().map(|(name, view)| (name, view.data().to_vec())).collect()
 }
 
-/// Weight decay, momentum, batch statistics and a resume all leave it as it was.
+/// Weight decay, momentum, batch statistics and a resume all leave the frozen parameters unchanged.
 #[test]
 fn frozen_parameters_are_the_same_bits_after_a_run_and_a_resume() {
     let decaying: OptimizerConfig =
@@ -222,8 +222,8 @@ fn a_range_test_leaves_no_trace() {
     assert_eq!(fingerprint(&tested), fingerprint(&plain));
 }
 
-/// Learning rates as MONAI's `ExponentialLR` and `LinearLR` step, losses smoothed as its finder
-/// does.
+/// Learning rates step as MONAI's `ExponentialLR` and `LinearLR`, and losses are smoothed as in its
+/// finder.
 #[test]
 fn the_rates_rise_and_the_losses_are_smoothed() {
     let mut trainer = trainer(0, 0.0, &momentum(), 1);

@@ -1,4 +1,4 @@
-//! The trainer: order of events, what handlers may ask for, what a bad loss does.
+//! The trainer: order of events, the values for handlers, the handling of a bad loss.
 
 use std::sync::{Arc, Mutex};
 
@@ -125,7 +125,7 @@ fn handlers_may_read_and_replace_tensors_and_set_the_learning_rate() {
 }
 
 /// With a learning rate of 0 from the start, a run changes nothing but running statistics: the
-/// host's setting is obeyed.
+/// host's setting is used.
 #[test]
 fn the_learning_rate_a_handler_sets_is_the_one_that_steps() {
     let run = |lr: Option<f64>| {
@@ -162,7 +162,7 @@ impl Loss for NanFrom {
     }
 }
 
-/// The handler every recipe has: a non-finite loss ends the run before the step that would damage
+/// The handler of every recipe: a non-finite loss ends the run before the step that would damage
 /// the weights.
 #[test]
 fn a_loss_of_nan_ends_the_run_and_leaves_the_best_checkpoint_alone() {
@@ -312,14 +312,14 @@ fn first_step(loss: impl Loss + 'static, loader: impl Loader + 'static) -> Resul
 
 #[test]
 fn a_masked_loss_sees_the_mask_of_the_batch() {
-    // As in MONAI the mask makes labels 0 before they are one-hot: the background would count
-    // outside.
+    // As in MONAI, the mask makes labels 0 before they are one-hot, so the background would count
+    // outside the mask.
     let dice = || DiceLoss { softmax: true, to_onehot_y: true, include_background: false, ..DiceLoss::default() };
     let (plain, after_plain) = first_step(dice(), Masked(None)).unwrap();
     // Everywhere within the mask it is the Dice loss.
     let (ones, after_ones) = first_step(MaskedDiceLoss(dice()), Masked(Some(1.0))).unwrap();
     assert!((ones - plain).abs() < 1e-6 && plain > 0.1, "{ones} for {plain}");
-    // Where nothing counts, (0 + s) / (0 + s) is 1, the loss is 0, and no weight changes.
+    // Where no voxel counts, (0 + s) / (0 + s) is 1, the loss is 0, and no weight changes.
     let (none, after_none) = first_step(MaskedDiceLoss(dice()), Masked(Some(0.0))).unwrap();
     assert!(none.abs() < 1e-6, "{none}");
     let steepest = |after: &Fingerprint| {

@@ -43,7 +43,7 @@ fn flips_are_undone_to_the_bit() {
             .unwrap();
         assert_eq!(seen, count);
     }
-    // A picture has two axes to flip.
+    // A 2-D image has two axes to flip.
     assert_eq!(TestTimeAugmentation::flips(simple(), &[0, 1, 2]).unwrap().num_examples([1, 1, 4, 4, 1]), 4);
 }
 

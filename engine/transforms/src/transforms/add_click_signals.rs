@@ -11,17 +11,17 @@ use crate::params::check_key;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Cuts a square patch around each click on a 2-D image and appends two channels: 1 at the click,
+/// Crops a square patch around each click on a 2-D image and appends two channels: 1 at the click,
 /// and 1 at all other clicks (MONAI's `AddClickSignalsd`, Koohbanani et al.,
 /// <https://arxiv.org/abs/2005.14511>).
 ///
-/// The value `foreground` has the clicks as numbers, x and y (the first and the second axis) of each
-/// in turn. Clicks outside the image are left out; a patch that would reach over the border is moved
-/// inside. `location`, if the sample has it, is subtracted from each click.
+/// The value `foreground` holds the clicks as numbers: x and y (the first and the second axis) of
+/// each click in turn. Clicks outside the image are skipped; a patch that would reach over the
+/// border is moved inside. `location`, if the sample has it, is subtracted from each click.
 ///
-/// Each click gives a sample with its patch, while MONAI stacks all patches before the channels: a
-/// `SqueezeDimd` behind it, which removes that axis for a single click, has nothing to do here. The
-/// patch's first and last corner is kept as `bounding_boxes`, the image's size as `img_width` and
+/// Each click yields a sample with its patch, whereas MONAI stacks all patches before the channels:
+/// a following `SqueezeDimd`, which removes that axis for a single click, is not needed. The
+/// patch's first and last corner is stored as `bounding_boxes`, the image's size as `img_width` and
 /// `img_height`.
 ///
 /// ```
@@ -85,7 +85,7 @@ impl Default for AddClickSignals {
 }
 
 impl AddClickSignals {
-    /// Patches of 128 pixels, both maps, not blurred.
+    /// Creates the transform: patches of 128 pixels, with both maps, not blurred.
     pub fn new() -> Self {
         AddClickSignals {
             image: image(),
@@ -98,18 +98,18 @@ impl AddClickSignals {
         }
     }
 
-    /// The clicks within an image of this size.
+    /// Returns the clicks within an image of this size.
     fn clicks(&self, sample: &Sample, size: [usize; 2]) -> Result<Vec<[usize; 2]>, TransformError> {
         let numbers = numbers(sample, &self.foreground)?;
         let moved = match sample.values.contains_key("location") {
             true => match numbers_of(sample, "location")?[..] {
                 [x, y] => [x, y],
-                _ => return Err(TransformError::new("it has other than two numbers").at("location")),
+                _ => return Err(TransformError::new("expected two numbers").at("location")),
             },
             false => [0.0; 2],
         };
         let inside = |at: f64, axis: usize| {
-            // As NumPy converts to whole numbers: towards 0.
+            // NumPy converts to whole numbers in this way: towards 0.
             let at = (at - moved[axis]).trunc();
             (at >= 0.0 && at < size[axis] as f64).then_some(at as usize)
         };
@@ -117,7 +117,7 @@ impl AddClickSignals {
         Ok(pairs.filter_map(|pair| Some([inside(pair[0], 0)?, inside(pair[1], 1)?])).collect())
     }
 
-    /// A map `[1, x, y, 1]` of 1 at these pixels, blurred if that is asked for.
+    /// Returns a map `[1, x, y, 1]` of 1 at these pixels, optionally blurred.
     fn map(&self, at: &[[usize; 2]], device: &Device) -> Result<Tensor<4>, TransformError> {
         let side = self.bb_size;
         let mut values = vec![0.0_f32; side * side];
@@ -132,7 +132,8 @@ impl AddClickSignals {
             .map_err(|error| TransformError::new(error.to_string()))
     }
 
-    /// The patch that starts at `low` with its maps; `own` is the click, `all` are all of them.
+    /// Returns the patch that starts at `low` with its maps; `own` is the click, `all` are all
+    /// clicks.
     fn patch(
         &self,
         image: &Image,
@@ -156,7 +157,7 @@ impl AddClickSignals {
     }
 }
 
-/// The numbers of a value: pairs of coordinates.
+/// Returns the numbers of a value: pairs of coordinates.
 fn numbers(sample: &Sample, key: &str) -> Result<Vec<f64>, TransformError> {
     let found = numbers_of(sample, key)?;
     if found.len().is_multiple_of(2) {
@@ -181,13 +182,13 @@ setters!(AddClickSignals {
     foreground: String,
     /// Length of a patch along both axes, in pixels.
     bb_size: usize,
-    /// Blur the maps of clicks.
+    /// Whether to blur the maps of clicks.
     gaussian: bool,
-    /// Deviation of the blur, in pixels.
+    /// Standard deviation of the blur, in pixels.
     sigma: f64,
-    /// Where the blur ends, in deviations.
+    /// Truncation of the blur, in standard deviations.
     truncated: f64,
-    /// Append the map of the other clicks.
+    /// Whether to append the map of the other clicks.
     add_exclusion_map: bool,
 });
 

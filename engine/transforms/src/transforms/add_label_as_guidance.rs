@@ -10,8 +10,8 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample};
 
-/// Appends a label map to an image as channels of 0 and 1, so that a network sees which object is
-/// meant (MONAI's `AddLabelAsGuidanced`, of its classifier of nuclei).
+/// Appends a label map to an image as channels of 0 and 1, which show the network the selected
+/// object (MONAI's `AddLabelAsGuidanced`, used by its classifier of nuclei).
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::AddLabelAsGuidance};
@@ -34,7 +34,7 @@ fn label() -> String {
 }
 
 impl AddLabelAsGuidance {
-    /// Appends the value `label` to these images.
+    /// Creates the transform: appends the value `label` to these images.
     pub fn new(keys: impl Into<Keys>) -> Self {
         AddLabelAsGuidance { keys: keys.into(), source: label() }
     }

@@ -19,7 +19,7 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct BorderPad {
     keys: Keys,
-    /// Voxels on each side: one number for all sides, one per axis, or two per axis.
+    /// Number of voxels on each side: one number for all sides, one per axis, or two per axis.
     spatial_border: OneOrMany<i64>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -30,7 +30,7 @@ pub struct BorderPad {
 }
 
 impl BorderPad {
-    /// With zeros.
+    /// Creates the transform: pads with zeros.
     pub fn new(keys: impl Into<Keys>, spatial_border: impl Into<OneOrMany<i64>>) -> Self {
         BorderPad {
             keys: keys.into(),
@@ -44,7 +44,7 @@ impl BorderPad {
     /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where `spatial_border` has another number of entries, the mode has no voxels to copy, or the
+    /// If `spatial_border` has a wrong number of entries, the mode has no voxels to copy, or the
     /// result would be too large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
@@ -67,7 +67,7 @@ impl BorderPad {
         spatial::pad(image, sides[0], sides[1], self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    /// Statistics of whole lines are taken on the host.
+    /// Statistics of whole lines are computed on the host.
     fn looks_at_all(&self) -> bool {
         self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
     }

@@ -11,11 +11,11 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Finds the box around the voxels that `select_fn` matches, for each channel separately; stored
-/// under `KEY_bbox`.
+/// Finds the box around the voxels that `select_fn` matches, for each channel separately, and
+/// stores it under `KEY_bbox`.
 ///
-/// The numbers are, channel after channel, start and end (not included) of each axis; zeros where a
-/// channel has no such voxel.
+/// The numbers are start and end (exclusive) of each axis, channel after channel; zeros for a
+/// channel without such a voxel.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::BoundingRect};
@@ -40,7 +40,7 @@ fn bbox() -> String {
 }
 
 impl BoundingRect {
-    /// Around voxels above 0.
+    /// Creates the transform: around voxels above 0.
     pub fn new(keys: impl Into<Keys>) -> Self {
         BoundingRect {
             keys: keys.into(),
@@ -50,10 +50,10 @@ impl BoundingRect {
         }
     }
 
-    /// The box of each channel: start and end of each axis.
+    /// Returns the box of each channel: start and end of each axis.
     ///
     /// # Errors
-    /// Where reading from the device fails.
+    /// If reading from the device fails.
     pub fn boxes(&self, image: &Image) -> Result<Vec<Vec<u64>>, TransformError> {
         (0..image.channels() as i64)
             .map(|channel| {
@@ -66,9 +66,9 @@ impl BoundingRect {
 }
 
 setters!(BoundingRect {
-    /// Added to the key, after `_`.
+    /// Postfix that is appended to the key, after `_`.
     bbox_key_postfix: String,
-    /// The comparison that selects voxels; a number means above it.
+    /// Comparison that selects voxels; a number means above it.
     select_fn: Select,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -9,8 +9,8 @@ use crate::{Draw, Sample, Transform, Value};
 
 /// Converts values to another type (MONAI's `CastToTyped`).
 ///
-/// Values stay f32 in memory, so a type of floating-point numbers with at least as many digits
-/// changes nothing; a type of whole numbers cuts off fractions.
+/// Values stay f32 in memory, so a floating-point type with at least as many digits has no effect;
+/// an integer type truncates fractions.
 ///
 /// ```
 /// # use hearth_transforms::tiny;
@@ -34,7 +34,7 @@ fn float32() -> OneOrMany<ValueType> {
 }
 
 impl CastToType {
-    /// To f32.
+    /// Creates the transform: converts to f32.
     pub fn new(keys: impl Into<Keys>) -> Self {
         CastToType { keys: keys.into(), dtype: float32(), allow_missing_keys: false }
     }
@@ -46,7 +46,7 @@ impl CastToType {
 }
 
 setters!(CastToType {
-    /// The type, one or per key: `float32`, `int16`, `uint8`, `bool`, ...
+    /// Type, one or per key: `float32`, `int16`, `uint8`, `bool`, ...
     dtype: OneOrMany<ValueType>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -55,7 +55,7 @@ setters!(CastToType {
 impl Transform for CastToType {
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         for (place, key) in self.keys.of(&sample, self.allow_missing_keys) {
-            // A number is a class or a measurement and has no type of its own.
+            // A number is a class or a measurement and has no separate type.
             if let Value::Image(_) = sample.get(key).map_err(|e| e.at(key))? {
                 sample.update(key, |image| Ok(self.cast(image, place)))?;
             }

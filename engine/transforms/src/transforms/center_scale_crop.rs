@@ -26,7 +26,7 @@ pub struct CenterScaleCrop {
 }
 
 impl CenterScaleCrop {
-    /// This fraction of each axis, one number or one per axis.
+    /// Creates the transform: this fraction of each axis, one number or one per axis.
     pub fn new(keys: impl Into<Keys>, roi_scale: impl Into<OneOrMany<f64>>) -> Self {
         CenterScaleCrop { keys: keys.into(), roi_scale: roi_scale.into(), allow_missing_keys: false }
     }
@@ -34,7 +34,7 @@ impl CenterScaleCrop {
     /// Crops one image.
     ///
     /// # Errors
-    /// Where `roi_scale` has another number of entries than the image has axes.
+    /// If `roi_scale` has another number of entries than the image has axes.
     pub fn crop(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let size = scaled_size("roi_scale", &self.roi_scale, image.shape(), image.meta.spatial_dims)?;
         Ok(center_crop(image, size))
@@ -45,7 +45,7 @@ impl CenterScaleCrop {
     }
 }
 
-/// `ceil(scale * shape)`; the whole axis where that is not positive.
+/// `ceil(scale * shape)`; the whole axis if that is not positive.
 pub(super) fn scaled_size(
     name: &str,
     scale: &OneOrMany<f64>,

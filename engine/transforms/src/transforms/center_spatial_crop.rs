@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::Effect;
 use crate::params::{Keys, resolve_size};
 
-/// Crops `roi_size` voxels about the centre; 0 or less keeps an axis, and so does a size beyond
-/// the image.
+/// Crops `roi_size` voxels about the centre; an entry of 0 or less, or beyond the image, keeps the
+/// axis.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::CenterSpatialCrop};
@@ -25,7 +25,7 @@ pub struct CenterSpatialCrop {
 }
 
 impl CenterSpatialCrop {
-    /// This many voxels, for all axes or per axis.
+    /// Creates the transform: this number of voxels, for all axes or per axis.
     pub fn new(keys: impl Into<Keys>, roi_size: impl Into<OneOrMany<i64>>) -> Self {
         CenterSpatialCrop { keys: keys.into(), roi_size: roi_size.into(), allow_missing_keys: false }
     }
@@ -33,21 +33,21 @@ impl CenterSpatialCrop {
     /// Crops one image.
     ///
     /// # Errors
-    /// Where `roi_size` has too few axes.
+    /// If `roi_size` has too few axes.
     pub fn crop(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let size = resolve_size(&self.roi_size, image.shape(), image.meta.spatial_dims)?;
         Ok(center_crop(image, size))
     }
 }
 
-/// The box of this size about the centre, limited to the image. Of an odd remainder, the smaller
-/// half is removed before.
+/// Returns the box of this size about the centre, limited to the image. The smaller half of an odd
+/// remainder is removed before the box.
 pub(super) fn center_crop(image: Image, size: [usize; 3]) -> Image {
     let (start, end) = center_box(image.shape(), size);
     crop(image, start, end)
 }
 
-/// The position of that box.
+/// Returns the position of that box.
 pub(super) fn center_box(shape: [usize; 3], size: [usize; 3]) -> ([usize; 3], [usize; 3]) {
     let start: [usize; 3] = std::array::from_fn(|a| (shape[a] / 2).saturating_sub(size[a] / 2));
     (start, std::array::from_fn(|a| start[a].saturating_add(size[a]).min(shape[a])))

@@ -14,18 +14,20 @@ use crate::{Draw, Effect, Sample};
 const AXES: f64 = 1e-3;
 /// The tolerance between the positions of their first voxels, in voxels.
 const POSITION: f64 = 0.1;
-/// Larger values have squares that f32 does not hold: means and deviations become infinite.
+/// The largest absolute value: the squares of larger values overflow f32, so means and deviations
+/// become infinite.
 const LARGEST: f32 = 1e18;
-/// The most invalid label values that are named.
+/// The maximum number of invalid label values that a message lists.
 const NAMED: usize = 5;
 
-/// Refuses a case that would break a run. Use it directly after [`super::LoadImage`] and
+/// Rejects a case that would break a run. Use it directly after [`super::LoadImage`] and
 /// [`super::EnsureChannelFirst`].
 ///
-/// The image must be finite, at most 1e18 from 0, and have `channels` channels. The label must have the image's shape and
-/// affine (axes to 0.001 of the spacing, position to 0.1 voxel), and whole values from 0 to
-/// `num_classes - 1`, or `ignore_label`; without `num_classes`, finite ones. Where the sample has only one of the two,
-/// only that one is looked at. Nothing is changed. (MONAI has no such transform.)
+/// The image must be finite, at most 1e18 from 0, and have `channels` channels. The label must have
+/// the image's shape and affine (axes within 0.001 of the spacing, position within 0.1 voxel), and
+/// whole values from 0 to `num_classes - 1`, or `ignore_label`; without `num_classes` any finite
+/// values. If the sample has only one of the two, only that one is checked. Nothing is changed.
+/// (MONAI has no such transform.)
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::CheckCase};
@@ -80,12 +82,13 @@ impl Default for CheckCase {
 }
 
 impl CheckCase {
-    /// For `image` and `label`, with any number of channels and any finite label values.
+    /// Creates the transform for `image` and `label`, with any number of channels and any finite
+    /// label values.
     pub fn new() -> Self {
         CheckCase::default()
     }
 
-    /// The image of a key, where the sample has it and it must be checked.
+    /// Returns the image of a key, if the sample has it and it must be checked.
     fn find<'a>(&self, sample: &'a Sample, key: &str) -> Result<Option<&'a Image>, TransformError> {
         let wanted = self.keys.is_empty() || self.keys.iter().any(|k| k == key);
         if !wanted || (self.allow_missing_keys && !sample.values.contains_key(key)) {
@@ -151,8 +154,8 @@ impl CheckCase {
     fn check_label(&self, label: &Image) -> Result<(), TransformError> {
         let classes = self.num_classes;
         let largest = classes.map_or(f32::MAX, |n| n.saturating_sub(1) as f32);
-        // To an integer and back instead of `fract`, which is a function call on most processors.
-        // NaN is equal to nothing.
+        // Converted to an integer and back instead of `fract`, which is a function call on most
+        // CPUs. NaN is equal to nothing.
         let ignored = self.ignore_label.map_or(f32::NAN, f32::from);
         let fine = |v: f32| match classes {
             Some(_) => ((v >= 0.0) & (v <= largest) & (v as i32 as f32 == v)) | (v == ignored),
@@ -174,7 +177,8 @@ impl CheckCase {
                         && place <= NAMED
                     {
                         named.insert(place, value);
-                        // One more than are named, to detect whether there are more.
+                        // One more than the maximum that is listed, to detect whether there are
+                        // more.
                         named.truncate(NAMED + 1);
                     }
                 }
@@ -203,7 +207,7 @@ impl CheckCase {
 /// Checks that the label lies on the image's grid.
 ///
 /// # Errors
-/// Where shape, axes or position differ; the message says by how much.
+/// If shape, axes or position differ; the message states by how much.
 pub fn check_same_grid(image: &Image, label: &Image) -> Result<(), TransformError> {
     let n = image.meta.spatial_dims;
     if image.shape() != label.shape() {
@@ -245,15 +249,15 @@ pub fn check_same_grid(image: &Image, label: &Image) -> Result<(), TransformErro
 }
 
 setters!(CheckCase {
-    /// Check only these, of image and label; none means both.
+    /// Keys to check, of image and label; by default both.
     keys: Keys,
-    /// The image.
+    /// Key of the image.
     image_key: String,
-    /// The label map.
+    /// Key of the label map.
     label_key: String,
-    /// Number of classes, background included.
+    /// Number of classes, including the background.
     num_classes: Option<usize>,
-    /// A label besides those of the classes: of voxels that are not annotated.
+    /// Additional label: that of voxels which are not annotated.
     ignore_label: Option<u16>,
     /// Number of channels that the network takes.
     channels: Option<usize>,

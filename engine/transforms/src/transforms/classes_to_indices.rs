@@ -10,14 +10,14 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Lists the voxels of each class of a label map, for [`super::RandCropByLabelClasses`]: under
-/// `KEY_cls_indices`, one list per class.
+/// Lists the voxels of each class of a label map under `KEY_cls_indices`, one list per class, for
+/// [`super::RandCropByLabelClasses`].
 ///
 /// A one-hot map has one class per channel. A map of one channel needs `num_classes`; its values
-/// are the classes. With `image_key` only voxels count where any channel of that image is above
-/// `image_threshold`. At most `max_samples_per_class` voxels are kept of each class, evenly spread.
-/// Indices are flat, row-major, on the CPU; with `output_shape` each class has one list per axis
-/// instead, classes one after another.
+/// are the classes. With `image_key` only voxels where any channel of that image is above
+/// `image_threshold` are used. At most `max_samples_per_class` voxels are kept of each class,
+/// evenly spread. Indices are flat, row-major, on the CPU; with `output_shape` each class has one
+/// list per axis instead, classes one after another.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::ClassesToIndices};
@@ -51,11 +51,11 @@ fn postfix() -> String {
     "_cls_indices".to_owned()
 }
 
-/// The most classes of a label.
+/// The maximum number of classes of a label.
 const MOST_CLASSES: usize = 65_536;
 
 impl ClassesToIndices {
-    /// For these label maps.
+    /// Creates the transform for these label maps.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ClassesToIndices {
             keys: keys.into(),
@@ -70,11 +70,11 @@ impl ClassesToIndices {
     }
 }
 
-/// Flat indices of the voxels of each class, ascending.
+/// Returns the flat indices of the voxels of each class, ascending.
 ///
 /// # Errors
-/// Where a label of one channel comes without `num_classes`, the image has another shape, or
-/// reading from the device fails.
+/// If `num_classes` is missing for a label of one channel, the image has another shape, or reading
+/// from the device fails.
 pub fn class_indices(
     label: &Image,
     num_classes: Option<usize>,
@@ -124,7 +124,7 @@ pub fn class_indices(
     Ok(lists)
 }
 
-/// `most` entries at even distances, including the first and the last
+/// Selects `most` entries at even distances, including the first and the last
 /// (`round(linspace(0, n - 1, most))`, half to even).
 fn spread(list: &[u64], most: usize) -> Vec<u64> {
     let last = list.len() - 1;
@@ -136,17 +136,17 @@ fn spread(list: &[u64], most: usize) -> Vec<u64> {
 }
 
 setters!(ClassesToIndices {
-    /// Added to the key of the lists.
+    /// Suffix of the key of the lists.
     indices_postfix: String,
     /// Number of classes of a label of one channel.
     num_classes: Option<usize>,
-    /// The image that decides which voxels count.
+    /// Image that selects the voxels.
     image_key: Option<String>,
-    /// Voxels with an image value above this count.
+    /// Threshold of that image: voxels above it are used.
     image_threshold: f64,
-    /// Store coordinates in an array of this shape.
+    /// Shape of an array for which coordinates are stored.
     output_shape: Option<Vec<usize>>,
-    /// At most this many voxels of each class.
+    /// Maximum number of voxels of each class.
     max_samples_per_class: Option<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

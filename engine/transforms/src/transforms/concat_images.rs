@@ -10,9 +10,10 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Joins the channels of images into a new one, which has the geometry of the first and no history:
-/// `Invert` takes that of an image it was made of (`orig_keys`). The phases of a contrast study
-/// become one input so (`ConcatImages` of MONAI's bundle `renalStructures_CECT_segmentation`).
+/// Concatenates the channels of images to a new one, which has the geometry of the first and no
+/// history: `Invert` uses the history of one of the inputs (`orig_keys`). For example, the phases
+/// of a contrast study become one input (`ConcatImages` of MONAI's bundle
+/// `renalStructures_CECT_segmentation`).
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::ConcatImages};
@@ -26,14 +27,14 @@ use crate::{Draw, Effect, Sample, Value};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConcatImages {
-    /// The images, in the order of their channels.
+    /// Keys of the images, in the order of their channels.
     keys_merge: Keys,
     /// Key of the new image.
     keys_out: String,
 }
 
 impl ConcatImages {
-    /// The images of `keys_merge` as one under `keys_out`.
+    /// Creates the transform: concatenates the images of `keys_merge` under `keys_out`.
     pub fn new(keys_merge: impl Into<Keys>, keys_out: &str) -> Self {
         ConcatImages { keys_merge: keys_merge.into(), keys_out: keys_out.to_owned() }
     }

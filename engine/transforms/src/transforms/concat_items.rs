@@ -10,8 +10,8 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Joins images along axis `dim` (0: the channels) into one, kept under `name`. Geometry is that of
-/// the first.
+/// Concatenates images along axis `dim` (0: the channels) to one, stored under `name`. The geometry
+/// is that of the first image.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::ConcatItems};
@@ -36,14 +36,14 @@ pub struct ConcatItems {
 }
 
 impl ConcatItems {
-    /// Joins the channels of these images.
+    /// Creates the transform: concatenates the channels of these images.
     pub fn new(keys: impl Into<Keys>, name: &str) -> Self {
         ConcatItems { keys: keys.into(), name: name.to_owned(), dim: 0, allow_missing_keys: false }
     }
 }
 
 setters!(ConcatItems {
-    /// The axis; 0 are the channels.
+    /// Axis; 0 is that of the channels.
     dim: i64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

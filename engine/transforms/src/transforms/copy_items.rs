@@ -10,8 +10,8 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
 /// Copies values to other keys: `times` copies of each, under `names` (first one name per key, then
-/// the second copies' names, ...), or under `KEY_0`, `KEY_1`, ... A copy shares its voxels until
-/// one of the two is changed.
+/// the names of the second copies, ...), or under `KEY_0`, `KEY_1`, ... A copy shares its voxels
+/// until one of the two is changed.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::CopyItems};
@@ -37,7 +37,7 @@ fn one() -> usize {
 }
 
 impl CopyItems {
-    /// One copy of each value.
+    /// Creates the transform: one copy of each value.
     pub fn new(keys: impl Into<Keys>) -> Self {
         CopyItems { keys: keys.into(), times: one(), names: None, allow_missing_keys: false }
     }
@@ -56,9 +56,9 @@ impl CopyItems {
 }
 
 setters!(CopyItems {
-    /// Copies of each value.
+    /// Number of copies of each value.
     times: usize,
-    /// The keys of the copies.
+    /// Keys of the copies.
     names: Option<Keys>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

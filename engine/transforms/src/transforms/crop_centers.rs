@@ -10,10 +10,10 @@ use hearth_registry::Fault;
 use crate::Sample;
 use crate::params::resolve_size;
 
-/// The probability of a foreground centre: as requested, or forced where one list is empty.
+/// Returns the probability of a foreground centre: as requested, or 0 or 1 if one list is empty.
 ///
 /// # Errors
-/// Where both lists are empty.
+/// If both lists are empty.
 pub fn foreground_ratio(pos: f64, neg: f64, foreground: usize, background: usize) -> Result<f64, TransformError> {
     match (foreground, background) {
         (0, 0) => Err(TransformError::new("there is no voxel to centre a crop on: no foreground and no background")
@@ -24,11 +24,11 @@ pub fn foreground_ratio(pos: f64, neg: f64, foreground: usize, background: usize
     }
 }
 
-/// The weight of each class's centres: as requested (equal where `None`), 0 for a class without
-/// voxels.
+/// Returns the weight of each class's centres: as requested (equal if `None`), and 0 for a class
+/// without voxels.
 ///
 /// # Errors
-/// Where there is not one ratio per class, or no class to choose from.
+/// If there is not one ratio per class, or no class to choose from.
 pub fn class_ratios(ratios: Option<&[f64]>, voxels: &[usize]) -> Result<Vec<f64>, TransformError> {
     let wanted = ratios.map_or_else(|| vec![1.0; voxels.len()], <[f64]>::to_vec);
     if wanted.len() != voxels.len() {
@@ -43,7 +43,7 @@ pub fn class_ratios(ratios: Option<&[f64]>, voxels: &[usize]) -> Result<Vec<f64>
         .advice("lower image_threshold, or check the label, num_classes and ratios"))
 }
 
-/// The nearest centre along one axis that keeps a crop of `size` within `n` voxels.
+/// Returns the nearest centre along one axis that keeps a crop of `size` within `n` voxels.
 pub fn corrected_center(center: usize, size: usize, n: usize) -> usize {
     let low = size / 2;
     // floor(n + 1 - size / 2)
@@ -54,7 +54,7 @@ pub fn corrected_center(center: usize, size: usize, n: usize) -> usize {
     center.max(low).min(high.saturating_sub(1))
 }
 
-/// The first voxel of the crop whose centre is a voxel of a list, moved into the image.
+/// Returns the first voxel of the crop whose centre is a voxel of a list, moved into the image.
 pub(super) fn start_around(flat: u64, shape: [usize; 3], size: [usize; 3]) -> Result<[usize; 3], TransformError> {
     let [_, ny, nz] = shape;
     let center =
@@ -68,10 +68,10 @@ pub(super) fn start_around(flat: u64, shape: [usize; 3], size: [usize; 3]) -> Re
     }
 }
 
-/// The size of a crop: an entry that is not positive means the whole axis.
+/// Returns the size of a crop: an entry that is not positive means the whole axis.
 ///
 /// # Errors
-/// Where it is larger than the image and may not be smaller.
+/// If it is larger than the image and may not be reduced.
 pub(super) fn crop_size(
     spatial_size: &OneOrMany<i64>,
     shape: [usize; 3],
@@ -108,13 +108,13 @@ pub(super) fn same_shape(
     Ok(())
 }
 
-/// The most crops of a case.
+/// The maximum number of crops of a case.
 const MOST: usize = 1 << 24;
 
-/// Checks `num_samples`, crops of a case.
+/// Checks `num_samples`, the number of crops of a case.
 ///
 /// # Errors
-/// None, or more than any case is cut into.
+/// If it is 0, or more than the maximum.
 pub(super) fn check_samples(count: usize) -> Result<(), Fault> {
     match count {
         0 => Err(Fault::at("num_samples", "is 0")),
@@ -123,8 +123,8 @@ pub(super) fn check_samples(count: usize) -> Result<(), Fault> {
     }
 }
 
-/// One sample per box: these images are cropped (of stored ones only the box is read), everything
-/// else is shared.
+/// Returns one sample per box: these images are cropped (only the box of stored ones is read), and
+/// everything else is shared.
 pub(super) fn cut(
     sample: Sample,
     keys: &[(usize, &str)],
@@ -141,7 +141,7 @@ pub(super) fn cut(
     Ok(out)
 }
 
-/// Warnings that are issued once per case.
+/// The warnings that are issued once per case.
 #[derive(Debug, Default)]
 pub(super) struct WarnOnce(Mutex<BTreeSet<String>>);
 
@@ -161,7 +161,7 @@ impl WarnOnce {
 mod tests {
     use super::*;
 
-    /// The formula of MONAI's `correct_crop_centers`, in floating point as there.
+    /// The formula of MONAI's `correct_crop_centers`, also in floating point.
     #[test]
     fn centers_are_monais() {
         for n in 1..12_usize {

@@ -16,8 +16,8 @@ use crate::{Draw, Sample, Value};
 /// any of `channel_indices`.
 ///
 /// Without `allow_smaller`, a margin that reaches beyond the image is padded. `k_divisible`
-/// enlarges the box to a multiple. The box is stored under `start_coord_key` and `end_coord_key`;
-/// an empty name disables it.
+/// enlarges the sides of the box to multiples. The box is stored under `start_coord_key` and
+/// `end_coord_key`; an empty name disables this.
 ///
 /// Differs from MONAI: an image without foreground is an error, unless `allow_empty`;
 /// MONAI returns an empty image.
@@ -32,7 +32,7 @@ use crate::{Draw, Sample, Value};
 #[serde(deny_unknown_fields)]
 pub struct CropForeground {
     keys: Keys,
-    /// The image whose foreground defines the box.
+    /// Key of the image whose foreground defines the box.
     source_key: String,
     #[serde(default, alias = "threshold")]
     select_fn: Select,
@@ -71,7 +71,7 @@ fn end_coord() -> String {
 }
 
 impl CropForeground {
-    /// Crops these keys to the voxels of `source_key` above 0.
+    /// Creates the transform: crops these keys to the voxels of `source_key` above 0.
     pub fn new(keys: impl Into<Keys>, source_key: &str) -> Self {
         CropForeground {
             keys: keys.into(),
@@ -90,10 +90,10 @@ impl CropForeground {
         }
     }
 
-    /// The box of one image's foreground, including margin and divisibility.
+    /// Returns the box of one image's foreground, including margin and divisibility.
     ///
     /// # Errors
-    /// Where a channel does not exist, or margin or divisor have another number of entries than the
+    /// If a channel does not exist, or margin or divisor have another number of entries than the
     /// image has axes.
     pub fn bounding_box(&self, image: &Image) -> Result<BoundingBox, TransformError> {
         let n = image.meta.spatial_dims;
@@ -107,32 +107,33 @@ impl CropForeground {
     /// Crops one image to a box; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the padding mode has nothing to copy.
+    /// If the padding mode has nothing to copy.
     pub fn crop(&self, image: Image, region: BoundingBox, place: usize) -> Result<Image, TransformError> {
         crop_or_pad(image, region, self.mode.at(place).unwrap_or_default(), self.value)
     }
 }
 
 setters!(CropForeground {
-    /// Which voxels are foreground; a number means above it.
+    /// Comparison that selects the foreground; a number means above it.
     select_fn: Select,
-    /// Channels that count; all by default.
+    /// Channels that are used; by default all.
     channel_indices: Option<OneOrMany<i64>>,
-    /// Voxels added around the box, one or per axis.
+    /// Number of voxels added around the box, one or per axis.
     margin: OneOrMany<usize>,
-    /// Limit the box to the image instead of padding.
+    /// Whether to limit the box to the image instead of padding.
     allow_smaller: bool,
-    /// Enlarge each side to a multiple of this, one or per axis; 0 or less disables it.
+    /// Divisor to a multiple of which each side is enlarged, one or per axis; 0 or less disables
+    /// it.
     k_divisible: OneOrMany<i64>,
     /// How padding is filled, one or per key.
     mode: OneOrMany<PadMode>,
     /// The constant of [`PadMode::Constant`].
     value: f32,
-    /// The key for the first voxel of the box.
+    /// Key of the first voxel of the box.
     start_coord_key: String,
-    /// The key for the end of the box.
+    /// Key of the end of the box.
     end_coord_key: String,
-    /// An image without foreground becomes an empty image, as in MONAI.
+    /// Whether an image without foreground becomes an empty image, as in MONAI.
     allow_empty: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -9,7 +9,7 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Drops values. What a sample does not have is no error.
+/// Drops values. Missing values are not an error.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::DeleteItems};
@@ -26,7 +26,7 @@ pub struct DeleteItems {
 }
 
 impl DeleteItems {
-    /// Drops these.
+    /// Creates the transform: drops these values.
     pub fn new(keys: impl Into<Keys>) -> Self {
         DeleteItems { keys: keys.into() }
     }

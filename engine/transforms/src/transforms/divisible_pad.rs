@@ -20,7 +20,7 @@ use crate::params::{Keys, per_axis};
 #[serde(deny_unknown_fields)]
 pub struct DivisiblePad {
     keys: Keys,
-    /// The divisor of each axis, one or per axis.
+    /// Divisor of each axis, one or per axis.
     k: OneOrMany<i64>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -33,7 +33,7 @@ pub struct DivisiblePad {
 }
 
 impl DivisiblePad {
-    /// With zeros, on both sides.
+    /// Creates the transform: pads with zeros, on both sides.
     pub fn new(keys: impl Into<Keys>, k: impl Into<OneOrMany<i64>>) -> Self {
         DivisiblePad {
             keys: keys.into(),
@@ -48,8 +48,8 @@ impl DivisiblePad {
     /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where `k` has another number of entries than the image has axes, or the result would be
-    /// too large.
+    /// If `k` has another number of entries than the image has axes, or the result would be too
+    /// large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let shape = image.shape();
         let k = per_axis("k", &self.k, image.meta.spatial_dims, 1)?;
@@ -60,7 +60,7 @@ impl DivisiblePad {
         pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    /// Statistics of whole lines are taken on the host.
+    /// Statistics of whole lines are computed on the host.
     fn looks_at_all(&self) -> bool {
         self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
     }
@@ -73,7 +73,7 @@ impl DivisiblePad {
 setters!(DivisiblePad {
     /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,
-    /// The sides to pad.
+    /// Sides to pad.
     method: PadMethod,
     /// The constant of [`PadMode::Constant`].
     value: f32,

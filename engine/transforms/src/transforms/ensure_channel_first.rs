@@ -22,7 +22,7 @@ pub enum ChannelDim {
 /// The name `no_channel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum NoChannel {
-    /// There is none.
+    /// There is no channel axis.
     #[serde(rename = "no_channel")]
     NoChannel,
 }
@@ -32,12 +32,11 @@ impl ChannelDim {
     pub const NO_CHANNEL: ChannelDim = ChannelDim::Named(NoChannel::NoChannel);
 }
 
-/// Makes the first axis the channels.
+/// Makes the channels the first axis.
 ///
-/// An image always has a channel axis here, so without `channel_dim` there is nothing to do unless
-/// the image's metadata name an axis that was not moved. With `channel_dim`, that axis of the
-/// stored array becomes the channels, and the axis that a reader took for the channels goes back to
-/// its place.
+/// An image always has a channel axis, so without `channel_dim` nothing changes unless the image's
+/// metadata name an axis that was not moved. With `channel_dim`, that axis of the stored array
+/// becomes the channels, and the axis that a reader used as channels returns to its place.
 ///
 /// ```
 /// # use hearth_transforms::tiny;
@@ -66,7 +65,7 @@ fn yes() -> bool {
 }
 
 impl EnsureChannelFirst {
-    /// For these keys.
+    /// Creates the transform for these keys.
     pub fn new(keys: impl Into<Keys>) -> Self {
         EnsureChannelFirst { keys: keys.into(), channel_dim: None, strict_check: true, allow_missing_keys: false }
     }
@@ -74,12 +73,12 @@ impl EnsureChannelFirst {
     /// Moves the channels of one image to the front.
     ///
     /// # Errors
-    /// Where the axis does not exist, or `no_channel` contradicts an image of several.
+    /// If the axis does not exist, or `no_channel` contradicts an image of several channels.
     pub fn move_channels(&self, mut image: Image) -> Result<Image, TransformError> {
         let stored = image.meta.original_channel_dim;
         let n = image.meta.spatial_dims;
-        // Whether a reader moved an axis to the channels: the stored array has one more axis than
-        // space.
+        // Whether a reader moved an axis to the channels: the stored array then has one axis in
+        // addition to the spatial ones.
         let moved = image.channels() > 1 || (stored.is_some() && image.meta.original_shape.len() > n);
         let wanted = match self.channel_dim {
             None if moved => return Ok(image),
@@ -127,9 +126,9 @@ impl EnsureChannelFirst {
 }
 
 setters!(EnsureChannelFirst {
-    /// The axis that holds the channels.
+    /// Axis that holds the channels.
     channel_dim: Option<ChannelDim>,
-    /// Refuse contradictions to the metadata.
+    /// Whether contradictions to the metadata are errors.
     strict_check: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

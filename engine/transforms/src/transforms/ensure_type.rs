@@ -11,8 +11,8 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample};
 
-/// Makes values f32 tensors, on a device if one is named, and forgets their history where
-/// `track_meta` is false (predictions can then not be brought back onto the input's grid).
+/// Converts values to f32 tensors, on a device if one is named. With `track_meta = false` images
+/// lose their history (predictions can then not be mapped back to the input's grid).
 ///
 /// ```
 /// # use hearth_transforms::tiny;
@@ -63,7 +63,7 @@ fn yes() -> bool {
 }
 
 impl EnsureType {
-    /// Keeps values on their device.
+    /// Creates the transform: values stay on their device.
     pub fn new(keys: impl Into<Keys>) -> Self {
         EnsureType {
             keys: keys.into(),
@@ -85,7 +85,7 @@ impl EnsureType {
 }
 
 setters!(EnsureType {
-    /// Keep the image's history, so that it can be inverted.
+    /// Whether to keep the image's history, so that it can be inverted.
     track_meta: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -11,13 +11,13 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Lists the foreground and background voxels of a label map, for [`super::RandCropByPosNegLabel`]:
-/// under `KEY_fg` and `KEY_bg`.
+/// Lists the foreground and background voxels of a label map under `KEY_fg` and `KEY_bg`, for
+/// [`super::RandCropByPosNegLabel`].
 ///
-/// Foreground is any non-zero label (of a one-hot map: any channel except the first). Background is
+/// Foreground is any non-zero label (in a one-hot map any channel except the first). Background is
 /// the rest, or with `image_key` the part of the rest where any channel of the image is above
 /// `image_threshold`. Indices are flat, row-major, on the CPU; with `output_shape` they are
-/// coordinates, one list per axis, which the crops do not take.
+/// coordinates, one list per axis, which the crops do not support.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::FgBgToIndices};
@@ -54,7 +54,7 @@ fn bg() -> String {
 }
 
 impl FgBgToIndices {
-    /// For these label maps.
+    /// Creates the transform for these label maps.
     pub fn new(keys: impl Into<Keys>) -> Self {
         FgBgToIndices {
             keys: keys.into(),
@@ -68,10 +68,10 @@ impl FgBgToIndices {
     }
 }
 
-/// Flat indices of foreground and background voxels, in ascending order.
+/// Returns the flat indices of foreground and background voxels, in ascending order.
 ///
 /// # Errors
-/// Where the image has another shape than the label, or reading from the device fails.
+/// If the image and the label differ in shape, or reading from the device fails.
 pub fn foreground_and_background(
     label: &Image,
     image: Option<&Image>,
@@ -119,10 +119,10 @@ pub(super) fn bright(image: &Image, threshold: f64) -> Result<Vec<bool>, Transfo
     Ok(bright)
 }
 
-/// Flat indices as coordinates in an array of this shape: one list per axis.
+/// Converts flat indices to coordinates in an array of this shape: one list per axis.
 ///
 /// # Errors
-/// Where an index lies beyond the array.
+/// If an index lies beyond the array.
 pub fn unravel(indices: &[u64], shape: &[usize]) -> Result<Vec<Arc<[u64]>>, TransformError> {
     let size = shape.iter().try_fold(1_u64, |all, n| all.checked_mul(*n as u64));
     if let Some(beyond) = indices.iter().find(|index| size.is_some_and(|size| **index >= size)) {
@@ -139,7 +139,7 @@ pub fn unravel(indices: &[u64], shape: &[usize]) -> Result<Vec<Arc<[u64]>>, Tran
     Ok(out)
 }
 
-/// The list itself, or with a shape its coordinates.
+/// Returns the list itself, or its coordinates if a shape is given.
 pub(super) fn as_value(indices: Vec<u64>, output_shape: Option<&[usize]>) -> Result<Value, TransformError> {
     Ok(match output_shape {
         None => Value::Indices(indices.into()),
@@ -147,7 +147,7 @@ pub(super) fn as_value(indices: Vec<u64>, output_shape: Option<&[usize]>) -> Res
     })
 }
 
-/// Passes the values in row-major order to `look`, without a copy where they are on the CPU.
+/// Passes the values in row-major order to `look`; values on the CPU are not copied.
 pub(super) fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(), TransformError> {
     let mut look = look;
     if host::read(&image.data, &mut look).is_some() {
@@ -159,15 +159,15 @@ pub(super) fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(),
 }
 
 setters!(FgBgToIndices {
-    /// Added to the key of the foreground list.
+    /// Suffix of the key of the foreground list.
     fg_postfix: String,
-    /// Added to the key of the background list.
+    /// Suffix of the key of the background list.
     bg_postfix: String,
-    /// The image that defines the background.
+    /// Key of the image that defines the background.
     image_key: Option<String>,
-    /// Background voxels have image values above this.
+    /// Threshold of that image: background voxels have values above it.
     image_threshold: f64,
-    /// Store coordinates in an array of this shape, one list per axis.
+    /// Shape of an array for which coordinates are stored, one list per axis.
     output_shape: Option<Vec<usize>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -27,7 +27,7 @@ pub struct Flip {
 }
 
 impl Flip {
-    /// All axes.
+    /// Creates the transform: reverses all axes.
     pub fn new(keys: impl Into<Keys>) -> Self {
         Flip { keys: keys.into(), spatial_axis: None, allow_missing_keys: false }
     }
@@ -35,7 +35,7 @@ impl Flip {
     /// Flips one image.
     ///
     /// # Errors
-    /// Where it does not have an axis.
+    /// If it does not have an axis.
     pub fn flip(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         flip_along(image, self.spatial_axis.as_ref())
     }
@@ -63,7 +63,7 @@ pub(super) fn check_axes(axes: Option<&OneOrMany<i64>>) -> Result<(), Fault> {
 }
 
 setters!(Flip {
-    /// The axes.
+    /// Axes that are reversed.
     spatial_axis: Option<OneOrMany<i64>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -18,12 +18,12 @@ use crate::{Draw, Effect, Sample, Value};
 ///
 /// `offset` is the first patch's first voxel. `overlap` is a fraction of the patch, one number or
 /// one per axis, channels first. With `pad_mode` the grid covers the image to its end, otherwise
-/// only complete patches are used. `threshold` keeps patches whose values sum to less. Of the
+/// only complete patches are used. With `threshold` only patches whose sum is less are kept. Of the
 /// remaining ones, `num_patches` are kept: the first ones, or with `sort_fn` those with the
-/// smallest (`min`) or largest (`max`) sum. Where there are fewer, and no threshold, patches of
+/// smallest (`min`) or largest (`max`) sum. If there are fewer, and no threshold, patches of
 /// `constant_values` (by default 0) are added. `KEY_location` holds each patch's first voxel.
 ///
-/// Differs from MONAI: patches are samples of their own rather than one stack under the key.
+/// Differs from MONAI: patches are separate samples rather than one stack under the key.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::GridPatch};
@@ -63,15 +63,15 @@ pub struct GridPatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PatchOrder {
-    /// Those with the smallest sum.
+    /// Ascending: those with the smallest sum are kept.
     Min,
-    /// Those with the largest sum.
+    /// Descending: those with the largest sum are kept.
     Max,
-    /// Any ([`super::RandGridPatch`] only).
+    /// Random order ([`super::RandGridPatch`] only).
     Random,
 }
 
-/// How patches are cut and chosen; shared by the grids at a given and at a random offset.
+/// The parameters of patches, shared by the grids at a given and at a random offset.
 pub(super) struct Choice<'a> {
     pub patch_size: &'a [usize],
     pub overlap: &'a OneOrMany<f64>,
@@ -83,11 +83,12 @@ pub(super) struct Choice<'a> {
     pub fill: f32,
 }
 
-/// The chosen patches of an image, and their positions.
+/// Returns the chosen patches of an image, and their positions.
 pub type LocatedPatches = Vec<(Image, Vec<i64>)>;
 
 impl Choice<'_> {
-    /// The patches from this offset on; `shuffled` returns a random order for a number of patches.
+    /// Returns the patches from this offset on; `shuffled` returns a random order for a number of
+    /// patches.
     pub(super) fn patches(
         &self,
         image: &Image,
@@ -129,7 +130,7 @@ impl Choice<'_> {
         Ok(out)
     }
 
-    /// Patches of one value until there are enough.
+    /// Appends patches of one value until there are enough.
     fn fill(&self, image: &Image, out: &mut LocatedPatches, count: usize) {
         let n = image.meta.spatial_dims;
         let size = PatchGrid::new(self.patch_size).patch_size(&image.shape()[..n]);
@@ -144,7 +145,7 @@ impl Choice<'_> {
     }
 
     pub(super) fn check(&self) -> Result<(), Fault> {
-        /// The most patches of a case.
+        /// The maximum number of patches of a case.
         const MOST: usize = 1 << 24;
         if self.patch_size.is_empty() || self.patch_size.len() > 3 {
             return Err(Fault::at("patch_size", "must have one entry per axis; 0 means the whole axis"));
@@ -161,7 +162,7 @@ impl Choice<'_> {
     }
 }
 
-/// The sum of each patch, as f32.
+/// Returns the sum of each patch, as f32.
 fn sums(patches: &Patches) -> Result<Vec<f32>, TransformError> {
     let mut out = Vec::with_capacity(patches.len());
     let mut elsewhere = Vec::new();
@@ -176,22 +177,22 @@ fn sums(patches: &Patches) -> Result<Vec<f32>, TransformError> {
         return Ok(out);
     }
     let channels = elsewhere[0].dims()[0];
-    // One transfer for all.
+    // All sums are read in one transfer.
     let values: Vec<f32> =
         Tensor::cat(elsewhere, 0).try_into_vec_as().map_err(|error| TransformError::of_device(&error))?;
     Ok(values.chunks(channels).map(|sums| sums.iter().map(|v| f64::from(*v)).sum::<f64>() as f32).collect())
 }
 
-/// The sum of each channel, `[C, 1, 1, 1]`: one axis after the other, because a reduction is tuned
-/// again for each size of a patch.
+/// Returns the sum of each channel, `[C, 1, 1, 1]`: one axis after the other, because a reduction
+/// is autotuned again for each size of a patch.
 fn channel_sums(data: Tensor<4>) -> Tensor<4> {
     let [_, x, y, z] = data.dims();
     let all = |n: usize| AxisTaps::new(n, (0..n as u32).collect(), vec![1.0; n]);
     separable(data, &[all(x), all(y), all(z)])
 }
 
-/// One sample per patch: the patches of all keys, which must have the same number, with their
-/// positions.
+/// Returns one sample per patch: the patches of all keys, which must have the same number, with
+/// their positions.
 pub(super) fn split(sample: &Sample, patches: Vec<(&str, LocatedPatches)>) -> Result<Vec<Sample>, TransformError> {
     let count = patches.first().map_or(0, |(_, list)| list.len());
     if let Some((key, list)) = patches.iter().find(|(_, list)| list.len() != count) {
@@ -211,7 +212,7 @@ pub(super) fn split(sample: &Sample, patches: Vec<(&str, LocatedPatches)>) -> Re
 }
 
 impl GridPatch {
-    /// Adjacent complete patches; 0 means the whole axis.
+    /// Creates the transform: adjacent complete patches; 0 means the whole axis.
     pub fn new(keys: impl Into<Keys>, patch_size: impl Into<Vec<usize>>) -> Self {
         GridPatch {
             keys: keys.into(),
@@ -241,31 +242,31 @@ impl GridPatch {
         }
     }
 
-    /// The patches of one image, and the first voxel of each.
+    /// Returns the patches of one image, and the first voxel of each.
     ///
     /// # Errors
-    /// Where the grid is not valid for this image.
+    /// If the grid is not valid for this image.
     pub fn patches(&self, image: &Image) -> Result<LocatedPatches, TransformError> {
         self.choice().patches(image, &self.offset, |count| (0..count).collect())
     }
 }
 
 setters!(GridPatch {
-    /// The first voxel of the first patch.
+    /// First voxel of the first patch.
     offset: Vec<i64>,
     /// Number of patches.
     num_patches: Option<usize>,
-    /// The overlap of patches as a fraction.
+    /// Overlap of the patches as a fraction.
     overlap: OneOrMany<f64>,
-    /// The order of the patches.
+    /// Order of the patches.
     sort_fn: Option<PatchOrder>,
-    /// Keep patches whose sum is less.
+    /// Upper limit of the sum of the patches that are kept.
     threshold: Option<f64>,
-    /// Cover the image to its end, with this padding.
+    /// Padding with which the grid covers the image to its end.
     pad_mode: Option<PadMode>,
-    /// The constant of [`PadMode::Constant`].
+    /// Constant of [`PadMode::Constant`].
     value: f32,
-    /// The same, also for added patches.
+    /// Constant that replaces `value`, and also fills added patches.
     constant_values: Option<f32>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

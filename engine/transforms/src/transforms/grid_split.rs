@@ -10,11 +10,11 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Splits images into a `grid` of parts, one sample each, rows first; in 3-D with three entries.
+/// Splits images into a `grid` of parts, one sample each, rows first; three entries are for 3-D.
 ///
-/// Parts have `size` voxels (one number, one per axis, or a table of them by key), or by default
-/// the size of adjacent parts. Their distance is chosen so that the last one ends with the image,
-/// as far as whole voxels allow.
+/// Parts have `size` voxels (one number, one per axis, or a table of them by key); by default parts
+/// are adjacent. Their distance is chosen so that the last part ends with the image, as far as
+/// whole voxels allow.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::GridSplit};
@@ -40,9 +40,9 @@ pub struct GridSplit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected whole numbers of voxels, or a table with those of each key")]
 pub enum SplitSize {
-    /// The same for all keys.
+    /// One size for all keys.
     All(OneOrMany<usize>),
-    /// By key; a key without an entry is split into adjacent parts.
+    /// Sizes by key; a key without an entry is split into adjacent parts.
     ByKey(BTreeMap<String, OneOrMany<usize>>),
 }
 
@@ -51,15 +51,15 @@ fn two_by_two() -> Vec<usize> {
 }
 
 impl GridSplit {
-    /// Four adjacent parts.
+    /// Creates the transform: four adjacent parts.
     pub fn new(keys: impl Into<Keys>) -> Self {
         GridSplit { keys: keys.into(), grid: two_by_two(), size: None, allow_missing_keys: false }
     }
 
-    /// The parts of one image.
+    /// Splits one image.
     ///
     /// # Errors
-    /// Where the image has another number of axes than the grid, or is smaller than a part.
+    /// If the image has another number of axes than the grid, or is smaller than a part.
     pub fn split(&self, image: &Image, key: &str) -> Result<Vec<Image>, TransformError> {
         let n = image.meta.spatial_dims;
         if self.grid.len() != n {
@@ -102,7 +102,7 @@ impl GridSplit {
 setters!(GridSplit {
     /// Number of parts along each axis.
     grid: Vec<usize>,
-    /// Voxels of a part.
+    /// Size of a part in voxels.
     size: Option<SplitSize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -130,7 +130,7 @@ impl Transform for GridSplit {
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
-        /// The most parts of a case.
+        /// The maximum number of parts of a case.
         const MOST: usize = 1 << 20;
         self.keys.check(known)?;
         let parts = self.grid.iter().try_fold(1_usize, |all, n| all.checked_mul(*n)).unwrap_or(usize::MAX);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::Effect;
 use crate::params::Keys;
 
-/// Changes nothing: a place for a step that is not decided yet.
+/// Changes nothing: a placeholder for a step.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Identity};
@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// For these keys.
+    /// Creates the transform for these keys.
     pub fn new(keys: impl Into<Keys>) -> Self {
         Identity { keys: keys.into(), allow_missing_keys: false }
     }

@@ -12,14 +12,14 @@ use crate::{Draw, Effect, Sample};
 
 /// Maps predictions back to the grid that an image was loaded with: inverts all spatial operations
 /// of the image under `orig_keys` on the one under `keys`, in reverse order (MONAI's `Invertd`).
-/// Parts that were cropped become 0.
+/// Cropped parts become 0.
 ///
 /// With `nearest_interp` (the default) resampling uses the nearest voxel, as label maps need.
 /// Probabilities are better mapped back with `nearest_interp = false` and converted to labels
 /// afterwards: `post_func` sets matching voxels to 1 and all others to 0.
 ///
-/// The forward transforms need not be named: an image remembers what was done to it, draws of
-/// random transforms included.
+/// The forward transforms need not be named: an image records its operations, including the draws
+/// of random transforms.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny};
@@ -36,7 +36,7 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct Invert {
     keys: Keys,
-    /// The images whose transforms are inverted, one or per key.
+    /// Keys of the images whose transforms are inverted, one or per key.
     #[serde(default)]
     orig_keys: Option<OneOrMany<String>>,
     #[serde(default = "yes")]
@@ -52,7 +52,7 @@ fn yes() -> OneOrMany<bool> {
 }
 
 impl Invert {
-    /// Maps `keys` back by the history of `orig_keys` (one, or one per key).
+    /// Creates the transform: maps `keys` back by the history of `orig_keys` (one, or one per key).
     pub fn new(keys: impl Into<Keys>, orig_keys: impl Into<OneOrMany<String>>) -> Self {
         Invert {
             keys: keys.into(),
@@ -66,7 +66,7 @@ impl Invert {
     /// Maps one prediction back; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where it has another shape than `original`, or an affine cannot be inverted.
+    /// If it has another shape than `original`, or an affine cannot be inverted.
     pub fn invert(&self, prediction: Image, original: &Image, place: usize) -> Result<Image, TransformError> {
         let mut image = invert(prediction, original, self.nearest_interp.at(place).unwrap_or(true))?;
         if let Some(select) = self.post_func.as_ref().and_then(|select| select.at(place)) {
@@ -82,9 +82,9 @@ impl Invert {
 }
 
 setters!(Invert {
-    /// Use the nearest voxel, one or per key.
+    /// Whether to use the nearest voxel, one or per key.
     nearest_interp: OneOrMany<bool>,
-    /// The comparison for voxels that become 1, one or per key.
+    /// Comparison that selects the voxels that become 1, one or per key.
     post_func: Option<OneOrMany<Select>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

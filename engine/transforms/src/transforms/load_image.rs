@@ -12,12 +12,12 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample, Value};
 
-/// Reads the file of each key to f32, channel first, with the reader that recognizes it
+/// Reads the file of each key as f32, channel first, with the reader that recognizes it
 /// ([`readers`](hearth_io::readers)).
 ///
-/// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's
-/// `LoadImage` and `EnsureChannelFirst` together have it. An image of several files (modalities,
-/// frames) has their channels one after another; files on different grids are an error.
+/// The last axis of a 4-D file, or the colours of a picture, become the channels, as with MONAI's
+/// `LoadImage` followed by `EnsureChannelFirst`. The channels of an image of several files
+/// (modalities, frames) are concatenated; files on different grids are an error.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, Value, tiny};
@@ -35,7 +35,7 @@ use crate::{Draw, Sample, Value};
 #[serde(deny_unknown_fields)]
 pub struct LoadImage {
     keys: Keys,
-    /// The reader, by name; by default chosen by content.
+    /// Name of the reader; by default it is chosen by content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reader: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,11 +58,11 @@ pub struct LoadImage {
     reverse_indexing: bool,
     #[serde(default)]
     allow_missing_keys: bool,
-    /// Accepted for compatibility with MONAI: an image always has a channel axis here.
+    /// Accepted for compatibility with MONAI: an image always has a channel axis.
     #[serde(default, skip_serializing)]
     #[allow(dead_code, reason = "a parameter of MONAI's that changes nothing here")]
     ensure_channel_first: bool,
-    /// Accepted for compatibility with MONAI: metadata always travel with the image.
+    /// Accepted for compatibility with MONAI: an image always keeps its metadata.
     #[serde(default, skip_serializing)]
     #[allow(dead_code, reason = "a parameter of MONAI's that changes nothing here")]
     image_only: bool,
@@ -73,7 +73,7 @@ fn yes() -> bool {
 }
 
 impl LoadImage {
-    /// Loads these keys.
+    /// Creates the transform for these keys.
     pub fn new(keys: impl Into<Keys>) -> Self {
         LoadImage {
             keys: keys.into(),
@@ -93,8 +93,8 @@ impl LoadImage {
         }
     }
 
-    /// What a sample calls the series of a key where the sample decides it, and not the recipe: the
-    /// value `KEY_series`, a text.
+    /// The series of a key if the sample selects it instead of the recipe: the text value
+    /// `KEY_series`.
     pub fn series_key(key: &str) -> String {
         format!("{key}_series")
     }
@@ -135,26 +135,27 @@ impl LoadImage {
 setters!(LoadImage {
     /// The reader to use, by name (MONAI's names are accepted).
     reader: Option<String>,
-    /// The array of an NPZ file.
+    /// Name of the array of an NPZ file.
     npz_key: Option<String>,
-    /// The DICOM series of a folder with several: its UID, its description or a pattern of it, its
+    /// DICOM series of a folder with several: its UID, its description or a pattern of it, its
     /// number, or a rule, `most-slices` or `thinnest`.
     series: Option<String>,
-    /// The segments of a DICOM segmentation or the regions of a structure set, by name, description
-    /// or pattern (`GTV*`, in any case, whose regions become one): they become 1, 2, ...
+    /// Segments of a DICOM segmentation or regions of a structure set, by name, description or
+    /// pattern (`GTV*`, ignoring case; its regions are combined into one): they become 1, 2, ...
     segments: Vec<String>,
-    /// Other names of segments, for files that lack one: `GTV-1 = ["GTV_Mass_CT", "GTV*"]`. The
-    /// first that exists is used.
+    /// Alternative names of segments, for files that lack one: `GTV-1 = ["GTV_Mass_CT", "GTV*"]`.
+    /// The first that exists is used.
     aliases: BTreeMap<String, Vec<String>>,
-    /// One channel for each of them, so that overlapping ones are complete.
+    /// Whether each segment becomes a channel, so that overlapping segments stay complete.
     segments_as_channels: bool,
-    /// The key of the DICOM images that they were drawn on: they are read on its grid.
+    /// Key of the DICOM images that the segments were drawn on: they are read on its grid.
     reference_key: Option<String>,
-    /// Faults of a DICOM series that are accepted, as in `MissingSlices`; otherwise it is not read.
+    /// Faults of a DICOM series that are accepted, such as `MissingSlices`; otherwise it is not
+    /// read.
     accept: Vec<String>,
-    /// The level of a whole-slide image.
+    /// Level of a whole-slide image.
     level: usize,
-    /// Pictures have the width on their first axis.
+    /// Whether the first axis of pictures is the width.
     reverse_indexing: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -13,14 +13,14 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Reads a region of the slide of each key, around the row and column (level 0) that another value
-/// holds: `[3, H, W, 1]`, 0 to 255. Only the tiles that it touches are decoded; beyond the slide's
-/// edges it is white.
+/// Reads a region of each key's slide, around a row and column (level 0) given by another value:
+/// `[3, H, W, 1]`, 0 to 255. Only the tiles that the region touches are decoded; the area beyond
+/// the slide's edges is white.
 ///
-/// The labels of the region, where there are any, become an image of `label_grid` values, row by
-/// row, so that a following `GridSplit` splits region and labels alike. The top left corner is half
-/// of the size left of and above the centre, in pixels of the level that is read; at level 0 this
-/// is MONAI's `PatchWSIDataset`.
+/// The labels of the region, if there are any, become an image of `label_grid` values, row by row,
+/// so that a following `GridSplit` splits region and labels in the same way. The top left corner is
+/// half of the size left of and above the centre, in pixels of the level that is read; at level 0
+/// this is MONAI's `PatchWSIDataset`.
 ///
 /// ```
 /// # use hearth_slides::{PyramidOptions, pyramid};
@@ -56,12 +56,12 @@ pub struct LoadRegion {
     open: Open,
 }
 
-/// Slides that are open: opening one reads all of its directories.
+/// Open slides: opening a slide reads all of its directories.
 #[derive(Clone, Debug, Default)]
 struct Open(Arc<Mutex<HashMap<PathBuf, Slide>>>);
 
 impl Open {
-    /// The most slides at once: each holds a file open.
+    /// The maximum number of open slides: each holds an open file.
     const MOST: usize = 128;
 
     fn slide(&self, path: &Path) -> Result<Slide, TransformError> {
@@ -92,7 +92,7 @@ fn one() -> OneOrMany<usize> {
 }
 
 impl LoadRegion {
-    /// Reads regions of this height and width at level 0.
+    /// Creates the transform: regions of this height and width at level 0.
     pub fn new(keys: impl Into<Keys>, size: impl Into<OneOrMany<usize>>) -> Self {
         LoadRegion {
             keys: keys.into(),
@@ -107,7 +107,7 @@ impl LoadRegion {
         }
     }
 
-    /// Two numbers, the second like the first where only one is given.
+    /// Resolves one or two numbers; a single one counts for both.
     fn pair(values: &OneOrMany<usize>) -> Option<[usize; 2]> {
         match values.as_slice() {
             [one] => Some([*one; 2]),
@@ -130,7 +130,7 @@ impl LoadRegion {
         Ok(image)
     }
 
-    /// The labels of a region as an image.
+    /// Converts the labels of a region to an image.
     fn labels(&self, values: &[f64]) -> Result<Image, TransformError> {
         let [rows, columns] = Self::pair(&self.label_grid).unwrap_or([1; 2]);
         if values.len() != rows * columns {
@@ -145,15 +145,15 @@ impl LoadRegion {
 setters!(LoadRegion {
     /// Height and width of a region, in pixels of the level.
     size: OneOrMany<usize>,
-    /// The level that is read.
+    /// Level that is read.
     level: usize,
-    /// The level with so many micrometres per pixel (up to 5 %), in place of `level`.
+    /// Micrometres per pixel (within 5 %), which select the level in place of `level`.
     mpp: Option<f64>,
-    /// The value with row and column of the region's centre, in pixels of level 0.
+    /// Key of the row and column of the region's centre, in pixels of level 0.
     location_key: String,
-    /// The value with the labels of the region.
+    /// Key of the labels of the region.
     label_key: String,
-    /// Rows and columns of labels.
+    /// Number of rows and columns of labels.
     label_grid: OneOrMany<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

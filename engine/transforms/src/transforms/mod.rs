@@ -1,5 +1,5 @@
-//! The transforms, one file each. Parameters, defaults and meaning are MONAI's (dictionary form)
-//! unless stated otherwise.
+//! The transforms, one file each. Parameters, defaults and semantics are those of MONAI's
+//! dictionary transforms unless stated otherwise.
 //!
 //! Every transform can be built in two equivalent ways:
 //! `Spacing::new(["image"], [1.5, 1.5, 2.0]).mode(GridMode::Nearest)`, or a recipe table with the
@@ -54,9 +54,9 @@ macro_rules! transform_entry {
 
 /// Implements [`Transform`](crate::Transform) for a transform that changes each image separately.
 ///
-/// It has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named second,
-/// `(&self, Image)` to an image. `through_host` behind it, a function of it, says
-/// whether it [goes through the host](crate::Transform::through_host).
+/// The type has `keys`, `allow_missing_keys`, `check_parameters(&self)` and the function named
+/// second, `(&self, Image)` to an image. Its optional function `through_host` returns whether it
+/// [goes through the host](crate::Transform::through_host).
 macro_rules! image_transform {
     ($type:ident, $change:ident $(, maps_labels: $maps:literal)? $(, through_host: $host:expr)?) => {
         impl $crate::Transform for $type {
@@ -100,11 +100,11 @@ macro_rules! image_transform {
     };
 }
 
-/// [`Transform`](crate::Transform) for a type that changes the image of each key separately, by its
-/// function `apply` with the image and the index of its key. `lazy` says whether it may be
-/// [lazy](crate::Transform::is_lazy); `check` names the function that checks the parameters,
-/// `effect` the one that says what becomes of the grid; `through_host` is a function of it that says
-/// whether it [goes through the host](crate::Transform::through_host).
+/// Implements [`Transform`](crate::Transform) for a type that changes the image of each key
+/// separately, by its function `apply` with the image and the index of its key. `lazy` states
+/// whether it may be [lazy](crate::Transform::is_lazy); `check` names the function that checks the
+/// parameters, `effect` the function that returns the effect on the grid; its function
+/// `through_host` returns whether it [goes through the host](crate::Transform::through_host).
 macro_rules! per_image {
     ($type:ident {
         apply: $change:ident, lazy: $lazy:literal

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::Effect;
 use crate::params::Keys;
 
-/// Permutes and flips axes to the directions of `axcodes`, for instance `RAS`: towards Right,
+/// Permutes and flips axes to the directions of `axcodes`: `RAS`, for instance, is towards Right,
 /// Anterior, Superior.
 ///
-/// No value changes, and every voxel keeps its position in the world. `as_closest_canonical` means
-/// `RAS`. `labels` are the (beginning, end) letters of each world axis; by default they follow the
-/// image's own space.
+/// Values are unchanged, and every voxel keeps its position in the world. `as_closest_canonical`
+/// means `RAS`. `labels` are the (start, end) letters of each world axis; by default they are those
+/// of the image's own space.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Orientation};
@@ -36,7 +36,7 @@ pub struct Orientation {
 }
 
 impl Orientation {
-    /// Reorients these keys to `axcodes`.
+    /// Creates the transform: reorients these keys to `axcodes`.
     pub fn new(keys: impl Into<Keys>, axcodes: &str) -> Self {
         Orientation {
             keys: keys.into(),
@@ -50,7 +50,7 @@ impl Orientation {
     /// Reorients one image.
     ///
     /// # Errors
-    /// Where the code does not name each of the image's axes once.
+    /// If the code does not name each of the image's axes once.
     pub fn turn(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let from = directions(&image.affine, n);
@@ -86,9 +86,9 @@ impl Orientation {
 }
 
 setters!(Orientation {
-    /// Reorient to `RAS`, ignoring `axcodes`.
+    /// Whether to reorient to `RAS`, ignoring `axcodes`.
     as_closest_canonical: bool,
-    /// Letters of (beginning, end) of each world axis.
+    /// Letters of the (start, end) of each world axis.
     labels: Option<Labels>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 
-/// Adds `to_pad` voxels: for the channels, which must be `[0, 0]`, and then for each axis, how many
-/// before and how many after. Axes that are left out stay.
+/// Adds `to_pad` voxels: an entry for the channels, which must be `[0, 0]`, then one for each axis
+/// with the numbers before and after. Omitted axes are unchanged.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Pad};
@@ -19,7 +19,7 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct Pad {
     keys: Keys,
-    /// Voxels before and after, for the channels and each axis.
+    /// Number of voxels before and after, for the channels and each axis.
     to_pad: Vec<[usize; 2]>,
     #[serde(default)]
     mode: OneOrMany<PadMode>,
@@ -30,7 +30,7 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// With zeros.
+    /// Creates the transform: pads with zeros.
     pub fn new(keys: impl Into<Keys>, to_pad: impl Into<Vec<[usize; 2]>>) -> Self {
         Pad {
             keys: keys.into(),
@@ -44,8 +44,7 @@ impl Pad {
     /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where an axis does not exist, the mode has no voxels to copy, or the result would be too
-    /// large.
+    /// If an axis does not exist, the mode has no voxels to copy, or the result would be too large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         if self.to_pad.len() > n + 1 {
@@ -56,7 +55,7 @@ impl Pad {
         spatial::pad(image, side(0), side(1), self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    /// Statistics of whole lines are taken on the host.
+    /// Statistics of whole lines are computed on the host.
     fn looks_at_all(&self) -> bool {
         self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::params::Keys;
 use crate::{Draw, Sample, Transform};
 
-/// What every one has in a recipe beside its own options.
+/// Parameters that every plugin transform has in a recipe, in addition to its own options.
 #[derive(Deserialize)]
 struct Shared {
     keys: Keys,
@@ -22,7 +22,8 @@ struct Shared {
     allow_missing_keys: bool,
 }
 
-/// Calls a plugin for the image of each key. The grid stays; the number of channels may change.
+/// Calls a plugin for the image of each key. The grid is unchanged; the number of channels may
+/// change.
 pub(crate) struct PluginTransform {
     name: &'static str,
     keys: Keys,
@@ -40,7 +41,7 @@ impl fmt::Debug for PluginTransform {
     }
 }
 
-/// Builds the transform that a name with a dot means, from its table without the name.
+/// Builds the plugin's transform for a name with a dot, from its table without the name.
 pub(crate) fn build(name: &str, table: &Node) -> Result<Box<dyn Transform>, Fault> {
     let mut options = table.clone();
     let mut shared = Node::empty();
@@ -51,28 +52,28 @@ pub(crate) fn build(name: &str, table: &Node) -> Result<Box<dyn Transform>, Faul
     }
     let Shared { keys, allow_missing_keys } = hearth_registry::read(&shared)?;
     let component = component::find(ComponentKind::Transform, name, &options)?;
-    // A name per step of a recipe, which is read a few times in a process.
+    // Leaked once per step of a recipe; a process reads a recipe only a few times.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
     Ok(Box::new(PluginTransform { name, keys, allow_missing_keys, options, component }))
 }
 
 impl PluginTransform {
     fn change(&self, image: Image) -> Result<Image, TransformError> {
-        let failed = |why: String| TransformError::new(format!("the plugin says: {why}"));
+        let failed = |why: String| TransformError::new(format!("the plugin reports: {why}"));
         let (shape, device) = (image.data.dims(), image.data.device());
         let values = image.to_vec();
         let input = HostArray { shape: shape.to_vec(), values: values.into(), affine: image.affine };
         let mut output = self.component.run(&[input], "").map_err(failed)?;
         let (Some(array), true) = (output.pop(), output.is_empty()) else {
-            return Err(failed("nothing: a transform gives one image".to_owned()));
+            return Err(failed("no image returned; a transform must return one".to_owned()));
         };
         array.check().map_err(failed)?;
         let [channels, x, y, z] = array.shape[..] else {
-            let what = format!("{} gives an array of shape {:?}", self.name, array.shape);
+            let what = format!("{} returned an array of shape {:?}", self.name, array.shape);
             return Err(TransformError::new(what).expected("an image [C, X, Y, Z]"));
         };
         if [x, y, z] != shape[1..] || channels == 0 {
-            let what = format!("{} makes an image of {x} x {y} x {z} of one of {:?}", self.name, &shape[1..]);
+            let what = format!("{} returned an image of {x} x {y} x {z} for one of {:?}", self.name, &shape[1..]);
             return Err(TransformError::new(what)
                 .expected("the same grid")
                 .advice("a plugin's transform may change values and channels only"));
@@ -102,7 +103,7 @@ impl Transform for PluginTransform {
         if self.allow_missing_keys { Ok(()) } else { self.keys.check(known) }
     }
 
-    /// With the plugin's version: caches of another one are not used.
+    /// Includes the plugin's version: caches of another version are not used.
     fn describe(&self) -> serde_json::Value {
         json!({
             "name": self.name,

@@ -11,8 +11,8 @@ use crate::params::{Keys, check_probability};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Reverses one axis, drawn at random, with probability `prob`, for all keys alike. The probability
-/// is drawn first, then the axis.
+/// Reverses one axis, drawn at random, with probability `prob`, in the same way for all keys. The
+/// probability is drawn first, then the axis.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandAxisFlip};
@@ -32,7 +32,7 @@ pub struct RandAxisFlip {
 }
 
 impl RandAxisFlip {
-    /// With probability 0.1.
+    /// Creates the transform, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandAxisFlip { keys: keys.into(), prob: tenth(), allow_missing_keys: false }
     }

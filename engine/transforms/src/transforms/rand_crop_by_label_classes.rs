@@ -11,13 +11,13 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a voxel of a class drawn with
-/// the weights `ratios` (equal by default), moved so that it lies within the image.
+/// Crops `num_samples` boxes of `spatial_size` voxels. Each is centred on a voxel of a class drawn
+/// with the weights `ratios` (equal by default), and moved so that it lies within the image.
 ///
-/// The lists come from `indices_key` (and are removed from the sample), or are computed from
-/// `label_key` each time, as by [`super::ClassesToIndices`]. A class without voxels is skipped,
-/// with one warning per case (unless `warn = false`); a case in which no class can be chosen is an
-/// error. `allow_smaller` cuts a box that is larger than the image down to it.
+/// The lists of voxels come from `indices_key` (and are removed from the sample), or are computed
+/// from `label_key` each time, as by [`super::ClassesToIndices`]. A class without voxels is
+/// skipped, with one warning per case (unless `warn = false`); a case in which no class can be
+/// chosen is an error. With `allow_smaller` a box that is larger than the image is reduced to it.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandCropByLabelClasses};
@@ -30,7 +30,7 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct RandCropByLabelClasses {
     keys: Keys,
-    /// The label map whose classes crops are centred in.
+    /// Key of the label map whose classes crops are centred in.
     label_key: String,
     spatial_size: OneOrMany<i64>,
     #[serde(default)]
@@ -66,7 +66,7 @@ fn yes() -> bool {
 }
 
 impl RandCropByLabelClasses {
-    /// One crop per case, with equal weights of all classes.
+    /// Creates the transform: one crop per case, with equal weights of all classes.
     pub fn new(keys: impl Into<Keys>, label_key: &str, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCropByLabelClasses {
             keys: keys.into(),
@@ -86,33 +86,33 @@ impl RandCropByLabelClasses {
         }
     }
 
-    /// The size of the box for an image of this shape.
+    /// Returns the size of the box for an image of this shape.
     ///
     /// # Errors
-    /// Where it is larger than the image and may not be smaller.
+    /// If it is larger than the image and may not be reduced.
     pub fn box_size(&self, shape: [usize; 3], spatial_dims: usize) -> Result<[usize; 3], TransformError> {
         crop_size(&self.spatial_size, shape, spatial_dims, self.allow_smaller)
     }
 }
 
 setters!(RandCropByLabelClasses {
-    /// Weight of each class, background included.
+    /// Weight of each class, including the background.
     ratios: Option<Vec<f64>>,
     /// Number of classes of a label of one channel.
     num_classes: Option<usize>,
-    /// Crops per case.
+    /// Number of crops per case.
     num_samples: usize,
-    /// The image that decides which voxels count.
+    /// Image that selects the voxels.
     image_key: Option<String>,
-    /// Voxels with an image value above this count.
+    /// Threshold of that image: voxels above it are used.
     image_threshold: f64,
     /// Key of the lists.
     indices_key: Option<String>,
-    /// Shrink the box to the image.
+    /// Whether to shrink the box to the image.
     allow_smaller: bool,
-    /// Warn about classes without voxels.
+    /// Whether to warn about classes without voxels.
     warn: bool,
-    /// The most voxels of each class to choose from.
+    /// Maximum number of voxels of each class to choose from.
     max_samples_per_class: Option<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -219,7 +219,7 @@ impl Transform for RandCropByLabelClasses {
     }
 }
 
-/// The class whose range of the cumulative ratios holds `at`; never one with ratio 0.
+/// Returns the class whose range of the cumulative ratios contains `at`; never one with ratio 0.
 fn choose(ratios: &[f64], at: f64) -> usize {
     let mut sum = 0.0;
     let mut chosen = 0;
@@ -244,7 +244,7 @@ mod tests {
     fn classes_are_chosen_by_their_ratio() {
         assert_eq!(choose(&[0.0, 1.0, 2.0], 0.0), 1);
         assert_eq!(choose(&[1.0, 0.0, 2.0], 1.0), 2);
-        // Rounding may produce a number at the very end; it must still select a valid class.
+        // Rounding may produce a number at the very end, which must still select a valid class.
         assert_eq!(choose(&[1.0, 2.0, 0.0], 3.0), 1);
     }
 

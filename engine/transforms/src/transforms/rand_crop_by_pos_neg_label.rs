@@ -11,14 +11,14 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Cuts `num_samples` boxes of `spatial_size` voxels, each centred on a foreground voxel with
-/// probability `pos / (pos + neg)`, else on a background voxel, moved so that it lies within the
-/// image.
+/// Crops `num_samples` boxes of `spatial_size` voxels. Each is centred on a foreground voxel with
+/// probability `pos / (pos + neg)`, otherwise on a background voxel, and moved so that it lies
+/// within the image.
 ///
-/// The lists come from `fg_indices_key` and `bg_indices_key`, or are made from `label_key` (and
-/// `image_key`, `image_threshold`) each time. A case without foreground gives background only, with
-/// one warning that names its file. `allow_smaller` cuts a box that is larger than the image down
-/// to it.
+/// The lists of voxels come from `fg_indices_key` and `bg_indices_key`, or are computed from
+/// `label_key` (and `image_key`, `image_threshold`) each time. In a case without foreground all
+/// crops are from the background, with one warning that names its file. With `allow_smaller` a box
+/// that is larger than the image is reduced to it.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandCropByPosNegLabel};
@@ -30,7 +30,7 @@ use crate::{Draw, Effect, Sample, Value};
 #[serde(deny_unknown_fields)]
 pub struct RandCropByPosNegLabel {
     keys: Keys,
-    /// The label map whose foreground crops are centred in.
+    /// Key of the label map whose foreground crops are centred in.
     label_key: String,
     spatial_size: OneOrMany<i64>,
     #[serde(default = "unit")]
@@ -64,7 +64,7 @@ fn one() -> usize {
 }
 
 impl RandCropByPosNegLabel {
-    /// One crop per case, with equal weights of foreground and background.
+    /// Creates the transform: one crop per case, with equal weights of foreground and background.
     pub fn new(keys: impl Into<Keys>, label_key: &str, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCropByPosNegLabel {
             keys: keys.into(),
@@ -83,10 +83,10 @@ impl RandCropByPosNegLabel {
         }
     }
 
-    /// The size of the box for an image of this shape.
+    /// Returns the size of the box for an image of this shape.
     ///
     /// # Errors
-    /// Where it is larger than the image and may not be smaller.
+    /// If it is larger than the image and may not be reduced.
     pub fn box_size(&self, shape: [usize; 3], spatial_dims: usize) -> Result<[usize; 3], TransformError> {
         crop_size(&self.spatial_size, shape, spatial_dims, self.allow_smaller)
     }
@@ -97,17 +97,17 @@ setters!(RandCropByPosNegLabel {
     pos: f64,
     /// Weight of background centres.
     neg: f64,
-    /// Crops per case.
+    /// Number of crops per case.
     num_samples: usize,
-    /// The image that defines the background.
+    /// Key of the image that defines the background.
     image_key: Option<String>,
-    /// Background voxels have image values above this.
+    /// Threshold of that image: background voxels have values above it.
     image_threshold: f64,
     /// Key of the foreground list.
     fg_indices_key: Option<String>,
     /// Key of the background list.
     bg_indices_key: Option<String>,
-    /// Shrink the box to the image.
+    /// Whether to shrink the box to the image.
     allow_smaller: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -10,8 +10,8 @@ use crate::params::{Keys, check_probability};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Reverses `spatial_axis` (one, several, or all where not given) with probability `prob`, for all
-/// keys alike.
+/// Reverses `spatial_axis` (one, several, or by default all) with probability `prob`, in the same
+/// way for all keys.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandFlip};
@@ -46,7 +46,7 @@ pub(super) fn resolve_axis(axis: i64, n: usize) -> Result<usize, TransformError>
 }
 
 impl RandFlip {
-    /// All axes, with probability 0.1.
+    /// Creates the transform: reverses all axes, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandFlip { keys: keys.into(), prob: tenth(), spatial_axis: None, allow_missing_keys: false }
     }
@@ -55,7 +55,7 @@ impl RandFlip {
 setters!(RandFlip {
     /// Probability that the transform is applied.
     prob: f64,
-    /// The axes.
+    /// Axes that are reversed.
     spatial_axis: Option<OneOrMany<i64>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -12,9 +12,9 @@ use crate::params::{Keys, per_axis};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// [`super::GridPatch`] with an offset drawn per axis from `min_offset` (0 where not given) to
+/// Applies [`super::GridPatch`] with an offset drawn per axis from `min_offset` (default 0) to
 /// `max_offset` (by default the remainder of the image after a whole number of patches), both
-/// included. `sort_fn = "random"` uses patches in random order.
+/// inclusive. `sort_fn = "random"` uses patches in random order.
 ///
 /// Offset and order are drawn once for all keys (MONAI draws an order for each).
 ///
@@ -57,7 +57,7 @@ pub struct RandGridPatch {
 }
 
 impl RandGridPatch {
-    /// Adjacent complete patches; 0 means the whole axis.
+    /// Creates the transform: adjacent complete patches; 0 means the whole axis.
     pub fn new(keys: impl Into<Keys>, patch_size: impl Into<Vec<usize>>) -> Self {
         RandGridPatch {
             keys: keys.into(),
@@ -112,21 +112,21 @@ impl RandGridPatch {
 }
 
 setters!(RandGridPatch {
-    /// The least offset.
+    /// Smallest offset.
     min_offset: Option<OneOrMany<i64>>,
-    /// The largest offset.
+    /// Largest offset.
     max_offset: Option<OneOrMany<i64>>,
     /// Number of patches.
     num_patches: Option<usize>,
-    /// The overlap of patches as a fraction.
+    /// Overlap of the patches as a fraction.
     overlap: OneOrMany<f64>,
-    /// The order of the patches.
+    /// Order of the patches.
     sort_fn: Option<PatchOrder>,
-    /// Keep patches whose sum is less.
+    /// Upper limit of the sum of the patches that are kept.
     threshold: Option<f64>,
-    /// Cover the image to its end, with this padding.
+    /// Padding with which the grid covers the image to its end.
     pad_mode: Option<PadMode>,
-    /// The constant of [`PadMode::Constant`] and of added patches.
+    /// Constant of [`PadMode::Constant`] and of added patches.
     value: f32,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -11,9 +11,9 @@ use crate::params::{Keys, check_probability};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample};
 
-/// Rotates by 1 to `max_k` quarter turns in the plane of two axes, the first towards the second,
-/// with probability `prob`, for all keys alike. The probability is drawn first, then the number of
-/// turns.
+/// Rotates by 1 to `max_k` quarter turns in the plane of two axes, from the first towards the
+/// second, with probability `prob`, in the same way for all keys. The probability is drawn first,
+/// then the number of turns.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandRotate90};
@@ -41,7 +41,7 @@ fn three() -> u64 {
 }
 
 impl RandRotate90 {
-    /// In the plane of the first two axes, with probability 0.1.
+    /// Creates the transform: in the plane of the first two axes, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandRotate90 {
             keys: keys.into(),
@@ -56,9 +56,9 @@ impl RandRotate90 {
 setters!(RandRotate90 {
     /// Probability that the transform is applied.
     prob: f64,
-    /// At most this many quarter turns.
+    /// Maximum number of quarter turns.
     max_k: u64,
-    /// The two axes.
+    /// The two axes of the plane.
     spatial_axes: [i64; 2],
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

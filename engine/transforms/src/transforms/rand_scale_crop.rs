@@ -12,8 +12,8 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample};
 
-/// [`super::RandSpatialCrop`] with sizes as parts of the image: `roi_scale` and `max_roi_scale` of
-/// each axis, rounded up to whole voxels.
+/// Applies [`super::RandSpatialCrop`] with sizes as fractions of the image: `roi_scale` and
+/// `max_roi_scale` of each axis, rounded up to whole voxels.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandScaleCrop};
@@ -39,7 +39,7 @@ pub struct RandScaleCrop {
 }
 
 impl RandScaleCrop {
-    /// A box of this fraction of each axis, anywhere in the image.
+    /// Creates the transform: a box of this fraction of each axis, anywhere in the image.
     pub fn new(keys: impl Into<Keys>, roi_scale: impl Into<OneOrMany<f64>>) -> Self {
         RandScaleCrop {
             keys: keys.into(),
@@ -53,11 +53,11 @@ impl RandScaleCrop {
 }
 
 setters!(RandScaleCrop {
-    /// The largest fraction.
+    /// Largest fraction.
     max_roi_scale: Option<OneOrMany<f64>>,
-    /// At a random position instead of the middle.
+    /// Whether the position is random instead of the middle.
     random_center: bool,
-    /// Also draw the size.
+    /// Whether the size is drawn, too.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

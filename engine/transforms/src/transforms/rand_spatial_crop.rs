@@ -11,11 +11,11 @@ use crate::params::{Keys, resolve_size};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Crops a box of `roi_size` voxels at a random position, in the same way for all keys; 0 or less
-/// means the whole axis, and so does a size beyond the image.
+/// Crops a box of `roi_size` voxels at a random position, in the same way for all keys; an entry of
+/// 0 or less, or beyond the image, means the whole axis.
 ///
-/// With `random_size` the size of each axis is drawn first, from `roi_size` to `max_roi_size` (the
-/// image's size where not given). Without `random_center` the box lies in the middle.
+/// With `random_size` the size of each axis is drawn first, from `roi_size` to `max_roi_size` (by
+/// default the image's size). Without `random_center` the box lies in the middle.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandSpatialCrop};
@@ -44,7 +44,7 @@ pub(super) fn yes() -> bool {
 }
 
 impl RandSpatialCrop {
-    /// A box of this size anywhere in the image.
+    /// Creates the transform: a box of this size anywhere in the image.
     pub fn new(keys: impl Into<Keys>, roi_size: impl Into<OneOrMany<i64>>) -> Self {
         RandSpatialCrop {
             keys: keys.into(),
@@ -57,18 +57,18 @@ impl RandSpatialCrop {
     }
 }
 
-/// The range of boxes to draw.
+/// The range of boxes that are drawn.
 pub(super) struct Boxes {
-    /// The smallest size, or the only one.
+    /// Smallest size, or the only one.
     pub least: [usize; 3],
-    /// The largest size, where it is drawn.
+    /// Largest size, if the size is drawn.
     pub most: Option<[usize; 3]>,
-    /// Random position, or the middle.
+    /// Whether the position is random instead of the middle.
     pub random_center: bool,
 }
 
 impl Boxes {
-    /// Sizes as in [`RandSpatialCrop`].
+    /// Creates a range with sizes as in [`RandSpatialCrop`].
     pub(super) fn new(
         (roi_size, max_roi_size): (&OneOrMany<i64>, Option<&OneOrMany<i64>>),
         (random_center, random_size): (bool, bool),
@@ -84,7 +84,8 @@ impl Boxes {
         Ok(Boxes { least, most, random_center })
     }
 
-    /// First voxel and one past the last: sizes are drawn first, then positions, axis by axis.
+    /// Draws the first voxel and one past the last: sizes are drawn first, then positions, axis by
+    /// axis.
     pub(super) fn draw(
         &self,
         draw: &Draw,
@@ -115,7 +116,7 @@ impl Boxes {
     }
 }
 
-/// Shape and number of axes of the first key's image; the others must have the same shape.
+/// Returns shape and number of axes of the first key's image; the others must have the same shape.
 pub(super) fn common_shape(sample: &Sample, keys: &[(usize, &str)]) -> Result<([usize; 3], usize), TransformError> {
     let Some((_, first)) = keys.first() else { return Ok(([0; 3], 3)) };
     let shape = sample.shape(first).map_err(|e| e.at(first))?;
@@ -124,11 +125,11 @@ pub(super) fn common_shape(sample: &Sample, keys: &[(usize, &str)]) -> Result<([
 }
 
 setters!(RandSpatialCrop {
-    /// The largest size.
+    /// Largest size.
     max_roi_size: Option<OneOrMany<i64>>,
-    /// At a random position instead of the middle.
+    /// Whether the position is random instead of the middle.
     random_center: bool,
-    /// Also draw the size.
+    /// Whether the size is drawn, too.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

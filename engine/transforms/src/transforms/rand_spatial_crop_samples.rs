@@ -11,7 +11,7 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Cuts out `num_samples` boxes, each drawn as [`super::RandSpatialCrop`] does.
+/// Crops `num_samples` boxes, each drawn as by [`super::RandSpatialCrop`].
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::RandSpatialCropSamples};
@@ -38,7 +38,7 @@ pub struct RandSpatialCropSamples {
 }
 
 impl RandSpatialCropSamples {
-    /// This many boxes of this size anywhere in the image.
+    /// Creates the transform: this number of boxes of this size anywhere in the image.
     pub fn new(keys: impl Into<Keys>, roi_size: impl Into<OneOrMany<i64>>, num_samples: usize) -> Self {
         RandSpatialCropSamples {
             keys: keys.into(),
@@ -53,11 +53,11 @@ impl RandSpatialCropSamples {
 }
 
 setters!(RandSpatialCropSamples {
-    /// The largest size.
+    /// Largest size.
     max_roi_size: Option<OneOrMany<i64>>,
-    /// At a random position instead of the middle.
+    /// Whether the position is random instead of the middle.
     random_center: bool,
-    /// Also draw the size.
+    /// Whether the size is drawn, too.
     random_size: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -11,14 +11,14 @@ use crate::params::{Keys, check_key, resolve_size};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Cuts `num_samples` boxes of `spatial_size` voxels whose centres are drawn with the weights of
+/// Crops `num_samples` boxes of `spatial_size` voxels whose centres are drawn with the weights of
 /// the first channel of `w_key`.
 ///
 /// A size beyond the image means the whole axis. Centres are drawn among those that keep the box
-/// inside. With negative weights, the smallest is subtracted from all. Where all weights are 0
-/// every centre is equally likely, with one warning that names the file.
+/// inside. If there are negative weights, the smallest is subtracted from all. If all weights are
+/// 0, every centre is equally likely, with one warning that names the file.
 ///
-/// Differs from MONAI: weights that are NaN or infinite are an error, not all alike.
+/// Differs from MONAI: weights that are NaN or infinite are an error, rather than counted as equal.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandWeightedCrop};
@@ -30,7 +30,7 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct RandWeightedCrop {
     keys: Keys,
-    /// The map of weights that centres are drawn by.
+    /// Key of the map of weights for the centres.
     w_key: String,
     spatial_size: OneOrMany<i64>,
     #[serde(default = "one")]
@@ -45,11 +45,11 @@ fn one() -> usize {
     1
 }
 
-/// Centres of boxes of `size` voxels, one for each random number in [0, 1); `None` where all
-/// weights are 0.
+/// Returns the centres of boxes of `size` voxels, one for each random number in [0, 1); `None` if
+/// all weights are 0.
 ///
 /// # Errors
-/// Where a weight is NaN or infinite, or the map is empty.
+/// If a weight is NaN or infinite, or the map is empty.
 pub fn weighted_centers(
     weights: &Image,
     size: [usize; 3],
@@ -85,7 +85,7 @@ pub fn weighted_centers(
     Ok(Some(chosen.map(|flat| place(flat, first, room)).collect()))
 }
 
-/// First centre and number of centres along each axis that keep a box inside.
+/// Returns the first centre and the number of centres along each axis that keep a box inside.
 fn centers(shape: [usize; 3], size: [usize; 3]) -> ([usize; 3], [usize; 3]) {
     let inside = |a: usize| shape[a] > size[a];
     (
@@ -100,7 +100,7 @@ fn place(flat: usize, first: [usize; 3], room: [usize; 3]) -> [usize; 3] {
 }
 
 impl RandWeightedCrop {
-    /// One box per case.
+    /// Creates the transform: one box per case.
     pub fn new(keys: impl Into<Keys>, w_key: &str, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandWeightedCrop {
             keys: keys.into(),
@@ -114,7 +114,7 @@ impl RandWeightedCrop {
 }
 
 setters!(RandWeightedCrop {
-    /// Boxes per case.
+    /// Number of boxes per case.
     num_samples: usize,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

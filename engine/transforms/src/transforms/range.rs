@@ -100,10 +100,10 @@ impl Transform for Range {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RangeTable {
-    /// The span's name; by default that of the transform.
+    /// Name of the span; by default that of the transform.
     #[serde(default)]
     range: Option<String>,
-    /// The transform: a table with its `name` and parameters.
+    /// Transform: a table with its `name` and parameters.
     transform: Node,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 
-/// Repeats each channel `repeats` times, copies beside each other: channels `a b` become `a a b b`.
+/// Repeats each channel `repeats` times, with adjacent copies: channels `a b` become `a a b b`.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RepeatChannel};
@@ -24,7 +24,7 @@ pub struct RepeatChannel {
 }
 
 impl RepeatChannel {
-    /// This many copies of each channel.
+    /// Creates the transform: this number of copies of each channel.
     pub fn new(keys: impl Into<Keys>, repeats: usize) -> Self {
         RepeatChannel { keys: keys.into(), repeats, allow_missing_keys: false }
     }

@@ -14,10 +14,10 @@ use crate::{Draw, Effect, Sample};
 /// ones are ignored).
 ///
 /// Positions are in voxels from the centre of the image; without `norm_coords` they range from -1
-/// to 1 over it, and for spline orders they are voxels from its beginning. The affine is unchanged,
-/// and the sampling cannot be inverted.
+/// to 1 over it, and for spline orders they are voxels from its start. The affine is unchanged, and
+/// the sampling cannot be inverted.
 ///
-/// MONAI has it in array form only. The name of the key that holds the grid is ours.
+/// MONAI has only the array form; the parameter for the grid's key is specific to this crate.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::Resample};
@@ -33,7 +33,7 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct Resample {
     keys: Keys,
-    /// The grid: an image of coordinates in voxels about the centre, homogeneous.
+    /// Key of the grid: an image of coordinates in voxels about the centre, homogeneous.
     grid_key: String,
     #[serde(default)]
     mode: OneOrMany<GridMode>,
@@ -54,7 +54,7 @@ fn yes() -> bool {
 }
 
 impl Resample {
-    /// Samples these keys at the positions in `grid_key`.
+    /// Creates the transform: samples these keys at the positions in `grid_key`.
     pub fn new(keys: impl Into<Keys>, grid_key: &str) -> Self {
         Resample {
             keys: keys.into(),
@@ -71,7 +71,7 @@ impl Resample {
     /// Samples one image at a grid, `[axes, X', Y', Z']`; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the grid has too few axes.
+    /// If the grid has too few axes.
     pub fn sample(
         &self,
         image: hearth_image::Image,
@@ -89,11 +89,11 @@ setters!(Resample {
     mode: OneOrMany<GridMode>,
     /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// Positions are voxels from the centre.
+    /// Whether positions are voxels from the centre.
     norm_coords: bool,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
+    /// Type in which MONAI computes; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

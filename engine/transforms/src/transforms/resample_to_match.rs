@@ -12,7 +12,7 @@ use crate::{Draw, Sample};
 
 /// Resamples to the grid of the image `key_dst`: its affine and its size.
 ///
-/// What the image knows of its file stays; MONAI takes over what the other one knows.
+/// The image keeps the metadata of its file; MONAI copies those of the other image.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::ResampleToMatch};
@@ -28,7 +28,7 @@ use crate::{Draw, Sample};
 #[serde(deny_unknown_fields)]
 pub struct ResampleToMatch {
     keys: Keys,
-    /// The image with the target grid.
+    /// Key of the image with the target grid.
     key_dst: String,
     #[serde(default)]
     mode: OneOrMany<GridMode>,
@@ -43,7 +43,7 @@ pub struct ResampleToMatch {
 }
 
 impl ResampleToMatch {
-    /// Resamples these keys to the grid of `key_dst`.
+    /// Creates the transform: resamples these keys to the grid of `key_dst`.
     pub fn new(keys: impl Into<Keys>, key_dst: &str) -> Self {
         ResampleToMatch {
             keys: keys.into(),
@@ -59,7 +59,7 @@ impl ResampleToMatch {
     /// Resamples one image to the grid of an affine and a shape; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where an affine cannot be inverted.
+    /// If an affine cannot be inverted.
     pub fn resample(
         &self,
         image: Image,
@@ -83,7 +83,7 @@ setters!(ResampleToMatch {
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
+    /// Type in which MONAI computes; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

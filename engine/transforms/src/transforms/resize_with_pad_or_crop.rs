@@ -10,8 +10,8 @@ use super::spatial_pad::pad_to_size;
 use crate::Effect;
 use crate::params::{Keys, resolve_size};
 
-/// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is
-/// shorter; 0 or less keeps an axis.
+/// Crops axes that are longer than `spatial_size` about the centre, and pads shorter ones; 0 or
+/// less keeps an axis.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ResizeWithPadOrCrop};
@@ -35,7 +35,7 @@ pub struct ResizeWithPadOrCrop {
 }
 
 impl ResizeWithPadOrCrop {
-    /// Padded with zeros, on both sides.
+    /// Creates the transform: pads with zeros, on both sides.
     pub fn new(keys: impl Into<Keys>, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         ResizeWithPadOrCrop {
             keys: keys.into(),
@@ -50,13 +50,13 @@ impl ResizeWithPadOrCrop {
     /// Crops and pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where `spatial_size` has too few axes, or the result would be too large.
+    /// If `spatial_size` has too few axes, or the result would be too large.
     pub fn resize(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let size = resolve_size(&self.spatial_size, image.shape(), image.meta.spatial_dims)?;
         pad_to_size(center_crop(image, size), size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    /// Statistics of whole lines are taken on the host.
+    /// Statistics of whole lines are computed on the host.
     fn looks_at_all(&self) -> bool {
         self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
     }
@@ -67,7 +67,7 @@ impl ResizeWithPadOrCrop {
 }
 
 setters!(ResizeWithPadOrCrop {
-    /// The sides on which voxels are added.
+    /// Sides on which voxels are added.
     method: PadMethod,
     /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,

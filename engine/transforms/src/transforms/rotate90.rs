@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::rand_flip::resolve_axis;
 use crate::params::Keys;
 
-/// Rotates by `k` quarter turns (by default 1; negative ones rotate back) in the plane of two
-/// axes, the first towards the second.
+/// Rotates by `k` quarter turns (by default 1; negative numbers rotate back) in the plane of two
+/// axes, from the first towards the second.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Rotate90};
@@ -36,7 +36,7 @@ pub(super) fn first_two() -> [i64; 2] {
 }
 
 impl Rotate90 {
-    /// One quarter turn in the plane of the first two axes.
+    /// Creates the transform: one quarter turn in the plane of the first two axes.
     pub fn new(keys: impl Into<Keys>) -> Self {
         Rotate90 { keys: keys.into(), k: one(), spatial_axes: first_two(), allow_missing_keys: false }
     }
@@ -44,7 +44,7 @@ impl Rotate90 {
     /// Rotates one image.
     ///
     /// # Errors
-    /// Where it does not have an axis, or both are the same.
+    /// If the image does not have an axis, or both are the same.
     pub fn rotate(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         rotate_in_plane(image, self.k.rem_euclid(4) as usize, self.spatial_axes)
     }
@@ -54,7 +54,7 @@ impl Rotate90 {
     }
 }
 
-/// Quarter turns in the plane of two axes, which may be negative.
+/// Rotates by `k` quarter turns in the plane of two axes; negative axes count from the end.
 pub(super) fn rotate_in_plane(image: Image, k: usize, [first, second]: [i64; 2]) -> Result<Image, TransformError> {
     let n = image.meta.spatial_dims;
     match (resolve_axis(first, n)?, resolve_axis(second, n)?) {
@@ -74,7 +74,7 @@ pub(super) fn check_plane(axes: [i64; 2]) -> Result<(), Fault> {
 setters!(Rotate90 {
     /// Number of quarter turns.
     k: i64,
-    /// The two axes.
+    /// The two axes of the plane.
     spatial_axes: [i64; 2],
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

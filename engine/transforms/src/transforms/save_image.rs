@@ -13,10 +13,9 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
 /// Writes each image to `output_dir/NAME/NAME_POSTFIX.EXT`, where NAME is that of the file it was
-/// loaded from (else the case's).
+/// loaded from, or else of the case.
 ///
-/// The image passes through unchanged. With several keys give each its own postfix by a step of its
-/// own.
+/// The image itself is unchanged. Several keys need a separate step each, with different postfixes.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::SaveImage};
@@ -30,7 +29,7 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct SaveImage {
     keys: Keys,
-    /// The folder that files are written to.
+    /// Folder to which files are written.
     #[serde(default = "here")]
     output_dir: PathBuf,
     #[serde(default = "trans")]
@@ -64,7 +63,7 @@ fn yes() -> bool {
 }
 
 impl SaveImage {
-    /// Writes these keys under a folder, as `NAME/NAME_trans.nii.gz`.
+    /// Creates the transform: writes these keys under a folder, as `NAME/NAME_trans.nii.gz`.
     pub fn new(keys: impl Into<Keys>, output_dir: impl Into<PathBuf>) -> Self {
         SaveImage {
             keys: keys.into(),
@@ -78,7 +77,7 @@ impl SaveImage {
         }
     }
 
-    /// The path of an image.
+    /// Returns the path of an image.
     pub fn path_of(&self, image: &Image, case: &str) -> PathBuf {
         let file = image.meta.path.as_ref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());
         let name = file.as_deref().unwrap_or(case);
@@ -91,15 +90,15 @@ impl SaveImage {
 }
 
 setters!(SaveImage {
-    /// Appended to the name after `_`; nothing where it is empty.
+    /// Postfix that is appended to the name after `_`; nothing if it is empty.
     output_postfix: String,
-    /// The format: `.nii.gz`, `.nii`, `.png`, `.npy`.
+    /// Format: `.nii.gz`, `.nii`, `.png`, `.npy`.
     output_ext: String,
     /// Type of the values in NIfTI files; by default f32.
     output_dtype: Option<hearth_io::nifti::DataType>,
-    /// A folder for each image.
+    /// Whether each image has a folder.
     separate_folder: bool,
-    /// PNG: multiply by this first.
+    /// Factor for the values of a PNG.
     scale: Option<f32>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

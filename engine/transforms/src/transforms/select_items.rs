@@ -28,7 +28,7 @@ pub struct SelectItems {
 }
 
 impl SelectItems {
-    /// Keeps these.
+    /// Creates the transform: keeps these values.
     pub fn new(keys: impl Into<Keys>) -> Self {
         SelectItems { keys: keys.into(), allow_missing_keys: false }
     }

@@ -14,10 +14,10 @@ use crate::{Draw, Sample};
 
 /// Resamples to a voxel size of `pixdim` mm.
 ///
-/// `pixdim` with fewer entries than axes repeats the last; an entry that is not positive (or NaN)
-/// keeps that axis. An axis within `min_pixdim..max_pixdim` keeps its size too. Coordinates are f64
-/// and exact: output voxel `i` reads the source at `source_affine^-1 * new_affine * i`. The result
-/// is f32.
+/// If `pixdim` has fewer entries than axes, the last is repeated; an entry that is not positive (or
+/// NaN) keeps that axis. An axis within `min_pixdim..max_pixdim` also keeps its size. Coordinates
+/// are f64 and exact: output voxel `i` reads the source at `source_affine^-1 * new_affine * i`. The
+/// result is f32.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Spacing};
@@ -61,7 +61,7 @@ fn yes() -> bool {
 }
 
 impl Spacing {
-    /// Resamples these keys, by default linearly.
+    /// Creates the transform for these keys: linear.
     pub fn new(keys: impl Into<Keys>, pixdim: impl Into<OneOrMany<f64>>) -> Self {
         Spacing {
             keys: keys.into(),
@@ -83,7 +83,7 @@ impl Spacing {
     /// Resamples one image; `place` is the index of its key, `shape` a fixed output shape.
     ///
     /// # Errors
-    /// Where the affine's axes are not independent or the result would be too large.
+    /// If the affine's axes are not independent or the result would be too large.
     pub fn resample(&self, image: Image, place: usize, shape: Option<[usize; 3]>) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let old = affine::spacing_in(&image.affine, n);
@@ -91,7 +91,7 @@ impl Spacing {
         for axis in 0..n {
             let target = self.pixdim.at(axis).unwrap_or(f64::NAN);
             let bound = |limits: &Option<OneOrMany<f64>>| match limits {
-                // A single number is the limit of the first axis, as in MONAI.
+                // A single number is the limit of the first axis only, as in MONAI.
                 Some(OneOrMany::One(value)) if axis == 0 => Some(*value),
                 Some(OneOrMany::Many(values)) => values.get(axis).copied(),
                 _ => None,
@@ -120,7 +120,7 @@ impl Spacing {
 }
 
 setters!(Spacing {
-    /// Drop rotation and flips: the new affine is diagonal.
+    /// Whether to drop rotation and flips: the new affine is diagonal.
     diagonal: bool,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
@@ -128,17 +128,17 @@ setters!(Spacing {
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
+    /// Type in which MONAI computes; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
-    /// Scale the extent of the voxels instead of the distance of their centres.
+    /// Whether to scale the extent of the voxels instead of the distance between their centres.
     scale_extent: OneOrMany<bool>,
-    /// Finally set the affine to the plain scaling between the shapes, as MONAI's option.
+    /// Whether to set the affine finally to the plain scaling between the shapes (MONAI's option).
     recompute_affine: bool,
-    /// Keep axes with a spacing of at least this.
+    /// Smallest spacing that is kept.
     min_pixdim: Option<OneOrMany<f64>>,
-    /// Keep axes with a spacing of at most this.
+    /// Largest spacing that is kept.
     max_pixdim: Option<OneOrMany<f64>>,
-    /// Keys that start on the same grid end on the same grid.
+    /// Whether keys that start on the same grid end on the same grid.
     ensure_same_shape: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -29,15 +29,15 @@ use crate::{Draw, Sample};
 #[serde(deny_unknown_fields)]
 pub struct SpatialCrop {
     keys: Keys,
-    /// Centre of the box in voxels, with `roi_size`.
+    /// Centre of the box in voxels; used with `roi_size`.
     #[serde(default)]
     roi_center: Option<OneOrMany<i64>>,
     #[serde(default)]
     roi_size: Option<OneOrMany<i64>>,
-    /// First voxel of the box, with `roi_end`.
+    /// First voxel of the box; used with `roi_end`.
     #[serde(default)]
     roi_start: Option<OneOrMany<i64>>,
-    /// Voxel after the last of the box, with `roi_start`.
+    /// Voxel after the last of the box; used with `roi_start`.
     #[serde(default)]
     roi_end: Option<OneOrMany<i64>>,
     /// A slice for each axis, `[start, end]` or `[start, end, step]`.
@@ -59,7 +59,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// From `start` to `stop`.
+    /// Creates a slice from `start` to `stop`.
     pub fn new(start: Option<i64>, stop: Option<i64>) -> Self {
         Slice { start, stop }
     }
@@ -90,7 +90,7 @@ impl From<Slice> for Vec<Option<i64>> {
         match slice {
             Slice { start: None, stop: None } => vec![],
             Slice { start, stop: None } => vec![start],
-            // A recipe cannot express "nothing": such a slice begins at 0.
+            // A recipe cannot express an absent value: such a slice starts at 0.
             Slice { start, stop } => vec![Some(start.unwrap_or(0)), stop],
         }
     }
@@ -110,25 +110,25 @@ impl SpatialCrop {
         }
     }
 
-    /// The box of `size` voxels around `center`.
+    /// Creates the transform for the box of `size` voxels around `center`.
     pub fn around(keys: impl Into<Keys>, center: impl Into<OneOrMany<i64>>, size: impl Into<OneOrMany<i64>>) -> Self {
         SpatialCrop { roi_center: Some(center.into()), roi_size: Some(size.into()), ..SpatialCrop::empty(keys.into()) }
     }
 
-    /// The box from `start` to `end` (not included).
+    /// Creates the transform for the box from `start` to `end` (exclusive).
     pub fn between(keys: impl Into<Keys>, start: impl Into<OneOrMany<i64>>, end: impl Into<OneOrMany<i64>>) -> Self {
         SpatialCrop { roi_start: Some(start.into()), roi_end: Some(end.into()), ..SpatialCrop::empty(keys.into()) }
     }
 
-    /// The box of these slices, one per axis.
+    /// Creates the transform for the box of these slices, one per axis.
     pub fn slices(keys: impl Into<Keys>, slices: impl Into<Vec<Slice>>) -> Self {
         SpatialCrop { roi_slices: Some(slices.into()), ..SpatialCrop::empty(keys.into()) }
     }
 
-    /// First voxel and one past the last, per axis, of an image of this shape.
+    /// Returns the first voxel and one past the last, per axis, for an image of this shape.
     ///
     /// # Errors
-    /// Where the parameters do not define a box, or their lengths differ.
+    /// If the parameters do not define a box, or their lengths differ.
     pub fn region(&self, shape: [usize; 3], n: usize) -> Result<([usize; 3], [usize; 3]), Fault> {
         let ranges = self.ranges(shape)?;
         let (mut start, mut end) = ([0; 3], shape);
@@ -164,7 +164,7 @@ impl SpatialCrop {
     /// Crops one image; the box may be empty.
     ///
     /// # Errors
-    /// Where the parameters do not define a box.
+    /// If the parameters do not define a box.
     pub fn crop(&self, image: Image) -> Result<Image, TransformError> {
         let region = self.region(image.shape(), image.meta.spatial_dims);
         let (start, end) = region.map_err(|e| TransformError::new(e.to_string()))?;
@@ -172,7 +172,7 @@ impl SpatialCrop {
     }
 }
 
-/// Entries of two lists of equal length, or of one list and a single number.
+/// Pairs the entries of two lists of equal length, or of one list and a single number.
 fn pairs<'a>(
     name: &str,
     a: &'a OneOrMany<i64>,
@@ -187,7 +187,7 @@ fn pairs<'a>(
 }
 
 setters!(SpatialCrop {
-    /// A box without voxels becomes an empty image, as in MONAI.
+    /// Whether a box without voxels becomes an empty image, as in MONAI.
     allow_empty: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -10,15 +10,15 @@ use crate::params::{Keys, resolve_size};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMethod {
-    /// Both; the smaller half before.
+    /// Both sides; the smaller half before.
     #[default]
     Symmetric,
-    /// After only.
+    /// The end only.
     End,
 }
 
 impl PadMethod {
-    /// Voxels added before and after, for a total number.
+    /// Returns the numbers of voxels added before and after, for a total number.
     pub fn sides(self, missing: [usize; 3]) -> ([usize; 3], [usize; 3]) {
         let before = match self {
             PadMethod::Symmetric => missing.map(|m| m / 2),
@@ -52,7 +52,7 @@ pub struct SpatialPad {
 }
 
 impl SpatialPad {
-    /// With zeros, on both sides.
+    /// Creates the transform: pads with zeros, on both sides.
     pub fn new(keys: impl Into<Keys>, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         SpatialPad {
             keys: keys.into(),
@@ -67,13 +67,13 @@ impl SpatialPad {
     /// Pads one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where `spatial_size` has too few axes, or the result would be too large.
+    /// If `spatial_size` has too few axes, or the result would be too large.
     pub fn pad(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let size = resolve_size(&self.spatial_size, image.shape(), image.meta.spatial_dims)?;
         pad_to_size(image, size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
     }
 
-    /// Statistics of whole lines are taken on the host.
+    /// Statistics of whole lines are computed on the host.
     fn looks_at_all(&self) -> bool {
         self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
     }
@@ -102,7 +102,7 @@ pub(super) fn pad_to_size(
 }
 
 setters!(SpatialPad {
-    /// The sides to pad.
+    /// Sides to pad.
     method: PadMethod,
     /// How added voxels are filled, one or per key.
     mode: OneOrMany<PadMode>,

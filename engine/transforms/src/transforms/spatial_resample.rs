@@ -14,10 +14,9 @@ use crate::{Draw, Sample};
 /// Resamples to the grid of another affine.
 ///
 /// The affine is `dst_affine`, a matrix of 3x3 or 4x4 numbers (voxel to mm), or that of the image
-/// `dst_keys` (one for all keys, or one per key). `spatial_size` is the size of the grid: one
-/// number for all axes, or one per axis, where a negative one keeps that of the image; left out, it
-/// is such that the grid holds as much as the image did. With neither affine, the image's own is
-/// meant.
+/// `dst_keys` (one for all keys, or one per key); with neither, it is the image's own.
+/// `spatial_size` is the size of the grid: one number for all axes, or one per axis, where a
+/// negative one keeps that of the image. By default the grid covers the extent of the image.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::SpatialResample};
@@ -50,7 +49,7 @@ pub struct SpatialResample {
 }
 
 impl SpatialResample {
-    /// Resamples these keys to grids of their own affine until another is given.
+    /// Creates the transform for these keys: their own affine until another is given.
     pub fn new(keys: impl Into<Keys>) -> Self {
         SpatialResample {
             keys: keys.into(),
@@ -65,11 +64,11 @@ impl SpatialResample {
         }
     }
 
-    /// Resamples one image to the grid of an affine, or of `dst_affine` where there is none;
-    /// `place` is the index of its key.
+    /// Resamples one image to the grid of an affine, or of `dst_affine` if there is none; `place`
+    /// is the index of its key.
     ///
     /// # Errors
-    /// Where an affine cannot be inverted, or the size is too large.
+    /// If an affine cannot be inverted, or the size is too large.
     pub fn resample(&self, image: Image, destination: Option<&Affine>, place: usize) -> Result<Image, TransformError> {
         let (n, shape) = (image.meta.spatial_dims, image.shape());
         let destination = match (destination, &self.dst_affine) {
@@ -101,9 +100,9 @@ impl SpatialResample {
 }
 
 setters!(SpatialResample {
-    /// The affine of the grid: rows of a matrix.
+    /// Affine of the grid: rows of a matrix.
     dst_affine: Option<Vec<Vec<f64>>>,
-    /// The image whose affine is the grid's, one or per key.
+    /// Key of the image whose affine is the grid's, one or per key.
     dst_keys: Option<OneOrMany<String>>,
     /// Size of the grid; a negative entry keeps that of the image.
     spatial_size: Option<OneOrMany<i64>>,
@@ -113,7 +112,7 @@ setters!(SpatialResample {
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The type MONAI computes in; accepted without effect: coordinates are f64, values f32.
+    /// Type in which MONAI computes; accepted without effect: coordinates are f64, values f32.
     dtype: Option<OneOrMany<ComputeType>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

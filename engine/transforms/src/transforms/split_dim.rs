@@ -13,9 +13,9 @@ use crate::{Draw, Effect, Sample, Value};
 
 /// Splits images along an axis into parts of one voxel: channels (`dim = 0`) or slices.
 ///
-/// Parts go under `KEY_0`, `KEY_1`, ... (or with `output_postfixes` instead of the numbers), or
-/// with `list_output` into a sample each, under the same key. Without `keepdim` slices of a volume
-/// become 2-D images; channels are always kept.
+/// Parts are stored under `KEY_0`, `KEY_1`, ... (or with `output_postfixes` instead of the
+/// numbers), or with `list_output` each in a separate sample, under the same key. Without `keepdim`
+/// slices of a volume become 2-D images; the channel axis is always kept.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::SplitDim};
@@ -45,7 +45,7 @@ fn yes() -> bool {
 }
 
 impl SplitDim {
-    /// By channel.
+    /// Creates the transform: splits by channel.
     pub fn new(keys: impl Into<Keys>) -> Self {
         SplitDim {
             keys: keys.into(),
@@ -57,10 +57,10 @@ impl SplitDim {
         }
     }
 
-    /// The parts of one image.
+    /// Splits one image.
     ///
     /// # Errors
-    /// Where there is no such axis.
+    /// If there is no such axis.
     pub fn split(&self, image: &Image) -> Result<Vec<Image>, TransformError> {
         let n = image.meta.spatial_dims as i64;
         let dim = if self.dim < 0 { self.dim + n + 1 } else { self.dim };
@@ -91,13 +91,13 @@ impl SplitDim {
 }
 
 setters!(SplitDim {
-    /// The suffixes of the keys of the parts.
+    /// Suffixes of the keys of the parts.
     output_postfixes: Option<Vec<String>>,
-    /// The axis; 0 are the channels.
+    /// Axis; 0 is that of the channels.
     dim: i64,
-    /// Keep the axis of one voxel.
+    /// Whether to keep the axis of one voxel.
     keepdim: bool,
-    /// One sample per part.
+    /// Whether each part becomes a sample.
     list_output: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -118,7 +118,7 @@ impl Transform for SplitDim {
             parts.push((key, sample.image(key).and_then(|image| self.split(image)).map_err(|e| e.at(key))?));
         }
         if self.list_output {
-            // The number that every key has.
+            // The number of parts, the same for every key.
             let count = parts.iter().map(|(_, list)| list.len()).min().unwrap_or(0);
             let mut out = vec![sample; count];
             for (key, list) in parts {
@@ -150,7 +150,8 @@ impl Transform for SplitDim {
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
-        /// Parts that later steps may name; their number is known only after a case is loaded.
+        /// Keys of parts that later steps may name; their number is known only after a case is
+        /// loaded.
         const NAMED: usize = 64;
         self.keys.check(known)?;
         if !(-4..=3).contains(&self.dim) {

@@ -10,8 +10,8 @@ use crate::params::Keys;
 /// Drops an axis of one voxel: a volume of one slice becomes a 2-D image.
 ///
 /// `dim` counts the channels as 0, so spatial axes are 1 to 3, or -1 to -3. Differs from MONAI: an
-/// image always has channels, so dropping axis 0 is an error; the place in the world is kept
-/// whatever the axis, and it can be undone.
+/// image always has channels, so dropping axis 0 is an error. The position in the world is kept for
+/// every axis, and the operation can be inverted.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::SqueezeDim};
@@ -23,14 +23,14 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct SqueezeDim {
     keys: Keys,
-    /// The axis of length 1 to drop; -1 is the last.
+    /// Axis of length 1 to drop; -1 is the last.
     dim: i64,
     #[serde(default)]
     allow_missing_keys: bool,
 }
 
 impl SqueezeDim {
-    /// Drops this axis.
+    /// Creates the transform: drops this axis.
     pub fn new(keys: impl Into<Keys>, dim: i64) -> Self {
         SqueezeDim { keys: keys.into(), dim, allow_missing_keys: false }
     }
@@ -38,7 +38,7 @@ impl SqueezeDim {
     /// Drops the axis of one image.
     ///
     /// # Errors
-    /// Where it is not one voxel long, or the image is already 2-D.
+    /// If it is not one voxel long, or the image is already 2-D.
     pub fn squeeze(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let axis = resolve_axis(if self.dim > 0 { self.dim - 1 } else { self.dim }, image.meta.spatial_dims)?;
         drop_axis(image, axis)

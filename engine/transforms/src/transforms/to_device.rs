@@ -14,7 +14,7 @@ use crate::{Draw, Sample};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Where {
-    /// The device of the run.
+    /// Device of the run.
     #[default]
     Run,
     /// The CPU.
@@ -23,7 +23,7 @@ pub(super) enum Where {
 
 /// Moves images to a device; later steps run there. Indices stay on the CPU.
 ///
-/// In a recipe `device` is `"run"` (default) or `"cpu"`: which accelerator that is, the run says.
+/// In a recipe `device` is `"run"` (default) or `"cpu"`; the run selects the accelerator.
 ///
 /// ```
 /// # use hearth_image::host_device;
@@ -46,7 +46,7 @@ pub struct ToDevice {
 }
 
 impl ToDevice {
-    /// To this device.
+    /// Creates the transform: moves images to this device.
     pub fn new(keys: impl Into<Keys>, device: Device) -> Self {
         ToDevice { keys: keys.into(), device: Where::Run, allow_missing_keys: false, target: Some(device) }
     }

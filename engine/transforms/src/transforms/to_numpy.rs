@@ -7,7 +7,7 @@ use super::value_type::ValueType;
 use crate::params::Keys;
 use crate::{Draw, Sample, Transform, Value};
 
-/// Moves values to the host's memory (MONAI's `ToNumpyd`), converted to a type if one is given.
+/// Moves values to host memory (MONAI's `ToNumpyd`), and converts them if a type is given.
 ///
 /// ```
 /// # use hearth_transforms::tiny;
@@ -31,14 +31,14 @@ pub struct ToNumpy {
 }
 
 impl ToNumpy {
-    /// Keeps the values' type.
+    /// Creates the transform: the type of the values is unchanged.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ToNumpy { keys: keys.into(), dtype: None, wrap_sequence: None, allow_missing_keys: false }
     }
 }
 
 setters!(ToNumpy {
-    /// The type of the values; none keeps them.
+    /// Type of the values; by default unchanged.
     dtype: Option<ValueType>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -7,8 +7,8 @@ use super::value_type::ValueType;
 use crate::params::Keys;
 use crate::{Draw, Sample, Transform, Value};
 
-/// Makes values tensors (MONAI's `ToTensord`), which they always are: only a type of whole numbers
-/// changes values, and `track_meta = false` makes an image forget its history.
+/// Converts values to tensors (MONAI's `ToTensord`). Values always are tensors, so only an integer
+/// type changes values, and `track_meta = false` removes an image's history.
 ///
 /// ```
 /// # use hearth_transforms::tiny;
@@ -39,7 +39,7 @@ fn yes() -> bool {
 }
 
 impl ToTensor {
-    /// Changes nothing.
+    /// Creates the transform: no change.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ToTensor { keys: keys.into(), dtype: None, track_meta: true, wrap_sequence: None, allow_missing_keys: false }
     }
@@ -60,9 +60,9 @@ impl ToTensor {
 }
 
 setters!(ToTensor {
-    /// The type of the values; none keeps them.
+    /// Type of the values; by default unchanged.
     dtype: Option<ValueType>,
-    /// Keep the image's history, so that it can be inverted.
+    /// Whether to keep the image's history, so that it can be inverted.
     track_meta: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

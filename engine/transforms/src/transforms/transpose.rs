@@ -9,8 +9,8 @@ use crate::params::Keys;
 /// Permutes axes: axis `i` of the result is axis `indices[i]` of the image. The channels are axis 0
 /// and must stay there.
 ///
-/// Differs from MONAI: the affine goes along, so every voxel keeps its place in the world, and it
-/// can be undone.
+/// Differs from MONAI: the affine is permuted, too, so every voxel keeps its position in the world,
+/// and the operation can be inverted.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Transpose};
@@ -22,14 +22,14 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct Transpose {
     keys: Keys,
-    /// The source of each axis, the channels (0) first.
+    /// Source of each axis, the channels (0) first.
     indices: Vec<usize>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
 
 impl Transpose {
-    /// Axis `i` of the result is axis `indices[i]`.
+    /// Creates the transform: axis `i` of the result is axis `indices[i]`.
     pub fn new(keys: impl Into<Keys>, indices: impl Into<Vec<usize>>) -> Self {
         Transpose { keys: keys.into(), indices: indices.into(), allow_missing_keys: false }
     }
@@ -37,7 +37,7 @@ impl Transpose {
     /// Permutes one image.
     ///
     /// # Errors
-    /// Where `indices` does not name each of its axes once, the channels first.
+    /// If `indices` does not name each of its axes once, the channels first.
     pub fn transpose(&self, image: Image, _place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let mut how = Reorder::NONE;

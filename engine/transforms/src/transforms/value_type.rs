@@ -9,47 +9,47 @@ use super::intensity::map;
 
 /// A type that values are converted to.
 ///
-/// Values are kept as f32 whatever the type; a conversion changes them to those that the type can
-/// hold. Whole numbers lose their fraction and wrap around at the ends of their range, as in NumPy;
-/// f16 and bf16 round.
+/// Values are kept as f32 whatever the type; a conversion changes them to values that the type can
+/// hold. Integers lose their fraction and wrap around at the ends of their range, as in NumPy; f16
+/// and bf16 round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ValueType {
-    /// Nothing changes.
+    /// No change.
     #[serde(alias = "float")]
     Float32,
-    /// Nothing changes.
+    /// No change.
     #[serde(alias = "double")]
     Float64,
-    /// Rounds to 11 bits.
+    /// Rounds to 11 significant bits.
     #[serde(alias = "half")]
     Float16,
-    /// Rounds to 8 bits.
+    /// Rounds to 8 significant bits.
     BFloat16,
-    /// -128 to 127.
+    /// Integers from -128 to 127.
     Int8,
-    /// -32768 to 32767.
+    /// Integers from -32768 to 32767.
     #[serde(alias = "short")]
     Int16,
-    /// Whole numbers.
+    /// Integers.
     #[serde(alias = "int")]
     Int32,
-    /// Whole numbers.
+    /// Integers.
     #[serde(alias = "long")]
     Int64,
-    /// 0 to 255.
+    /// Integers from 0 to 255.
     #[serde(alias = "byte")]
     UInt8,
-    /// 0 to 65535.
+    /// Integers from 0 to 65535.
     UInt16,
-    /// Whole numbers from 0.
+    /// Integers from 0.
     UInt32,
-    /// 1 for every value but 0.
+    /// 0 for 0, and 1 for every other value.
     Bool,
 }
 
 impl ValueType {
-    /// An image's values as this type can hold them.
+    /// Converts an image's values to those that this type can hold.
     pub(crate) fn cast(self, mut image: Image) -> Image {
         match self {
             ValueType::Float32 | ValueType::Float64 => image,
@@ -70,12 +70,12 @@ impl ValueType {
     }
 }
 
-/// Without the fraction.
+/// Truncates the fraction.
 fn truncated(x: Tensor<4>) -> Tensor<4> {
     x.clone().sign() * x.abs().floor()
 }
 
-/// Without the fraction, and brought into `least..least + count`.
+/// Truncates the fraction, and wraps into `least..least + count`.
 fn wrapped(x: Tensor<4>, least: f64, count: f64) -> Tensor<4> {
     let from_least = truncated(x) - least;
     let turns = (from_least.clone() / count).floor();

@@ -1,5 +1,5 @@
-//! No number of a recipe makes a transform panic: each parameter of each of them is set to numbers that
-//! nobody means, one at a time, and the example is run with it.
+//! No number in a recipe makes a transform panic: each parameter of each transform is set to absurd
+//! numbers, one at a time, and the example is run with it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,14 +9,14 @@ use toml::Value;
 
 use crate::registry::sample;
 
-/// Whole numbers.
+/// Whole numbers to try.
 const WHOLE: [i64; 6] = [0, -1, 1, 1 << 32, i64::MAX, i64::MIN];
 
-/// Others.
+/// Other numbers to try.
 const REAL: [f64; 7] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0, 1e300, -1e300];
 
-/// What is tried for a parameter of this kind, in the words of the reference, whose value in the example
-/// is `shown`.
+/// The values to try for a parameter of this kind, as named in the reference; its value in the
+/// example is `shown`.
 fn tried(kind: &str, shown: Option<&Value>) -> Vec<Value> {
     let words = kind.to_lowercase();
     if !words.contains("number") || words.contains('{') {
@@ -39,7 +39,7 @@ fn tried(kind: &str, shown: Option<&Value>) -> Vec<Value> {
     all
 }
 
-/// Builds the transform and runs it twice; errors are expected, and it may as well succeed.
+/// Builds the transform and runs it twice; errors are expected, and success is accepted.
 fn run(table: &toml::Table, name: &str, sample: &hearth_transforms::Sample) {
     let node = Node::from_toml(Value::Table(table.clone()), &Origin::Unknown).with("name", name);
     let Ok(pipeline) = Pipeline::from_nodes(&[node]) else { return };

@@ -1,4 +1,4 @@
-//! `CheckCase`: what is refused, and with which message.
+//! `CheckCase`: the cases that it rejects, and the messages.
 
 use hearth_image::{Affine, Image, affine, host_device};
 use hearth_io::{NiftiOptions, write_nifti};
@@ -61,9 +61,9 @@ fn good_cases_pass_unchanged() {
     assert_eq!(run(step(), i.clone(), None), Ok(()));
     assert_eq!(run(step(), None, l.clone()), Ok(()));
     assert_eq!(run(step(), None, None), Ok(()));
-    // Without numbers to compare with, more classes, fractions and channels are fine.
+    // Without limits, further classes, fractions and channels are accepted.
     assert_eq!(run(CheckCase::new(), i.clone(), Some(label(|v| v[0] = 7.5))), Ok(()));
-    // Noise of a header's f32 values.
+    // Rounding noise of a header's f32 values.
     let mut near = label(|_| ());
     near.affine[0][0] *= 1.0 + 5e-4;
     near.affine[2][3] += 0.45;
@@ -83,7 +83,7 @@ fn voxels_that_are_not_finite() {
         v[7] = f32::NEG_INFINITY;
     });
     refused(Some(bad), None, &["CheckCase", "image:", "3 of 60 voxels", "2 NaN, 1 infinite"]);
-    // Of several channels, those that have them.
+    // The message names the channels concerned.
     let of = |hit: &[usize]| {
         let mut values = vec![0.0; 240];
         hit.iter().for_each(|channel| values[channel * 60 + 59] = f32::NAN);
@@ -124,7 +124,7 @@ fn another_place() {
         label.affine[row][3] += by;
         Some(label)
     };
-    // 0.06 mm is 0.12 voxel on an axis of 0.5 mm, and nothing on one of 5 mm.
+    // 0.06 mm is 0.12 voxel on an axis of 0.5 mm, and negligible on one of 5 mm.
     refused(Some(image(|_| ())), moved(0, 0.06), &["origins are 0.060 mm apart", "0.12 voxels"]);
     assert_eq!(run(step(), Some(image(|_| ())), moved(2, 0.06)), Ok(()));
     refused(Some(image(|_| ())), moved(2, -30.0), &["origins are 30.000 mm apart"]);
@@ -180,7 +180,7 @@ fn costs_little() {
     println!("{:?} per case", start.elapsed() / 10);
 }
 
-/// What marks voxels without a value in some files, and what a deviation in f32 cannot be made of.
+/// Values that mark missing voxels in some files, for which a deviation in f32 overflows.
 #[test]
 fn voxels_whose_squares_overflow_are_refused() {
     let huge = |value: f32| Some(image(|values| values[7] = value));

@@ -23,7 +23,7 @@ fn run(steps: Vec<Box<dyn Transform>>, sample: Sample, seed: u64) -> Vec<Sample>
     Pipeline::new(steps).expect("sound").run(sample, DrawKey::new(seed, 1, 0)).expect("it runs")
 }
 
-/// A step that loses no voxel.
+/// A step without loss of voxels.
 fn lossless() -> impl Strategy<Value = fn() -> Box<dyn Transform>> {
     let steps: Vec<fn() -> Box<dyn Transform>> = vec![
         || Box::new(Flip::new("image")),
@@ -45,7 +45,7 @@ fn lossless() -> impl Strategy<Value = fn() -> Box<dyn Transform>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Undoing a chain of lossless steps gives the very same voxels, shape and affine.
+    /// Inverting a chain of lossless steps returns the same voxels, shape and affine.
     #[test]
     fn the_inverse_is_exact(steps in prop::collection::vec(lossless(), 1..7), shape in [1usize..6, 1usize..6, 1usize..6], seed in any::<u64>()) {
         let image = counting([2, shape[0], shape[1], shape[2]]);
@@ -59,7 +59,7 @@ proptest! {
         prop_assert!(affine::distance(&back.affine, &tilted()) < 1e-9);
     }
 
-    /// Undoing random crops puts every voxel back in its place, with zeros around.
+    /// Inverting random crops puts every voxel back in its place, with zeros around.
     #[test]
     fn crops_return_to_their_place(shape in [2usize..7, 2usize..7, 2usize..7], size in 1i64..6, seed in any::<u64>()) {
         let image = counting([1, shape[0], shape[1], shape[2]]);
@@ -95,7 +95,7 @@ fn a_prediction_is_thresholded_after_it_came_back() {
     let out = run(chain, sample.clone(), 0);
     let expected: Vec<f32> = (1..=64).map(|v| if (17..=48).contains(&v) && v > 40 { 1.0 } else { 0.0 }).collect();
     assert_eq!(out[0].image("pred").expect("a prediction").to_vec(), expected);
-    // A prediction that is not on the image's grid is refused.
+    // A prediction that is not on the image's grid is rejected.
     let chain: Vec<Box<dyn Transform>> = vec![
         Box::new(SpatialCrop::between("image", [1, 0, 0], [3, 4, 4])),
         Box::new(Invert::new("other", "image".to_owned())),
@@ -182,7 +182,7 @@ fn bad_parameters_are_refused_before_the_first_case() {
     assert_eq!(refused(Box::new(SpatialPad::new("image", 4).mode(vec![PadMode::Edge; 2]))), "mode");
     assert_eq!(refused(Box::new(CenterScaleCrop::new("image", f64::NAN))), "roi_scale");
     assert_eq!(refused(Box::new(RandSpatialCropSamples::new("image", 4, 0))), "num_samples");
-    // More than any list of crops holds: nothing is allocated for them.
+    // More than the limit of any list of crops: nothing is allocated for them.
     let many = usize::MAX;
     assert_eq!(refused(Box::new(RandSpatialCropSamples::new("image", 4, many))), "num_samples");
     let by_class = RandCropByLabelClasses::new("image", "image", 4).num_samples(many);

@@ -1,4 +1,4 @@
-//! Folders of DICOM through `LoadImage`: which series, which segments, and what is wrong with them.
+//! Folders of DICOM read with `LoadImage`: the choice of series and segments, and errors.
 
 use std::fs;
 use std::path::Path;
@@ -23,8 +23,7 @@ fn load(path: &Path, how: impl FnOnce(LoadImage) -> LoadImage) -> Result<Image, 
     Ok(out[0].image("image").expect("an image").clone())
 }
 
-/// What goes wrong; it must name the case and all of `parts`, and take no more lines than a screen
-/// has.
+/// Asserts an error that names the case and contains all `parts`, with no more lines than a screen.
 fn fails(path: &Path, how: impl FnOnce(LoadImage) -> LoadImage, parts: &[&str]) {
     let text = load(path, how).expect_err("an error");
     for part in ["case 7", "LoadImage"].iter().chain(parts) {
@@ -98,7 +97,7 @@ fn a_truncated_file_is_an_error_wherever_it_is_cut() {
     }
 }
 
-/// Also where the slices that are left would make a volume.
+/// Also if the remaining slices would form a volume.
 #[test]
 fn a_truncated_slice_is_not_left_out() {
     for cut in ["0.dcm", "1.dcm", "3.dcm"] {
@@ -115,7 +114,7 @@ fn a_truncated_slice_is_not_left_out() {
     fs::remove_file(folder.path().join("2.dcm")).expect("removed");
     let how = ["accept = [\"MissingSlices\"] of LoadImage", "--accept MissingSlices", "ReadOptions::accept"];
     fails(folder.path(), |step| step, &[&["4.000 mm between 1.dcm, 3.dcm"][..], &how].concat());
-    // What the message says is what reads it, in a recipe, too.
+    // The option that the message names makes the file readable, also in a recipe.
     let accept = |step: LoadImage| step.accept(vec!["MissingSlices".to_owned()]);
     assert_eq!(load(folder.path(), accept).expect("accepted").shape(), [3, 2, 4]);
     let recipe = |fault: &str| {
@@ -136,7 +135,7 @@ fn segmentations_become_labels() {
     let object =
         segmentation(&[(3, "liver"), (300, "tumour")], &[(3, 0.0, first), (300, 0.0, second), (3, 4.0, second)]);
     object.write(&path.join("seg.dcm"));
-    // The frame between them was left out, as it is empty.
+    // The frame between them was omitted, because it is empty.
     let all = load(path, |step| step).expect("labels");
     assert_eq!((all.shape(), all.meta.stored_type.as_str()), ([3, 2, 3], "uint16"));
     let expected = |labels: [f32; 3]| {
@@ -152,7 +151,7 @@ fn segmentations_become_labels() {
     assert_eq!((named.to_vec(), named.meta.stored_type.as_str()), (expected([2.0, 1.0, 2.0]), "uint8"));
     assert_eq!(load(&path.join("seg.dcm"), segments(&["tumour"])).expect("labels").to_vec(), expected([0.0, 1.0, 0.0]));
     fails(path, segments(&["spleen"]), &["none of the regions [\"spleen\"]", "liver", "tumour"]);
-    // Images beside it: they are read unless segments are asked for.
+    // Images next to it: they are read unless segments are requested.
     write_stack(path, &[0.0, 2.0, 4.0]);
     assert_eq!(load(path, |step| step).expect("images").to_vec()[0], 100.0);
     assert_eq!(load(path, segments(&["liver"])).expect("labels").to_vec(), expected([1.0, 0.0, 1.0]));
@@ -163,7 +162,7 @@ fn segmentations_become_labels() {
     fails(path, segments(&["liver"]), &["no segmentation (SEG)"]);
 }
 
-/// Image and what was drawn on it, loaded one after the other.
+/// Loads an image and then its annotation.
 fn both(image: &Path, drawn: &Path, how: impl FnOnce(LoadImage) -> LoadImage) -> Result<[Image; 2], String> {
     let drawn_on = how(LoadImage::new("label").reference_key(Some("image".to_owned())));
     let pipeline = Pipeline::new((LoadImage::new("image"), drawn_on)).expect("sound");
@@ -191,7 +190,7 @@ fn structure_sets_are_drawn_on_their_images() {
     structures(&[("GTV", 2.0, [1, 0], [2, 0]), ("lung", 2.0, [0, 0], [1, 0]), ("cord", 4.0, [2, 1], [2, 1])])
         .write(&drawn);
 
-    // All, by their numbers: of two that overlap the later one has the voxel.
+    // All segments, by their numbers: where two overlap, the later one has the voxel.
     let [image, label] = both(&images, &drawn, |step| step).expect("a label");
     assert_eq!((label.shape(), label.affine, label.meta.stored_type.as_str()), ([3, 2, 3], image.affine, "uint8"));
     let all = [(0, [1, 0, 1], 2.0), (0, [2, 0, 1], 1.0), (0, [0, 0, 1], 2.0), (0, [2, 1, 2], 3.0)];
@@ -199,7 +198,7 @@ fn structure_sets_are_drawn_on_their_images() {
     // By name.
     let [_, label] = both(&images, &drawn, segments(&["cord", "GTV"])).expect("a label");
     assert_eq!(label.to_vec(), marked(1, &[(0, [1, 0, 1], 2.0), (0, [2, 0, 1], 2.0), (0, [2, 1, 2], 1.0)]));
-    // As channels, whole.
+    // As channels, each complete.
     let channels = |step: LoadImage| segments(&["GTV", "lung"])(step).segments_as_channels(true);
     let [_, label] = both(&images, &drawn, channels).expect("a label");
     assert_eq!((label.channels(), label.shape()), (2, [3, 2, 3]));
@@ -208,14 +207,14 @@ fn structure_sets_are_drawn_on_their_images() {
 
     // Without images there is no grid.
     fails(&drawn, |step| step, &["a structure set has no grid", "`reference_key`"]);
-    // In one folder with them no key is needed.
+    // If they are in the same folder, no key is needed.
     fs::copy(&drawn, images.join("rs.dcm")).expect("copied");
     assert_eq!(load(&images, |step| step).expect("images").to_vec()[0], 100.0);
     assert_eq!(load(&images, segments(&["cord"])).expect("labels").to_vec(), marked(1, &[(0, [2, 1, 2], 1.0)]));
     fails(&images, segments(&["spleen"]), &["none of the regions [\"spleen\"]", "GTV", "lung", "cord"]);
     fs::remove_file(images.join("rs.dcm")).expect("removed");
 
-    // Images of another series: a name decides.
+    // Images of another series: a name selects.
     for number in 0..3_u16 {
         slice(number + 1, [10.0, 20.0, 2.0 * f64::from(number)])
             .text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.77")
@@ -241,7 +240,7 @@ fn regions_have_other_names_in_other_hospitals() {
     .write(&drawn);
     let (mass, node) = ((0, [1, 0, 1], 1.0), (0, [2, 1, 0], 1.0));
     let label = |how: &dyn Fn(LoadImage) -> LoadImage| both(&images, &drawn, how).map(|[_, label]| label.to_vec());
-    // A pattern, in any case: its regions become one.
+    // A pattern that ignores case: its regions are combined into one.
     assert_eq!(label(&|step| segments(&["GTV*"])(step)), Ok(marked(1, &[mass, node])));
     let alias = |others: &[&str]| {
         let others: Vec<String> = others.iter().map(|name| (*name).to_owned()).collect();
@@ -253,7 +252,7 @@ fn regions_have_other_names_in_other_hospitals() {
     for word in ["none of the regions [\"GTV-1\"]", "aliases [\"tumour\"]", "GTV_Mass_CT", "rs.dcm"] {
         assert!(error.contains(word), "{error}");
     }
-    // By a recipe; a name that is not read is a slip of the pen.
+    // In a recipe, an alias for a segment that is not read is reported as a mistake.
     let recipe = |name: &str| {
         let text = format!(
             "[[transforms]]\nname = \"LoadImage\"\nkeys = [\"label\"]\nsegments = [\"GTV-1\"]\naliases = {{ \"{name}\" = [\"GTV*\"] }}"
@@ -294,7 +293,7 @@ fn overlapping_segments_are_channels_on_request() {
     segmentation(&[(1, "liver"), (2, "tumour")], &[(1, 2.0, [0, 1, 0, 0, 0, 1]), (2, 2.0, [0, 1, 0, 0, 0, 0])])
         .write(&drawn);
     let channels = |step: LoadImage| step.segments_as_channels(true);
-    // By itself it has but the slice of its frames; on the grid of the images it has all.
+    // Read alone it has only the slice of its frames; on the grid of the images it has all slices.
     assert_eq!(load(&drawn, channels).expect("channels").data.dims(), [2, 3, 2, 1]);
     let [_, label] = both(&images, &drawn, channels).expect("channels");
     assert_eq!(label.to_vec(), marked(2, &[(0, [1, 0, 1], 1.0), (0, [2, 1, 1], 1.0), (1, [1, 0, 1], 1.0)]));

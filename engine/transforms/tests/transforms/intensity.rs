@@ -1,11 +1,11 @@
-//! Intensity transforms: every one on the CPU and by tensor operations, in two and three
-//! dimensions; random ones by their draws; bad parameters.
+//! Intensity transforms: all on the CPU and by tensor operations, in two and three dimensions; the
+//! draws of random ones; bad parameters.
 
 use hearth_image::{Image, affine, host_device};
 use hearth_transforms::transforms::*;
 use hearth_transforms::{Draw, DrawKey, Pipeline, Sample, Transform, Value};
 
-/// Every intensity transform, as a recipe writes it; random ones always happen.
+/// Every intensity transform, as written in a recipe; random ones always apply.
 const ALL: &[&str] = &[
     "name = 'AdjustContrast'\ngamma = 1.7\nretain_stats = true",
     "name = 'AdjustContrast'\ngamma = 0.6\ninvert_image = true",
@@ -92,8 +92,8 @@ fn values(sample: &Sample, key: &str) -> Vec<f32> {
     sample.image(key).expect("an image").to_vec()
 }
 
-/// The same sample where nothing is a loop over memory: tensors that record gradients are no
-/// business of the CPU's loops.
+/// The same sample with tensors that record gradients, for which the CPU's loops over memory are
+/// not used.
 fn elsewhere(mut sample: Sample) -> Sample {
     for value in sample.values.values_mut() {
         if let Value::Image(image) = value {
@@ -131,7 +131,7 @@ fn tensor_operations_give_what_the_loops_give() {
     }
 }
 
-/// The original stays: a cache may hold it.
+/// The original is unchanged: a cache may hold it.
 #[test]
 fn shared_images_are_not_changed() {
     for text in ALL {
@@ -148,7 +148,7 @@ fn an_image_without_voxels_is_no_panic() {
     let sample = ["image", "other", "mask"].iter().fold(Sample::new("case"), |s, key| s.with_image(*key, empty()));
     let sample = sample.with("times", Value::Number(1.0));
     for text in ALL {
-        // An error is as good as an empty result.
+        // Either an error or an empty result is accepted.
         if let Ok(samples) = read(text).expect("sound").steps()[0].apply(sample.clone(), &draw(1)) {
             assert!(values(&samples[0], "image").is_empty(), "{text}");
         }
@@ -182,7 +182,7 @@ fn random_transforms_happen_as_often_as_asked_and_the_same_for_every_worker() {
 #[test]
 fn keys_share_their_draws() {
     for text in ALL.iter().filter(|t| t.contains("Rand") || t.contains("Jitter")) {
-        // These are drawn key by key, as in MONAI: two images have different noise.
+        // These draw for each key separately, as in MONAI: two images have different noise.
         let own = ["Rician", "KSpace", "Remap", "Coarse"].iter().any(|name| text.contains(name));
         let both = picture([9, 8, 1], 4);
         let twins = Sample::new("case").with_image("image", both.clone()).with_image("other", both);
@@ -215,9 +215,9 @@ fn shuffling_keeps_every_value() {
     assert_eq!(sorted(&before), sorted(&after));
 }
 
-/// The first moments of the Rician distribution (Gudbjartsson and Patz, 1995): from 0, mean
-/// `s * sqrt(pi / 2)` and mean square `2 s^2`; from a value that is large, that value and deviation
-/// `s`.
+/// The first moments of the Rician distribution (Gudbjartsson and Patz, 1995): for a value of 0,
+/// the mean is `s * sqrt(pi / 2)` and the mean square `2 s^2`; for a large value, the mean is that
+/// value and the deviation is `s`.
 #[test]
 fn rician_noise_has_its_moments() {
     for (value, std) in [(0.0_f32, 2.0), (100.0, 2.0)] {
@@ -362,7 +362,7 @@ fn names_of_cucim_mean_transforms() {
         ("name = 'scale_intensity_range'\na_min = 0\na_max = 255\nb_min = -1\nb_max = 1", "ScaleIntensityRange"),
         ("name = 'rand_image_flip'\nspatial_axis = [1, 2]", "RandFlip"),
         ("name = 'rand_image_rotate_90'\nspatial_axis = [1, 2]\nmax_k = 2", "RandRotate90"),
-        // Not cuCIM's, but in its manner.
+        // Not a function of cuCIM, but with parameters in its style.
         ("name = 'rand_flip'", "RandFlip"),
         ("name = 'rand_rotate90'", "RandRotate90"),
         ("name = 'gaussian_smooth'", "GaussianSmooth"),

@@ -1,4 +1,4 @@
-//! Lazy resampling: deferred steps give the same as each step on its own.
+//! Lazy resampling: deferred steps give the same result as separate steps.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use hearth_transforms::transforms::*;
 use hearth_transforms::{Draw, DrawKey, Pipeline, Sample, Transform};
 use proptest::prelude::*;
 
-/// A step built from a function of the library, as somebody else would write it.
+/// A step that uses functions of the library, as a user would write it.
 struct Step {
     work: Box<dyn Fn(Image, usize) -> Result<Image, TransformError> + Send + Sync>,
 }
@@ -58,7 +58,7 @@ fn sampling(place: usize, padding_mode: GridPadding) -> GridSampling {
     GridSampling { mode, padding_mode, align_corners: false }
 }
 
-/// Of the image one of several, of the label one that gives labels.
+/// One of several modes for the image, and a mode that yields labels for the label.
 fn resize_modes(a: f64) -> [ResizeMode; 2] {
     let image =
         [ResizeMode::Trilinear, ResizeMode::Area, ResizeMode::Bicubic, ResizeMode::Nearest][(a * 3.99) as usize];
@@ -122,7 +122,7 @@ fn far(a: &Image, b: &Image) -> f32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Any chain: the same voxels, affine and way back, and of labels to the last bit.
+    /// For any chain the voxels, the affine and the inverse are the same; labels are bit-identical.
     #[test]
     fn exact_is_what_each_step_gives(
         steps in prop::collection::vec((0usize..11, 0.0..1.0f64, 0.0..1.0f64), 1..6),
@@ -140,7 +140,8 @@ proptest! {
         }
     }
 
-    /// One interpolation with flips, permutations and crops around it is one sampling in `on` too.
+    /// One interpolation with flips, permutations and crops around it is sampled once, also with
+    /// `on`.
     #[test]
     fn on_is_the_same_around_one_interpolation(
         before in prop::collection::vec((2usize..5, 0.0..1.0f64, 0.0..1.0f64), 0..3),
@@ -161,7 +162,7 @@ fn turned(image: Image, angle: f64, sampling: GridSampling) -> Result<Image, Tra
     warp(image, &how, sampling)
 }
 
-/// There and back is nothing at all when it is one sampling, and a blur when it is two.
+/// Back and forth has no effect if sampled once, and blurs if sampled twice.
 #[test]
 fn on_composes_interpolations() {
     let there_and_back = |lazy, second: fn(usize) -> GridSampling| {
@@ -181,8 +182,8 @@ fn on_composes_interpolations() {
     assert_eq!(there_and_back(Lazy::On, other), there_and_back(Lazy::Off, other));
 }
 
-/// MONAI's lazy evaluation asks no step how it samples: padding becomes part of the matrix, and
-/// what lies outside is the edge.
+/// MONAI's lazy evaluation ignores how the steps sample: padding becomes part of the matrix, and
+/// the outside is the edge.
 #[test]
 fn a_sampling_for_all_steps_takes_padding_along() {
     let pipeline = |instead: Option<LazySampling>| {
@@ -217,8 +218,8 @@ fn an_error_says_the_shape_that_is_to_come() {
     assert!(error.contains("step 2 of 2") && error.contains("14 x 15 x 21"), "{error}");
 }
 
-/// MONAI's lazy evaluation takes `Resize` and `Zoom` for their affines; one sampling there and back
-/// is the image again, in every mode.
+/// MONAI's lazy evaluation uses the affines of `Resize` and `Zoom`; sampled once, back and forth
+/// returns the image, in every mode.
 #[test]
 fn resize_and_zoom_are_affines_where_a_sampling_is_given() {
     let steps: Vec<Box<dyn Transform>> = vec![
@@ -231,7 +232,7 @@ fn resize_and_zoom_are_affines_where_a_sampling_is_given() {
         (done.image("image").expect("an image").clone(), sample().image("image").expect("one").clone());
     assert_eq!(image.to_vec(), before.to_vec());
     assert!(affine::distance(&image.affine, &before.affine) < 1e-12);
-    // What was done is known all the same, and undone.
+    // The operation is still recorded, and can be inverted.
     assert_eq!(image.meta.applied.len(), 2);
     assert_eq!(pipeline.invert(image.clone(), &image, true).expect("a way back").shape(), before.shape());
 }

@@ -1,4 +1,4 @@
-//! Transforms and pipelines as their users see them, against closed forms and recorded values.
+//! Tests of the public transforms and pipelines, against closed forms and recorded values.
 
 mod absurd;
 mod check_case;

@@ -226,7 +226,7 @@ fn a_prediction_returns_to_the_inputs_grid() {
     let back = pipeline.invert(prediction, &forward, false).expect("it inverts");
     assert_eq!(back.shape(), shape);
     assert!(affine::distance(&back.affine, &tilted()) < 1e-9);
-    // Inside the crop the values return, but for interpolation.
+    // Inside the crop the values return, up to interpolation.
     let far =
         original.iter().zip(back.to_vec()).filter(|(a, _)| **a > 27.0).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(far < 0.6, "{far}");
@@ -298,7 +298,7 @@ fn an_image_not_loaded_is_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever exact spatial steps are taken, undoing them gives the image back.
+    /// Inverting any sequence of exact spatial steps returns the original image.
     #[test]
     fn exact_steps_are_undone_exactly(
         shape in (2usize..9, 2usize..9, 2usize..9), code in 0usize..4, k in 0usize..4, axes in 0usize..3, epoch in 0u64..1000,
@@ -369,7 +369,7 @@ fn random_steps_that_go_through_the_host_are_named_once() {
     let listed = crop().fg_indices_key(indices("fg")).bg_indices_key(indices("bg"));
     let through = |steps: Vec<Box<dyn Transform>>| Pipeline::new(steps).expect("sound").random_through_host();
     let first = || Box::new(RandFlip::new("image")) as Box<dyn Transform>;
-    // What is before the first random step is done once.
+    // The steps before the first random step run once.
     let median = || Box::new(MedianSmooth::new("image")) as Box<dyn Transform>;
     assert!(through(vec![median(), Box::new(FgBgToIndices::new("label")), Box::new(listed), first()]).is_empty());
     assert_eq!(through(vec![median(), Box::new(crop())]), ["RandCropByPosNegLabel"]);

@@ -1,4 +1,4 @@
-//! What must hold for all parameters: the way back, the place in the world, lazy runs.
+//! Properties for all parameters: the inverse, the position in the world, lazy runs.
 
 use hearth_image::spatial::{GridMode, GridPadding, Lazy, ResizeMode};
 use hearth_image::{Image, affine, host_device};
@@ -29,7 +29,7 @@ fn between(at: f64, low: f64, high: f64) -> f64 {
     low + at * (high - low)
 }
 
-/// Steps that move voxels and lose none.
+/// Steps that move voxels without losing any.
 const LOSSLESS: usize = 11;
 /// All steps that move voxels.
 const MOVES: usize = 18;
@@ -91,7 +91,7 @@ fn code(n: Numbers) -> String {
 /// Steps that resample.
 const RESAMPLINGS: usize = 10;
 
-/// Linearly, or by the nearest voxel.
+/// Linear, or nearest.
 fn resampling(which: usize, n: Numbers, nearest: bool) -> Box<dyn Transform> {
     let key = "image";
     let mode = if nearest { GridMode::Nearest } else { GridMode::Bilinear };
@@ -159,7 +159,7 @@ fn turned(by: [f64; 3], scale: f64) -> Matrix {
     [[c * scale, -s, 0.0, by[1] * 4.0], [s * scale, c, 0.0, by[2] * 4.0], [0.0, 0.0, 1.0, 0.5], affine::IDENTITY[3]]
 }
 
-/// Says which images there are; they are in memory.
+/// A loading step that only declares the existing images; they are already in memory.
 fn given() -> Box<dyn Transform> {
     Box::new(LoadImage::new(["image", "like"]).allow_missing_keys(true))
 }
@@ -199,8 +199,8 @@ fn counting(shape: [usize; 3]) -> Image {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// A voxel that was moved is where its landmark is, and goes back to where it came from; what
-    /// was cut off comes back as zeros.
+    /// A moved voxel is at the position of its landmark, and the inverse moves it back; cropped
+    /// parts return as zeros.
     #[test]
     fn voxels_that_move_keep_their_place_in_the_world(
         which in 0..MOVES, n in numbers(), shape in prop::array::uniform3(4usize..8), seed in any::<u64>(),
@@ -225,8 +225,8 @@ proptest! {
     }
 }
 
-/// Three channels that say where in the world a voxel is, which linear interpolation reproduces,
-/// and one that is smooth.
+/// Three channels that encode the position of a voxel in the world, which linear interpolation
+/// reproduces, and a smooth one.
 fn located(shape: [usize; 3]) -> Image {
     let matrix = oblique();
     let channel = |c: usize| {
@@ -239,12 +239,12 @@ fn located(shape: [usize; 3]) -> Image {
     Image::from_values(values, [4, shape[0], shape[1], shape[2]], matrix, &host_device())
 }
 
-/// Whether a place, in voxels, lies between the centres of a grid.
+/// Whether a position, in voxels, lies between the centres of a grid.
 fn is_inside(place: [f64; 3], shape: [usize; 3]) -> bool {
     (0..3).all(|a| place[a] >= -1e-6 && place[a] <= shape[a] as f64 - 1.0 + 1e-6)
 }
 
-/// The voxels around a place.
+/// The voxels around a position.
 fn around(place: [f64; 3]) -> impl Iterator<Item = [f64; 3]> {
     (0..8).map(move |corner| {
         std::array::from_fn(|a| if corner >> a & 1 == 0 { place[a].floor() } else { place[a].ceil() })
@@ -254,8 +254,8 @@ fn around(place: [f64; 3]) -> impl Iterator<Item = [f64; 3]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(250))]
 
-    /// Resampled, each voxel holds the value at its position in the world; sampled back, what was
-    /// there before.
+    /// After resampling, each voxel holds the value at its position in the world; the inverse
+    /// returns the original values.
     #[test]
     fn resampling_keeps_places_and_finds_the_way_back(
         which in 0..RESAMPLINGS, n in numbers(), shape in prop::array::uniform3(8usize..13), seed in any::<u64>(),
@@ -290,8 +290,7 @@ proptest! {
             let sources = around(place).all(|corner| {
                 is_inside(corner, new_shape) && is_inside(affine::apply(&backward, corner), shape)
             });
-            // Linear values come back as they were, smooth ones but for what two interpolations
-            // take.
+            // Linear values return exactly, smooth ones up to the error of two interpolations.
             for (c, slack) in [(0, 4e-3), (1, 4e-3), (2, 4e-3), (3, 0.05)].into_iter().filter(|_| sources) {
                 let (a, b) = (before[c * count + i], after[c * count + i]);
                 prop_assert!((a - b).abs() < slack, "channel {} at {:?}: {} came back as {}", c, at, a, b);
@@ -299,7 +298,7 @@ proptest! {
         }
     }
 
-    /// Voxels that are copied, once or in a chain, are the same ones however the chain is run.
+    /// Copied voxels are the same, however the chain is run.
     #[test]
     fn lazy_runs_copy_the_same_voxels(
         steps in prop::collection::vec((0..MOVES + RESAMPLINGS, numbers()), 1..6),
@@ -315,7 +314,7 @@ proptest! {
             let pipeline = Pipeline::new([given()].into_iter().chain(chain).collect::<Vec<Box<dyn Transform>>>()).expect("sound").lazy(lazy);
             pipeline.run(sample, DrawKey::new(seed, 0, 0)).map(|out| out[0].image("image").expect("an image").clone())
         };
-        // What comes out empty, or too small for the next step, is an error either way.
+        // An empty result, or one that is too small for the next step, is an error in both cases.
         let (eager, exact) = (run(Lazy::Off), run(Lazy::Exact));
         prop_assert_eq!(eager.is_ok(), exact.is_ok());
         if let (Ok(eager), Ok(exact)) = (eager, exact) {

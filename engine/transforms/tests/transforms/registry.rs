@@ -1,5 +1,5 @@
-//! Every transform that a recipe can name: its example builds, runs and says the same when it is
-//! read again, and the reference describes each parameter.
+//! Every transform that a recipe can name: its example builds, runs and has the same description
+//! when it is read again, and the reference describes each parameter.
 
 use hearth_image::{Image, affine, host_device};
 use hearth_io::write_image;
@@ -63,14 +63,14 @@ fn every_example_builds_runs_and_is_read_again_as_it_was() {
         let pipeline = Pipeline::from_nodes(&[node.clone()]).unwrap_or_else(|fault| panic!("{fault}"));
         let mut sample = sample(folder.path());
         if name == "Invert" {
-            // What is inverted has a history.
+            // Inverted images need a history.
             let flip = Pipeline::from_toml("[[transforms]]\nname = 'Flip'\nkeys = 'image'").expect("sound");
             sample = flip.run_deterministic(sample).expect("flipped").remove(0);
         }
         if name == "AddClickSignals" {
             let picture = Image::from_values(vec![0.5; 160 * 160], [1, 160, 160, 1], affine::IDENTITY, &host_device());
             sample = sample.with_image("image", picture.with_spatial_dims(2));
-            // At 10, 10 and 140, 120 behind the location.
+            // Clicks at 10, 10 and 140, 120 relative to the location.
             sample = sample.with("foreground", Value::Numbers([30.0, 40.0, 160.0, 150.0].into()));
         }
         if name.ends_with("DeepEdit") {
@@ -86,19 +86,19 @@ fn every_example_builds_runs_and_is_read_again_as_it_was() {
         if name == "Halve" {
             continue;
         }
-        // What it says of itself is a recipe that says the same.
+        // Its description is a recipe with the same description.
         let described = &pipeline.describe()[0];
         let back: toml::Value = toml::Value::try_from(without_null(described.clone())).expect("TOML");
         let again = Pipeline::from_nodes(&[Node::from(back)]).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         assert_eq!(&again.describe()[0], described, "{name}");
-        // And so is the table with its defaults.
+        // The table with its defaults is such a recipe, too.
         let whole = registry.complete(&node).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         let again = Pipeline::from_nodes(&[whole]).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         assert_eq!(&again.describe()[0], described, "{name} with its defaults");
     }
 }
 
-/// What a transform says of its effect is what it did to the image.
+/// The declared effect of a transform matches its actual effect on the image.
 fn has_effect(name: &str, effect: &Effect, before: &Sample, after: &Sample) {
     let (Ok(before), Ok(after)) = (before.image("image"), after.image("image")) else { return };
     match effect {
@@ -158,11 +158,11 @@ fn names_of_other_programs_are_understood() {
     }
 }
 
-/// A transform of a user's own: a file, a registration, no more than two methods.
+/// A user-defined transform: a file, a registration, and at most two methods.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Halve {
-    /// What is halved.
+    /// Keys of the values that are halved.
     key: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a pipeline writes, and where.
+//! Files written by a pipeline, and their paths.
 
 use hearth_image::{Image, affine, host_device};
 use hearth_io::{NiftiOptions, read_image, write_nifti};

@@ -1,4 +1,4 @@
-//! Transforms that resample: geometry that follows, inverses, draws, bad parameters.
+//! Transforms that resample: their geometry, inverses, draws, and bad parameters.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const OBLIQUE: hearth_image::Affine =
     [[0.1, -1.2, 0.0, 5.0], [1.1, 0.2, 0.1, -3.0], [0.0, 0.1, 2.5, 7.0], [0.0, 0.0, 0.0, 1.0]];
 
-/// A value that says where in the world a voxel is. Linear interpolation reproduces it.
+/// A value that encodes the position of a voxel in the world. Linear interpolation reproduces it.
 fn height(matrix: &hearth_image::Affine, at: [usize; 3]) -> f64 {
     let [x, y, z] = affine::apply(matrix, at.map(|v| v as f64));
     0.5 * x - 0.25 * y + 0.125 * z + 10.0
@@ -32,8 +32,8 @@ fn slope(shape: [usize; 3], matrix: hearth_image::Affine) -> Image {
     Image::from_values(values, [1, shape[0], shape[1], shape[2]], matrix, &host_device()).with_spatial_dims(dims)
 }
 
-/// How many voxels hold the height of where the affine says they are. Those read from outside the
-/// image don't.
+/// The number of voxels whose value matches the position given by the affine. Voxels read from
+/// outside the image do not match.
 fn follows(image: &Image) -> usize {
     let values = image.to_vec();
     assert!(values.iter().all(|v| v.is_finite()));
@@ -62,7 +62,7 @@ fn undone(mut image: Image) -> Image {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// The affine says where the voxels went, and the way back ends where it began.
+    /// The affine matches the positions of the voxels, and the inverse returns to the start.
     #[test]
     fn an_affine_transform_carries_the_world_along(
         angles in prop::array::uniform3(-0.3f64..0.3), shear in prop::array::uniform3(-0.1f64..0.1),
@@ -83,7 +83,7 @@ proptest! {
         prop_assert!(follows(&moved) * 3 > count, "{} of {count} follow", follows(&moved));
         let back = undone(moved);
         prop_assert_eq!(back.affine, image.affine);
-        // The middle of the image never left it.
+        // The middle of the image is always inside.
         for ((a, b), at) in back.to_vec().iter().zip(image.to_vec()).zip(voxels(shape)) {
             if (0..n).all(|d| at[d].abs_diff(shape[d] / 2) <= 2) {
                 prop_assert!((a - b).abs() < 2e-3, "{} for {} at {:?}", a, b, at);
@@ -117,7 +117,7 @@ proptest! {
         prop_assert_eq!((back.shape(), back.affine), (image.shape(), image.affine));
     }
 
-    /// Enlarged by whole factors and back, nothing changes, by any mode that copies voxels.
+    /// Enlarging by whole factors and back changes nothing, for all modes that copy voxels.
     #[test]
     fn enlarging_is_undone_exactly(factors in prop::array::uniform3(1usize..4), mode in 0usize..3, seed in 0u32..1000) {
         let shape = [5, 4, 3];
@@ -200,13 +200,13 @@ fn random_transforms_keep_shape_and_labels_and_repeat() {
                     after.image("image").expect("an image").to_vec().iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
                 );
             }
-            // Low resolution has few sizes to choose from.
+            // Low resolution has only a few possible sizes.
             assert!(different.len() >= 4, "{name}: {} different results of 12", different.len());
         }
     }
 }
 
-/// One draw for all keys: what is done to one key is done to the other.
+/// One draw for all keys: each key is transformed in the same way.
 #[test]
 fn all_keys_share_a_draw() {
     let linear: [(&str, Box<dyn Transform>); 6] = [
@@ -237,8 +237,8 @@ fn probabilities_are_kept() {
                 apply(&*transform, before.clone(), *case).image("image").expect("an image").to_vec() != values
             })
             .count();
-        // Five deviations of a binomial draw about 90; some draws change nothing (a resolution of
-        // 1).
+        // Five deviations of a binomial draw are about 90; some draws change nothing (a resolution
+        // of 1).
         assert!((40..=130).contains(&changed), "{}: {changed} of 300", transform.name());
     }
     for transform in random(0.0, true) {
@@ -269,8 +269,7 @@ fn what_was_drawn_is_undone() {
     }
 }
 
-/// Where nothing is drawn, another size still cuts or pads about the centre, and the affine
-/// follows.
+/// If nothing is drawn, another size still crops or pads about the centre, and the affine matches.
 #[test]
 fn another_size_is_about_the_centre() {
     let before = slope([8, 8, 8], affine::IDENTITY);

@@ -1,4 +1,4 @@
-//! The runs of a folder by rank.
+//! The runs of a folder, ordered by rank.
 
 use hearth_report::text::words;
 use hearth_report::{Board, Run};
@@ -12,7 +12,7 @@ use ratatui_widgets::table::{Cell, Row, Table};
 use super::run::colour;
 use crate::narrate::{cells, plain};
 
-/// Draws them.
+/// Draws the runs.
 pub fn draw(buffer: &mut Buffer, area: Rect, folder: &str, runs: &[Run]) {
     let [head, body] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(area);
     let board = Board::new(runs);

@@ -1,4 +1,4 @@
-//! A curve in letters: the points of braille.
+//! A curve in text, drawn with braille dots.
 
 use hearth_report::text::tick;
 use ratatui_core::buffer::Buffer;
@@ -14,15 +14,15 @@ use crate::narrate::plain;
 
 /// A curve.
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The name of the horizontal axis.
     pub x: &'static str,
-    /// Places and values, by place.
+    /// Positions and values, ordered by position.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Draws it, with the ends of its axes.
+/// Draws the curve, with the ends of its axes.
 pub fn draw(buffer: &mut Buffer, area: Rect, chart: &Chart) {
     let points: Vec<(f64, f64)> = chart.points.iter().copied().filter(|(_, value)| value.is_finite()).collect();
     let (xs, ys) = (ends(points.iter().map(|(x, _)| *x)), ends(points.iter().map(|(_, y)| *y)));
@@ -42,7 +42,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, chart: &Chart) {
     (drawing).render(area, buffer);
 }
 
-/// The lowest and the highest value; a range where all are equal.
+/// The lowest and the highest value, widened if all are equal.
 fn ends(values: impl Iterator<Item = f64>) -> [f64; 2] {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     match low < high {

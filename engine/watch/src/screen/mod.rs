@@ -1,4 +1,4 @@
-//! In a terminal: [`screen`].
+//! The view in a terminal: [`screen`].
 
 mod board;
 mod chart;
@@ -21,18 +21,18 @@ use crate::follow::{Follower, Seen};
 use crate::lines::{EVERY, over, rest};
 use crate::narrate::plain;
 
-/// Into a screen of its own, without a cursor, and back.
+/// Switches to the alternate screen without a cursor; below, back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// The size of a terminal that does not say.
+/// The size of a terminal that does not report one.
 const SIZE: (u16, u16) = (80, 24);
 
-/// Draws what is seen, again whenever it changes or the terminal has another size, in colours or
-/// without. A run's view ends with the run, a folder's does not; `stop` ends both.
+/// Draws the watched folder, again whenever it changes or the terminal is resized, with or without
+/// colours. The view of a run ends with the run; that of a folder does not. `stop` ends both.
 ///
 /// # Errors
-/// Where the terminal cannot be drawn in.
+/// A terminal that cannot be drawn in.
 pub fn screen(follower: &mut Follower, colours: bool, stop: &AtomicBool) -> Result<End, WatchError> {
     let end_of = |follower: &Follower| over(follower.seen()).filter(|_| !matches!(follower.seen(), Seen::Board(_)));
     if let Some(end) = end_of(follower) {
@@ -44,7 +44,7 @@ pub fn screen(follower: &mut Follower, colours: bool, stop: &AtomicBool) -> Resu
         if let Some(end) = end_of(follower) {
             return Ok(end);
         }
-        // Each time: what is typed meanwhile stands in the view until it is drawn over.
+        // Drawn each time: typed characters appear in the view until it is drawn again.
         guard.draw(follower, colours).map_err(WatchError::Terminal)?;
         rest(EVERY, stop);
         if stop.load(Ordering::Relaxed) {
@@ -53,7 +53,7 @@ pub fn screen(follower: &mut Follower, colours: bool, stop: &AtomicBool) -> Resu
     }
 }
 
-/// The terminal's other screen, left however the view ends.
+/// The terminal's alternate screen, which is left however the view ends.
 struct Screen;
 
 impl Screen {
@@ -74,7 +74,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // If the terminal is gone, nothing needs to be restored.
         let mut out = io::stdout().lock();
         let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
     }
@@ -90,7 +90,7 @@ fn view(follower: &Follower, width: u16, height: u16) -> Buffer {
             Paragraph::new(plain(text)).wrap(Wrap { trim: true }).render(body, &mut buffer);
         }
     }
-    Line::styled("Ctrl-C leaves; the run goes on", Style::new().dim()).render(foot, &mut buffer);
+    Line::styled("Ctrl-C leaves; the run continues", Style::new().dim()).render(foot, &mut buffer);
     buffer
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn shown(follower: &Follower, width: u16, height: u16) -> String {
         let buffer = view(follower, width, height);
         let text = paint::ansi(&buffer, false);
-        // Nothing that a name says gets to the terminal as a command: all are ours.
+        // Names cannot send commands to the terminal.
         assert!(!text.contains("\u{1b}[2J") && !text.contains('\n'), "{text:?}");
         let rows = buffer.content.chunks(usize::from(width.max(1)));
         rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>() + "\n").collect()

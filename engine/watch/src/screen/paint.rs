@@ -1,9 +1,9 @@
-//! A drawn buffer as what a terminal obeys.
+//! Converts a drawn buffer to terminal output.
 
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::{Color, Modifier};
 
-/// The whole buffer from the upper left corner: every line drawn over the one that was there, so that
+/// The whole buffer from the upper left corner: every line is drawn over the previous one, so that
 /// nothing flickers.
 pub fn ansi(buffer: &Buffer, colours: bool) -> String {
     let mut text = String::from("\x1b[H");
@@ -12,7 +12,7 @@ pub fn ansi(buffer: &Buffer, colours: bool) -> String {
         text += &format!("\x1b[{};1H", number + 1);
         let (mut before, mut covered) = (String::new(), 0_usize);
         for cell in row {
-            // A letter that is two columns wide covers the next cell.
+            // A character that is two columns wide covers the next cell.
             if covered > 0 {
                 covered -= 1;
                 continue;

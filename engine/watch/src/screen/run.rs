@@ -1,4 +1,4 @@
-//! A run: how far it is, its figures, its curves, its warnings.
+//! The view of a run: its progress, numbers, curves and warnings.
 
 use hearth_report::Run;
 use hearth_report::run::Progress;
@@ -14,16 +14,16 @@ use ratatui_widgets::paragraph::Paragraph;
 use super::chart::{Chart, draw as draw_chart};
 use crate::narrate::plain;
 
-/// The columns that figures take beside the curves.
+/// The number of columns for numbers next to the curves.
 const FIGURES: u16 = 42;
 
-/// A chart needs so many rows, and so many columns.
+/// The minimum rows and columns of a chart.
 const CHART: (u16, u16) = (8, 34);
 
-/// The newest warnings that are shown.
+/// The number of warnings that are shown.
 const WARNINGS: usize = 3;
 
-/// The colour of a state; its sign and its word say the same.
+/// The colour of a state; its sign and word have the same meaning.
 pub fn colour(run: &Run) -> Color {
     match run.state.word() {
         "running" | "completed" => Color::Green,
@@ -32,7 +32,7 @@ pub fn colour(run: &Run) -> Color {
     }
 }
 
-/// Draws it.
+/// Draws the run.
 pub fn draw(buffer: &mut Buffer, area: Rect, run: &Run) {
     let progress = Progress::of(run);
     let warned = run.warnings.len().min(WARNINGS) as u16;

@@ -14,7 +14,7 @@ use super::table::{ABI, Array, FAILED, Functions, OK, Work};
 use super::{CPlugin, Listed};
 use crate::components::ComponentInfo;
 
-/// One component, as the plugin's list has it.
+/// One component in the plugin's list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListedComponent {
@@ -33,8 +33,8 @@ struct CComponent {
     version: String,
 }
 
-// SAFETY: `hearth_plugin.h` says that `compute` may be called from several threads at once, and `release`
-// once, from any.
+// SAFETY: `hearth_plugin.h` states that `compute` may be called from several threads at once, and
+// `release` once, from any thread.
 unsafe impl Send for CComponent {}
 // SAFETY: as above.
 unsafe impl Sync for CComponent {}
@@ -42,13 +42,13 @@ unsafe impl Sync for CComponent {}
 impl Drop for CComponent {
     fn drop(&mut self) {
         if let Some(release) = self.functions.release {
-            // SAFETY: `make` made it, and nothing uses it any more.
+            // SAFETY: `make` created it, and nothing uses it any more.
             unsafe { release(self.data) };
         }
     }
 }
 
-/// What a component said and gave.
+/// The message and the arrays of a component.
 #[derive(Default)]
 struct WorkDesk {
     message: Option<String>,
@@ -56,18 +56,18 @@ struct WorkDesk {
 }
 
 impl CPlugin {
-    /// Its list of components. The error is what is wrong with it.
+    /// The list of components. The error states what is invalid.
     pub fn components(&self) -> Result<Vec<ComponentInfo>, String> {
         let Some(components) = self.functions.components else { return Ok(Vec::new()) };
         let mut desk = CallDesk::new(&self.path);
-        // SAFETY: the table that is passed has the functions that `hearth_plugin.h` promises, and outlives
-        // the call.
+        // SAFETY: the table that is passed has the functions that `hearth_plugin.h` promises, and
+        // outlives the call.
         let code = unsafe { components(&desk.table()) };
         if code != OK {
             return Err(format!("its list of components fails: {}", desk.reason("components", code)));
         }
         let listed: Vec<ListedComponent> = serde_json::from_slice(&desk.bytes)
-            .map_err(|e| format!("its list of components is no JSON list of components: {e}"))?;
+            .map_err(|e| format!("its list of components is not a JSON list of components: {e}"))?;
         let info = |listed: ListedComponent| ComponentInfo {
             kind: listed.kind,
             name: listed.name,
@@ -77,7 +77,7 @@ impl CPlugin {
         Ok(listed.into_iter().map(info).collect())
     }
 
-    /// Makes a component from a recipe's table.
+    /// Builds a component from a recipe's table.
     pub fn component(
         &self,
         name: &str,
@@ -91,7 +91,7 @@ impl CPlugin {
         let c_name = c_text(name);
         // SAFETY: as in `components`.
         let code = unsafe { make(&desk.table(), c_name.as_ptr(), &mut data) };
-        // Released when it is dropped, also where it failed half-way.
+        // Released when it is dropped, also after a failure half-way.
         let made = (!data.is_null()).then(|| CComponent { functions: self.functions, data, version });
         if code != OK || desk.fault.is_some() {
             return Err(desk.fault.take().unwrap_or_else(|| Fault::new(said(None, "make", code))));
@@ -117,7 +117,7 @@ impl Component for CComponent {
             fail,
             give,
         };
-        // SAFETY: the component is the plugin's; the table and what it leads to outlive the call.
+        // SAFETY: the component belongs to the plugin; the table and its targets outlive the call.
         let code = unsafe { compute(self.data, &work) };
         if code != OK || desk.message.is_some() {
             return Err(said(desk.message, "compute", code));
@@ -141,21 +141,21 @@ fn lend(array: &HostArray<'_>) -> Result<Array, String> {
 }
 
 fn desk<'a>(work: *const Work) -> Option<&'a mut WorkDesk> {
-    // SAFETY: a plugin passes the table that it was given, which `run` made, during the callback that it
-    // was given to: the desk is alive, and nothing else uses it meanwhile.
+    // SAFETY: a plugin passes the table that it received, which `run` made, during the callback
+    // that received it: the desk exists, and nothing else uses it meanwhile.
     unsafe { work.as_ref().and_then(|work| work.context.cast::<WorkDesk>().as_mut()) }
 }
 
 extern "C" fn fail(work: *const Work, why: *const c_char) -> i32 {
     if let Some(desk) = desk(work) {
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         desk.message = Some(unsafe { message(why) });
     }
     FAILED
 }
 
 extern "C" fn give(work: *const Work, array: *const Array) -> i32 {
-    // SAFETY: the plugin passes the address of its record, or nothing.
+    // SAFETY: the plugin passes the address of its record, or null.
     let (Some(desk), Some(array)) = (desk(work), unsafe { array.as_ref() }) else { return FAILED };
     match received(array) {
         Ok(array) => desk.made.push(array),
@@ -167,13 +167,13 @@ extern "C" fn give(work: *const Work, array: *const Array) -> i32 {
     OK
 }
 
-/// An array of a plugin, copied.
+/// A copy of a plugin's array.
 fn received(array: &Array) -> Result<HostArray<'static>, String> {
     let Array { size, dimensions, shape, values, affine } = *array;
     if size < size_of::<Array>() || shape.is_null() || values.is_null() {
         return Err("an array needs its size (`sizeof(hearth_array)`), its shape and its values".to_owned());
     }
-    // SAFETY: `hearth_plugin.h` demands of the plugin that so many are there.
+    // SAFETY: `hearth_plugin.h` requires of the plugin that this number exists.
     let shape = unsafe { std::slice::from_raw_parts(shape, dimensions as usize) }.to_vec();
     let count = shape.iter().try_fold(1_usize, |all, axis| all.checked_mul(*axis));
     let count = count.filter(|count| *count <= isize::MAX as usize / size_of::<f32>());

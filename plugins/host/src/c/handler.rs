@@ -1,4 +1,4 @@
-//! A handler in C as the engine sees it: a `Handler`.
+//! A handler in C for the engine: a `Handler`.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -20,18 +20,18 @@ pub struct CHandler {
     whens: Vec<When>,
     on_error: OnError,
     ranks: Ranks,
-    /// The names of the events that it listens to.
+    /// The names of the events that it subscribes to.
     events: Vec<(Event, CString)>,
     engine: CString,
     key_metric: CString,
 }
 
-// SAFETY: `hearth_plugin.h` says that callbacks are called one at a time, maybe from different threads;
-// the engine calls a handler from one thread at a time.
+// SAFETY: `hearth_plugin.h` states that callbacks are called one at a time, possibly from different
+// threads; the engine calls a handler from one thread at a time.
 unsafe impl Send for CHandler {}
 
 impl CHandler {
-    /// Takes over what `create` has made.
+    /// Takes ownership of the result of `create`.
     pub fn new(name: &str, functions: Functions, path: &Path, data: *mut c_void, desk: SetupDesk) -> Self {
         let SetupDesk { whens, on_error, ranks, .. } = desk;
         let listened = whens.iter().flat_map(|when| when.alternatives()).map(|(event, _)| *event);
@@ -41,7 +41,7 @@ impl CHandler {
         Self { name, path: path.to_owned(), functions, data, whens, on_error, ranks, events, engine, key_metric }
     }
 
-    /// The event as it crosses. Texts that rarely change are kept from call to call.
+    /// The event in C's format. Texts that rarely change are kept between calls.
     fn event(&mut self, event: Event, state: &State, exception: Option<&CStr>) -> HappenedEvent {
         let keep = |kept: &mut CString, text: &str| {
             if kept.as_bytes() != text.as_bytes() {
@@ -97,8 +97,8 @@ impl Handler for CHandler {
         let exception = cx.state.exception.as_deref().map(c_text);
         let event = self.event(event, cx.state, exception.as_deref());
         let mut desk = HostDesk::new(&mut *cx.host, cx.state);
-        // SAFETY: the handler is the plugin's; event and table outlive the call, and have what
-        // `hearth_plugin.h` promises.
+        // SAFETY: the handler belongs to the plugin; event and table outlive the call, and have the
+        // content that `hearth_plugin.h` promises.
         let code = unsafe { handle(self.data, &event, &desk.table()) };
         let message = desk.finish();
         if code == OK { Ok(()) } else { Err(HandlerError::new(said(message, "handle", code))) }
@@ -114,7 +114,7 @@ impl Handler for CHandler {
 
     fn save_state(&self) -> Option<Vec<u8>> {
         let mut desk = CallDesk::new(&self.path);
-        // SAFETY: the handler is the plugin's; the table outlives the call.
+        // SAFETY: the handler belongs to the plugin; the table outlives the call.
         let code = unsafe { (self.functions.save?)(self.data, &desk.table()) };
         if code != OK {
             tracing::error!("plugin handler `{}` could not save its state: {}", self.name, desk.reason("save", code));
@@ -128,7 +128,7 @@ impl Handler for CHandler {
             return Err(HandlerError::new("the checkpoint holds a state of it, and it has no `load`"));
         };
         let mut desk = CallDesk::new(&self.path);
-        // SAFETY: the handler is the plugin's; bytes and table outlive the call.
+        // SAFETY: the handler belongs to the plugin; bytes and table outlive the call.
         let code = unsafe { load(self.data, state.as_ptr().cast(), state.len(), &desk.table()) };
         if code == OK { Ok(()) } else { Err(HandlerError::new(desk.reason("load", code))) }
     }

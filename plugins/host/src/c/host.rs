@@ -1,4 +1,4 @@
-//! `hearth_host`: the engine's `Host` as a plugin in C sees it.
+//! `hearth_host`: the engine's `Host` for a plugin in C.
 
 use std::any::Any;
 use std::ffi::{CString, c_char, c_void};
@@ -13,18 +13,18 @@ use serde::Serialize;
 use super::call::{c_text, message, text};
 use super::table::{self, ABI, FAILED, OK, Tensor, Text, This};
 
-/// The host and the state during one call of a plugin, and what was lent to the plugin.
+/// The host and the state during one call of a plugin, and the values lent to the plugin.
 pub struct HostDesk<'h> {
     host: &'h mut dyn Host,
     state: &'h State,
-    /// Why the callback fails.
+    /// The reason why the callback fails.
     message: Option<String>,
     error: CString,
-    /// The text that was handed out last.
+    /// The text that was returned last.
     lent: CString,
     shape: Vec<usize>,
     bytes: Vec<u8>,
-    /// A panic of the host must not unwind through the plugin: it waits here.
+    /// A panic of the host, kept because it must not unwind through the plugin.
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -71,7 +71,7 @@ impl<'h> HostDesk<'h> {
         }
     }
 
-    /// What the plugin said. Resumes a panic of the host, if there was one.
+    /// The plugin's message. Resumes a panic of the host, if there was one.
     pub fn finish(self) -> Option<String> {
         if let Some(payload) = self.panic {
             panic::resume_unwind(payload);
@@ -79,17 +79,17 @@ impl<'h> HostDesk<'h> {
         self.message
     }
 
-    /// Hands out a value as JSON.
+    /// Returns a value as JSON.
     fn json(&mut self, value: &impl Serialize) -> Result<Text, String> {
         self.lent = c_text(serde_json::to_string(value).map_err(|e| e.to_string())?);
         Ok(self.lent.as_ptr())
     }
 }
 
-/// Does what a plugin asks for. A failure is kept for `error`, a panic for later.
+/// Carries out a plugin's request. A failure is kept for `error`, a panic for later.
 fn ask<T>(this: This, failed: T, call: impl FnOnce(&mut HostDesk<'_>) -> Result<T, String>) -> T {
-    // SAFETY: a plugin passes the table that it was given, which `HostDesk::table` made, during the
-    // callback that it was given to: the desk is alive, and nothing else uses it meanwhile.
+    // SAFETY: a plugin passes the table that it received, which `HostDesk::table` made, during the
+    // callback that received it: the desk exists, and nothing else uses it meanwhile.
     let desk = unsafe { this.as_ref().and_then(|table| table.context.cast::<HostDesk<'_>>().as_mut()) };
     let Some(desk) = desk else { return failed };
     match panic::catch_unwind(AssertUnwindSafe(|| call(desk))) {
@@ -106,9 +106,9 @@ fn ask<T>(this: This, failed: T, call: impl FnOnce(&mut HostDesk<'_>) -> Result<
     }
 }
 
-/// Text that a plugin passes.
+/// Text passed by a plugin.
 fn given<'a>(given: Text) -> Result<&'a str, String> {
-    // SAFETY: `hearth_plugin.h` demands it of the plugin.
+    // SAFETY: `hearth_plugin.h` requires it of the plugin.
     unsafe { text(given) }
 }
 
@@ -128,7 +128,7 @@ fn words(error: impl std::fmt::Display) -> String {
 
 extern "C" fn fail(this: This, why: Text) -> i32 {
     ask(this, FAILED, |desk| {
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         desk.message = Some(unsafe { message(why) });
         Ok(FAILED)
     })
@@ -141,7 +141,7 @@ extern "C" fn error(this: This) -> Text {
 extern "C" fn log(this: This, level: i32, what: Text) {
     ask(this, (), |desk| {
         let level = u8::try_from(level).map_or(Level::Warn, view::level);
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         desk.host.log(level, &unsafe { message(what) });
         Ok(())
     });
@@ -149,7 +149,7 @@ extern "C" fn log(this: This, level: i32, what: Text) {
 
 extern "C" fn terminate(this: This, why: Text) {
     ask(this, (), |desk| {
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         desk.host.terminate(&unsafe { message(why) });
         Ok(())
     });
@@ -157,7 +157,7 @@ extern "C" fn terminate(this: This, why: Text) {
 
 extern "C" fn terminate_epoch(this: This, why: Text) {
     ask(this, (), |desk| {
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         desk.host.terminate_epoch(&unsafe { message(why) });
         Ok(())
     });
@@ -165,7 +165,7 @@ extern "C" fn terminate_epoch(this: This, why: Text) {
 
 extern "C" fn interrupt(this: This, why: Text) {
     ask(this, (), |desk| {
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         desk.host.interrupt(&unsafe { message(why) });
         Ok(())
     });
@@ -195,7 +195,7 @@ extern "C" fn scalar(this: This, tag: Text, value: f64) {
 extern "C" fn state(this: This) -> Text {
     ask(this, null(), |desk| {
         let mut state = serde_json::to_value(desk.state).map_err(words)?;
-        // Neither is part of a state that is saved.
+        // The serialized state contains neither.
         let scalars = desk.state.scalars.iter();
         let scalars =
             scalars.map(|(tag, s)| (tag.clone(), serde_json::json!({"value": s.value, "iteration": s.iteration})));
@@ -290,13 +290,13 @@ extern "C" fn tensor(this: This, name: Text, to: *mut Tensor) -> i32 {
 
 /// A tensor of a plugin.
 fn received<'a>(tensor: *const Tensor) -> Result<HostTensor<'a>, String> {
-    // SAFETY: the plugin passes the address of its record, or nothing.
+    // SAFETY: the plugin passes the address of its record, or null.
     let tensor = unsafe { tensor.as_ref() }.ok_or("the plugin passed NULL where a tensor was expected")?;
     let Tensor { size, dtype, dimensions, shape, data, bytes } = *tensor;
     if size < size_of::<Tensor>() || shape.is_null() || data.is_null() {
         return Err("a tensor needs its size (`sizeof(hearth_tensor)`), its shape and its data".to_owned());
     }
-    // SAFETY: `hearth_plugin.h` demands of the plugin that so many are there.
+    // SAFETY: `hearth_plugin.h` requires of the plugin that this number of elements exists.
     let (shape, bytes): (&[usize], &'a [u8]) = unsafe {
         (std::slice::from_raw_parts(shape, dimensions as usize), std::slice::from_raw_parts(data.cast(), bytes))
     };
@@ -314,7 +314,7 @@ extern "C" fn combine(this: This, inputs: *const Text, count: usize, how: Text, 
         if inputs.is_null() {
             return Err("there is nothing to combine".to_owned());
         }
-        // SAFETY: `hearth_plugin.h` demands of the plugin that so many names are there.
+        // SAFETY: `hearth_plugin.h` requires of the plugin that this number of names exists.
         let inputs: &[*const c_char] = unsafe { std::slice::from_raw_parts(inputs, count) };
         let inputs = inputs.iter().map(|name| given(*name)).collect::<Result<Vec<_>, _>>()?;
         let how: Combine = serde_json::from_str(given(how)?).map_err(|e| format!("how to combine: {e}"))?;
@@ -330,12 +330,12 @@ extern "C" fn layer_statistics(this: This, of: i32) -> Text {
     })
 }
 
-/// Bytes that a plugin passes.
+/// Bytes passed by a plugin.
 fn bytes_of<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], String> {
     match (bytes.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err("the plugin passed NULL where bytes were expected".to_owned()),
-        // SAFETY: `hearth_plugin.h` demands of the plugin that so many are there.
+        // SAFETY: `hearth_plugin.h` requires of the plugin that this number of bytes exists.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), count) }),
     }
 }

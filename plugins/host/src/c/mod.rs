@@ -1,5 +1,6 @@
-//! Plugins in C, and in what speaks C: `hearth_plugin.h`. They come by the same stages as those in
-//! Rust; the last one is the size of their table instead of `abi_stable`'s layout check.
+//! Plugins in C, and in languages that can use C: `hearth_plugin.h`. They are loaded in the same
+//! stages as plugins in Rust; in the last stage the size of their table replaces `abi_stable`'s
+//! layout check.
 
 mod call;
 mod component;
@@ -44,7 +45,7 @@ pub struct CPlugin {
     path: PathBuf,
 }
 
-/// One option, as the plugin's list has it.
+/// One option in the plugin's list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listed {
@@ -70,13 +71,14 @@ impl CPlugin {
         let error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
         let missing = |symbol: &CStr| {
             let symbol = symbol.to_string_lossy();
-            let built = "the library is to be built with -shared and the functions of hearth_plugin.h visible";
-            error(format!("it does not export `{symbol}`, a fault of the plugin\n  mend it: {built}"))
+            let built = "build the library with -shared, with the functions of hearth_plugin.h visible";
+            error(format!("it does not export `{symbol}`, a fault of the plugin\n  fix it: {built}"))
         };
-        // SAFETY: `HEARTH_PLUGIN` makes the record of this name: the identity in the file, which was
-        // accepted, is made by the same macro.
+        // SAFETY: `HEARTH_PLUGIN` makes the record of this name; the same macro made the identity
+        // in the file, which was accepted.
         let record = unsafe { library.get::<*const identity::Identity>(IDENTITY_SYMBOL.to_bytes_with_nul()) };
-        // SAFETY: the symbol is the address of a record that lives as long as the library: for ever.
+        // SAFETY: the symbol is the address of a record that exists as long as the library, which
+        // is never unloaded.
         let record = unsafe { **record.map_err(|_| missing(IDENTITY_SYMBOL))? };
         if record.magic != table::MAGIC || record.loader != identity.loader {
             return Err(error("the identity in its memory is not the one in its file".to_owned()));
@@ -96,9 +98,9 @@ impl CPlugin {
         if size < size_of::<Functions>() {
             let whole = size_of::<Functions>();
             let what = format!("its table of functions has {size} bytes, and version 1 of hearth_plugin.h has {whole}");
-            return Err(error(format!("{what}, a fault of the plugin\n  mend it: `.size = sizeof(hearth_plugin)`")));
+            return Err(error(format!("{what}, a fault of the plugin\n  fix it: `.size = sizeof(hearth_plugin)`")));
         }
-        // SAFETY: it is at least as long; later versions add members at the end.
+        // SAFETY: it is at least this long; later versions add members at the end.
         let functions = unsafe { *table };
         let (handler, components) = (functions.create.zip(functions.handle), functions.components);
         if handler.is_none() && components.zip(functions.make).zip(functions.compute).is_none() {
@@ -108,7 +110,7 @@ impl CPlugin {
         Ok(Self { functions, path: path.to_owned() })
     }
 
-    /// Its list of options. The error is what is wrong with it.
+    /// The list of options. The error states what is invalid.
     pub fn options(&self) -> Result<Vec<OptionInfo>, String> {
         let Some(options) = self.functions.options else { return Ok(Vec::new()) };
         let mut desk = CallDesk::new(&self.path);
@@ -118,11 +120,11 @@ impl CPlugin {
             return Err(format!("its list of options fails: {}", desk.reason("options", code)));
         }
         let listed: Vec<Listed> = serde_json::from_slice(&desk.bytes)
-            .map_err(|e| format!("its list of options is no JSON list of options: {e}"))?;
+            .map_err(|e| format!("its list of options is not a JSON list of options: {e}"))?;
         Ok(listed.into_iter().map(OptionInfo::from).collect())
     }
 
-    /// Makes a handler from a recipe's table.
+    /// Builds a handler from a recipe's table.
     pub fn handler(&self, name: &str, list: &[OptionInfo], options: toml::Table) -> Result<Box<dyn Handler>, Fault> {
         let mut desk = SetupDesk::new(resolve(list, options)?);
         let mut data = std::ptr::null_mut();
@@ -131,11 +133,11 @@ impl CPlugin {
             return Ok(Box::new(CHandler::new(name, self.functions, &self.path, data, desk)));
         };
         // SAFETY: the table that is passed has the functions that `hearth_plugin.h` promises, and
-        // outlives the call, like the place for the handler.
+        // outlives the call, like the variable for the handler.
         let code = unsafe { create(&desk.table(), &mut data) };
         if code != table::OK || desk.fault.is_some() {
             if let (Some(destroy), false) = (self.functions.destroy, data.is_null()) {
-                // SAFETY: `create` has made it just now, and nothing else has it.
+                // SAFETY: `create` has just made it, and nothing else refers to it.
                 unsafe { destroy(data) };
             }
             let silent = || Fault::new(format!("its `create` returned {code} and did not say why"));

@@ -1,4 +1,4 @@
-//! `hearth_setup`: what a handler is made from.
+//! `hearth_setup`: the table for creating a handler.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::call::{c_text, message, text};
 use super::table::{self, ABI, FAILED, OK, Setup};
 
-/// Every option that has a value: those of the recipe, checked, and the defaults of the others.
+/// All options with a value: those of the recipe, checked, and the defaults of the others.
 pub fn resolve(list: &[OptionInfo], given: Table) -> Result<Table, Fault> {
     Given::new(given.clone(), list.to_vec())?;
     let mut all = Table::new();
@@ -20,7 +20,7 @@ pub fn resolve(list: &[OptionInfo], given: Table) -> Result<Table, Fault> {
         let default = match default {
             None => None,
             Some(text) => {
-                let why = |_| Fault::new(format!("the default of its option `{name}` is no value of TOML: {text}"));
+                let why = |_| Fault::new(format!("the default of its option `{name}` is not a TOML value: {text}"));
                 format!("value = {text}").parse::<Table>().map_err(why)?.remove("value")
             }
         };
@@ -31,7 +31,7 @@ pub fn resolve(list: &[OptionInfo], given: Table) -> Result<Table, Fault> {
     Ok(all)
 }
 
-/// A value of the kind that its option has. A kind that is not known here takes anything.
+/// Checks that a value has the kind of its option. Unknown kinds accept any value.
 fn checked(name: &str, kind: &str, value: Value) -> Result<Value, Fault> {
     let fits = match kind {
         "integer" => value.is_integer(),
@@ -48,18 +48,18 @@ fn checked(name: &str, kind: &str, value: Value) -> Result<Value, Fault> {
     }
 }
 
-/// What `create` said.
+/// The settings made by `create`.
 pub struct SetupDesk {
     options: Table,
     json: CString,
     texts: BTreeMap<String, CString>,
-    /// What the handler listens to.
+    /// The subscriptions of the handler.
     pub whens: Vec<When>,
-    /// What its errors do.
+    /// The policy for its errors.
     pub on_error: OnError,
-    /// Where it acts.
+    /// The ranks on which it acts.
     pub ranks: Ranks,
-    /// Why there is no handler.
+    /// The reason why there is no handler.
     pub fault: Option<Fault>,
 }
 
@@ -89,9 +89,9 @@ impl SetupDesk {
         }
     }
 
-    /// What a plugin asks to be called for.
+    /// A subscription of a plugin.
     fn when(&self, when: &table::When) -> Result<When, String> {
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         let name = unsafe { text(when.event) }?;
         let event = match Event::from_name(name) {
             Some(event) => event,
@@ -100,30 +100,30 @@ impl SetupDesk {
                 let known = Event::BUILT_IN.iter().map(|event| event.name()).collect::<Vec<_>>();
                 let near = nearest(name, known.iter().map(|name| &**name));
                 let near = near.map(|near| format!(", did you mean \"{near}\"?")).unwrap_or_default();
-                return Err(format!("it listens to \"{name}\", which is no event{near}"));
+                return Err(format!("it listens to \"{name}\", which is not an event{near}"));
             }
         };
         let set = |number: u64| Some(number).filter(|number| *number > 0);
         let once = (!when.once.is_null() && when.once_count > 0)
-            // SAFETY: `hearth_plugin.h` demands of the plugin that so many numbers are there.
+            // SAFETY: `hearth_plugin.h` requires of the plugin that this number of values exists.
             .then(|| unsafe { std::slice::from_raw_parts(when.once, when.once_count) }.to_vec());
         let filter =
             Filter { every: set(when.every), once, before: set(when.before), after: set(when.after), accept: None };
         let when = When::from_filter(event, filter);
-        when.check().map_err(|error| format!("what it listens to is not possible: {error}"))?;
+        when.check().map_err(|error| format!("its subscription is not possible: {error}"))?;
         Ok(when)
     }
 }
 
 fn desk<'a>(setup: *const Setup) -> Option<&'a mut SetupDesk> {
-    // SAFETY: a plugin passes the table that it was given, which `SetupDesk::table` made, during the
-    // callback that it was given to: the desk is alive, and nothing else uses it meanwhile.
+    // SAFETY: a plugin passes the table that it received, which `SetupDesk::table` made, during the
+    // callback that received it: the desk exists, and nothing else uses it meanwhile.
     unsafe { setup.as_ref().and_then(|setup| setup.context.cast::<SetupDesk>().as_mut()) }
 }
 
-/// Writes an option's value where there is one.
+/// Writes an option's value, if it has one.
 fn answer<T>(setup: *const Setup, name: *const c_char, to: *mut T, read: impl FnOnce(&Value) -> Option<T>) -> i32 {
-    // SAFETY: `hearth_plugin.h` demands it of the plugin.
+    // SAFETY: `hearth_plugin.h` requires it of the plugin.
     let name = unsafe { text(name) };
     let value = desk(setup).zip(name.ok()).and_then(|(desk, name)| desk.options.get(name)).and_then(read);
     match value {
@@ -138,7 +138,7 @@ fn answer<T>(setup: *const Setup, name: *const c_char, to: *mut T, read: impl Fn
 
 extern "C" fn fail(setup: *const Setup, option: *const c_char, why: *const c_char) -> i32 {
     if let Some(desk) = desk(setup) {
-        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        // SAFETY: `hearth_plugin.h` requires it of the plugin.
         let (option, why) = unsafe { (text(option), message(why)) };
         desk.fault = Some(option.map_or_else(|_| Fault::new(why.clone()), |option| Fault::at(option, why.clone())));
     }
@@ -158,14 +158,14 @@ extern "C" fn boolean(setup: *const Setup, option: *const c_char, value: *mut i3
 }
 
 extern "C" fn text_option(setup: *const Setup, option: *const c_char) -> *const c_char {
-    // SAFETY: `hearth_plugin.h` demands it of the plugin.
+    // SAFETY: `hearth_plugin.h` requires it of the plugin.
     let name = unsafe { text(option) };
     let found = desk(setup).zip(name.ok()).and_then(|(desk, name)| desk.texts.get(name));
     found.map_or(std::ptr::null(), |text| text.as_ptr())
 }
 
 extern "C" fn listen(setup: *const Setup, when: *const table::When) -> i32 {
-    // SAFETY: the plugin passes the address of its record, or nothing.
+    // SAFETY: the plugin passes the address of its record, or null.
     let (Some(desk), Some(when)) = (desk(setup), unsafe { when.as_ref() }) else { return FAILED };
     if when.size < size_of::<table::When>() {
         let whole = size_of::<table::When>();
@@ -223,6 +223,6 @@ mod tests {
         assert_eq!(fault("every = 'often'").to_string(), "every: expected integer, not \"often\"");
         assert_eq!(fault("names = 3").path, "names");
         let damaged = resolve(&[option("file", "text", Some("a.txt"))], Table::new()).unwrap_err();
-        assert!(damaged.to_string().contains("no value of TOML"), "{damaged}");
+        assert!(damaged.to_string().contains("not a TOML value"), "{damaged}");
     }
 }

@@ -1,18 +1,18 @@
-//! `hearth_plugin.h` in Rust: the tables as C sees them. A test compares sizes and offsets with those
-//! of a C compiler.
+//! `hearth_plugin.h` in Rust: the tables in C's layout. A test compares sizes and offsets with
+//! those of a C compiler.
 
 use std::ffi::{c_char, c_void};
 
-/// The version of `hearth_plugin.h` that this host has, and the newest that it loads.
+/// The version of `hearth_plugin.h` of this host, which is the newest that it loads.
 pub const ABI: u32 = 1;
 /// The first bytes of the record of a plugin in C.
 pub const MAGIC: [u8; 16] = *b"hearth-plugin-c\0";
-/// The oldest that it loads.
+/// The oldest version that it loads.
 pub const OLDEST: u32 = 1;
 
-/// What functions return that succeed.
+/// The return value of functions that succeed.
 pub const OK: i32 = 0;
-/// What functions return that fail.
+/// The return value of functions that fail.
 pub const FAILED: i32 = 1;
 
 /// `hearth_call`.
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::c::HEADER;
 
-    /// Sizes and offsets of one table: the C expressions, and what Rust says.
+    /// Sizes and offsets of one table: the C expressions and the values in Rust.
     macro_rules! layout {
         ($to:ident, $Rust:ident as $c:literal: $($member:ident),*) => {
             $to.push((format!("sizeof({})", $c), size_of::<$Rust>()));

@@ -1,4 +1,4 @@
-//! Plugins in processes of their own, on systems where there is nothing of the kind.
+//! Isolated plugins on systems that do not support them.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use crate::error::PluginError;
 use crate::report::Info;
 use crate::search::Found;
 
-/// Does nothing: see the same function of Linux.
+/// Does nothing; see the function of the same name for Linux.
 pub fn isolate_with(_: impl IntoIterator<Item = OsString>) {}
 
 /// Fails.
@@ -21,7 +21,7 @@ pub fn serve_isolated() -> std::io::Result<()> {
     Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "plugins in processes of their own need Linux"))
 }
 
-/// There is none.
+/// Cannot exist on this system.
 #[derive(Clone, Debug)]
 pub struct Apart(Infallible);
 

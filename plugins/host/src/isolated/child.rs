@@ -1,4 +1,5 @@
-//! The plugin's process: it loads the plugin, and calls its handler at the program's request.
+//! The process of an isolated plugin: it loads the plugin, and calls its handler at the program's
+//! request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -30,11 +31,10 @@ use crate::file::{Identity, inspect};
 use crate::load::{load, load_linked};
 use crate::report::{Info, Report};
 
-/// Serves the program that started this process, until it says that this is all, or is gone.
+/// Serves the program that started this process, until the program ends the service or exits.
 ///
 /// # Errors
-/// When this process was not started by the program itself, or the program says what is not
-/// understood.
+/// If this process was not started by the program itself, or the program sends an invalid message.
 pub fn serve() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let shared = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -54,14 +54,14 @@ pub fn serve() -> io::Result<()> {
     }
 }
 
-/// What a plugin reads and prints is not what the program and this process say to each other: nothing, and
-/// the program's standard error.
+/// Replaces the standard streams, which carry messages: the plugin reads from nothing, and prints
+/// to the program's standard error.
 fn leave_standard_streams() -> io::Result<()> {
     let nothing = File::open("/dev/null")?;
     let error = io::stderr().as_fd().try_clone_to_owned()?;
     for (from, to) in [(nothing.as_raw_fd(), libc::STDIN_FILENO), (error.as_raw_fd(), libc::STDOUT_FILENO)] {
-        // SAFETY: both numbers are open descriptors. What the standard streams were is closed by it; the
-        // socket and the memory were duplicated before.
+        // SAFETY: both numbers are open descriptors. The previous standard streams are closed by
+        // it; the socket and the memory were duplicated before.
         if unsafe { libc::dup2(from, to) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -69,7 +69,7 @@ fn leave_standard_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends this process when the program is gone, also while the plugin hangs.
+/// Ends this process when the program has exited, even if the plugin hangs.
 fn end_with(program: u32) {
     thread::spawn(move || {
         while parent_id() == program {
@@ -91,7 +91,7 @@ impl Desk {
             self.handler = handler;
             return self.line.say(&word);
         }
-        let misplaced = || io::Error::new(io::ErrorKind::InvalidData, "an order that does not belong here");
+        let misplaced = || io::Error::new(io::ErrorKind::InvalidData, "an unexpected order");
         let (handler, filters) = self.handler.as_mut().ok_or_else(misplaced)?;
         let word = match order {
             Order::Event { event, state } => {
@@ -113,10 +113,10 @@ impl Desk {
     }
 }
 
-/// What is said of it, and the handler with the functions of its filters.
+/// The answer for the program, and the handler with the functions of its filters.
 type Prepared = (Word, Option<(Box<dyn Handler>, Vec<Accept>)>);
 
-/// Loads the plugin, and makes its handler where there are options.
+/// Loads the plugin, and creates its handler if there are options.
 fn prepare(source: &Source, options: Option<String>) -> Prepared {
     match try_prepare(source, options) {
         Ok(prepared) => prepared,
@@ -134,7 +134,7 @@ fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, Plu
     let open = confine(identity.needs.as_deref(), library);
     for need in open.map_err(|why| PluginError::Plugin { name: name(), why })? {
         tracing::warn!(
-            "plugin `{}` does not declare that it {}; this system does not hold it to that",
+            "plugin `{}` does not declare that it {}; this system cannot enforce that",
             name(),
             need.words()
         );
@@ -187,11 +187,11 @@ fn linked(name: &str) -> Result<&'static Linked, PluginError> {
     linked.ok_or_else(missing)
 }
 
-/// The program at the other end of the line, as a `Host`.
+/// The program on the other side of the connection, as a `Host`.
 struct Line {
     socket: UnixStream,
     shared: RefCell<Shared>,
-    /// The tensor that was asked for last.
+    /// The tensor that was requested last.
     map: Option<Mmap>,
 }
 
@@ -200,7 +200,7 @@ impl Line {
         send(&self.socket, word)
     }
 
-    /// Asks the program. Where it is gone, so is this process.
+    /// Sends a request to the program. If the program has exited, this process exits too.
     fn ask(&self, request: Request) -> Result<Answer, HostError> {
         let answer = self.say(&Word::Ask(request)).and_then(|()| receive(&self.socket));
         match answer {
@@ -227,7 +227,7 @@ impl Line {
         }
     }
 
-    /// Puts the elements of a tensor where the program finds them.
+    /// Stores the elements of a tensor where the program reads them.
     fn send_tensor(&self, tensor: &HostTensor<'_>) -> Result<SentTensor, HostError> {
         self.shared.borrow_mut().put(&tensor.bytes).map_err(|error| HostError::from_error(&error))?;
         Ok(SentTensor::new(tensor.dtype, &tensor.shape, &tensor.bytes))
@@ -316,8 +316,9 @@ impl Host for Line {
         }
         if self.map.as_ref().is_none_or(|map| map.len() < bytes) {
             let shared = self.shared.borrow();
-            // SAFETY: the memory only grows, and is written to only when this process asks for a tensor or
-            // sends one, while the plugin has no view of it: views live until the next call of the host.
+            // SAFETY: the memory only grows, and is only written to when this process requests or
+            // sends a tensor, while the plugin has no view of it: views are valid until the next
+            // call of the host.
             self.map = Some(unsafe { Mmap::map(shared.file()) }.map_err(|error| HostError::from_error(&error))?);
         }
         let elements = self.map.as_ref().and_then(|map| map.get(..bytes)).ok_or_else(misunderstood)?;

@@ -1,4 +1,4 @@
-//! What an isolated plugin did not declare to do, the system does not let its process do.
+//! Restricts an isolated plugin's process to the capabilities that the plugin declares.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,26 +12,29 @@ use seccompiler::{
 
 use crate::needs::Need;
 
-/// The version of Landlock whose rights are asked for; of an older kernel, those that it has.
+/// The version of Landlock whose rights are requested; older kernels use the subset that they
+/// support.
 const RIGHTS: ABI = ABI::V3;
 
-/// Where a system keeps its libraries and settings, which any plugin may read.
+/// The folders of libraries and settings of a system, which any plugin may read.
 const SYSTEM: [&str; 11] =
     ["/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev"];
 
 /// Devices that any plugin may write to.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
 
-/// Variables that name files or folders of libraries and of Python, which the plugin's code is read from.
+/// Variables with files or folders of libraries and of Python, from which the plugin's code is
+/// read.
 const CODE: [&str; 6] =
     ["LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "HEARTH_LIBPYTHON"];
 
-/// Takes from this process what is not in the list, for good: files other than those of the system and of
-/// the plugin (Landlock), sockets of networks and the start of programs (seccomp). Where the author says
-/// nothing, nothing is taken. Returns what this system cannot take.
+/// Permanently restricts this process to the list: without the capability, files other than those
+/// of the system and of the plugin (Landlock), network sockets, and starting programs (seccomp) are
+/// blocked. Without a declaration nothing is blocked. Returns the capabilities that this system
+/// cannot block.
 ///
 /// # Errors
-/// When the system refuses what it offers.
+/// If the system refuses a restriction that it supports.
 pub fn confine(needs: Option<&[Need]>, library: Option<&Path>) -> Result<Vec<Need>, String> {
     let Some(needs) = needs else { return Ok(Vec::new()) };
     let lacks = |need: Need| !needs.contains(&need);
@@ -46,14 +49,14 @@ pub fn confine(needs: Option<&[Need]>, library: Option<&Path>) -> Result<Vec<Nee
     Ok(open)
 }
 
-/// Whether files are out of reach from here on.
+/// Blocks access to files; returns whether that was possible.
 fn take_files(library: Option<&Path>) -> Result<bool, String> {
     let said = |error: landlock::RulesetError| format!("its files cannot be restricted: {error}");
     let folder = library.and_then(Path::parent).map(Path::to_owned);
     let program = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
     let code = CODE.iter().filter_map(env::var_os);
     let code = code.flat_map(|list| env::split_paths(&list).collect::<Vec<_>>());
-    // libpython lies in `lib` of the folder that has all of Python.
+    // libpython is in `lib` of the folder that contains all of Python.
     let code = code.map(|path| match path.is_file() {
         true => path.ancestors().nth(2).map_or_else(|| path.clone(), Path::to_owned),
         false => path,
@@ -68,9 +71,9 @@ fn take_files(library: Option<&Path>) -> Result<bool, String> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Whether sockets of networks, and the start of programs, are out of reach from here on.
+/// Blocks network sockets and starting programs; returns whether that was possible.
 fn take_calls(network: bool, programs: bool) -> Result<bool, String> {
-    // Of other processors no numbers are known.
+    // System-call numbers of other CPU architectures are unknown.
     let Ok(processor) = env::consts::ARCH.try_into() else { return Ok(false) };
     let said = |error: &dyn std::fmt::Display| format!("its calls of the system cannot be restricted: {error}");
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
@@ -78,7 +81,7 @@ fn take_calls(network: bool, programs: bool) -> Result<bool, String> {
         let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, libc::AF_UNIX as u64);
         let other = other.and_then(|condition| SeccompRule::new(vec![condition])).map_err(|error| said(&error))?;
         rules.insert(libc::SYS_socket, vec![other]);
-        // It opens sockets, too.
+        // It can open sockets too.
         rules.insert(libc::SYS_io_uring_setup, Vec::new());
     }
     if programs {

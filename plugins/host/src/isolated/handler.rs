@@ -1,4 +1,4 @@
-//! The handler of a plugin in a process of its own, as the engine sees it: a `Handler`.
+//! The handler of an isolated plugin for the engine: a `Handler`.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,15 +13,15 @@ use hearth_plugin::__private as view;
 use super::process::Process;
 use super::wire::{Answer, Order, Request, SentState, SentTensor, SentWhen, Word};
 
-/// What the handler and its filters share.
+/// The connection that the handler and its filters share.
 type Line = Arc<Mutex<Inner>>;
 
 struct Inner {
     process: Process,
     limit: Duration,
-    /// A failure where none can be returned: the next call of the handler returns it.
+    /// A failure in a call that cannot return one: the next call of the handler returns it.
     pending: Option<String>,
-    /// What it last gave to checkpoints.
+    /// The last state for checkpoints.
     saved: Option<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ fn lock(line: &Line) -> MutexGuard<'_, Inner> {
 }
 
 impl Isolated {
-    /// The handler that the process has made.
+    /// The handler that the process has created.
     pub fn new(
         process: Process,
         limit: Duration,
@@ -70,7 +70,8 @@ fn receive_when(when: SentWhen, line: &Line) -> Option<When> {
 }
 
 impl Inner {
-    /// A filter cannot return an error. It passes, so that the handler is called and returns the error.
+    /// Calls a filter, which cannot return an error. On failure it passes, so that the handler is
+    /// called and returns the error.
     fn accepts(&mut self, filter: usize, state: &State, counter: u64) -> bool {
         self.process.allow(self.limit);
         let order = Order::Accept { filter, counter, state: SentState::of(state) };
@@ -153,7 +154,7 @@ impl Inner {
         Ok(Answer::Done)
     }
 
-    /// A tensor that the plugin has sent. Its elements are copied, so it keeps them from now on.
+    /// A tensor that the plugin has sent, with copied elements.
     fn tensor(&self, sent: SentTensor) -> Result<HostTensor<'static>, HostError> {
         let SentTensor { dtype, shape, bytes } = sent;
         let dtype = view::check_tensor(dtype, &shape, bytes)?;
@@ -175,8 +176,8 @@ impl Handler for Isolated {
         lock(&self.line).handle(event, cx).map_err(HandlerError::new)
     }
 
-    /// A handler whose process is gone is not called again, and the run goes on: that is what isolation is
-    /// for.
+    /// A handler whose process has ended is not called again, and the run continues: this is the
+    /// purpose of isolation.
     fn on_error(&self) -> OnError {
         if lock(&self.line).process.over().is_some() { OnError::Disable } else { self.on_error }
     }
@@ -185,7 +186,7 @@ impl Handler for Isolated {
         self.ranks
     }
 
-    /// Of a process that is gone, what it gave last.
+    /// If the process has ended, its last state.
     fn save_state(&self) -> Option<Vec<u8>> {
         let mut inner = lock(&self.line);
         let limit = inner.limit;
@@ -193,7 +194,7 @@ impl Handler for Isolated {
         match inner.process.ask(&Order::SaveState) {
             Ok(Word::State(state)) => inner.saved = state,
             Ok(_) => inner.pending = Some(inner.process.distrust()),
-            // The next event says so, unless it was said.
+            // The next event reports it, unless it was reported.
             Err(over) if inner.pending.is_none() => {
                 inner.pending = Some(format!("while its state was saved, {over}"));
             }

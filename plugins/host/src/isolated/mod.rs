@@ -1,8 +1,8 @@
-//! A plugin in a process of its own: a crash, an exit or a hang of it is an error of its handler, and the run
-//! goes on.
+//! Isolated plugins, each in its own process: a crash, an exit or a hang of the plugin is an error
+//! of its handler, and the run continues.
 //!
-//! The program starts itself again by a command that calls [`serve_isolated`]. Events, requests and answers
-//! are messages over a socket pair; the elements of tensors are in memory that both processes have.
+//! The program starts itself again with a command that calls [`serve_isolated`]. Events, requests
+//! and answers are messages over a socket pair; the elements of tensors are in shared memory.
 
 mod child;
 mod confine;
@@ -31,13 +31,13 @@ use wire::{Order, SentFault, Source, Word};
 /// The command that calls [`serve_isolated`]: program and arguments.
 static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Says how this program starts a plugin's process: a command that calls [`serve_isolated`] and does nothing
-/// else. The first call counts.
+/// Sets the command by which this program starts a plugin's process: it must call
+/// [`serve_isolated`] and do nothing else. The first call counts.
 pub fn isolate_with(command: impl IntoIterator<Item = OsString>) {
     COMMAND.get_or_init(|| command.into_iter().collect());
 }
 
-/// A plugin that is loaded in processes of their own, one for each of its handlers.
+/// A plugin that is loaded in separate processes, one for each of its handlers.
 #[derive(Clone, Debug)]
 pub struct Apart {
     name: String,
@@ -46,7 +46,8 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Loads the plugin in a process, and asks what it has. None of its code runs in this one.
+    /// Loads the plugin in a process, and queries its description. None of its code runs in this
+    /// process.
     pub fn open(found: &Found, limit: Duration) -> Result<(Self, Info), PluginError> {
         let (identity, source) = match found {
             Found::File(path) => {
@@ -67,12 +68,12 @@ impl Apart {
         let Word::Loaded(json) = word else { return Err(apart.error(refusal(word))) };
         let report: Report = serde_json::from_str(&json).map_err(|error| apart.error(error.to_string()))?;
         let info = report.info.ok_or_else(|| apart.error("it reports nothing".to_owned()))?;
-        // The file is named as it was given.
+        // The path as it was given.
         let path = found.file().map(Path::to_owned);
         Ok((apart, Info { path, ..info }))
     }
 
-    /// Makes a handler, in a process.
+    /// Creates a handler, in a process.
     pub fn handler(&self, options: &toml::Table) -> Result<Box<dyn Handler>, PluginError> {
         let text = toml::to_string(options);
         let text = text.map_err(|error| self.error(format!("its options cannot be passed on: {error}")))?;
@@ -106,10 +107,10 @@ impl Apart {
     }
 }
 
-/// What an answer that was not hoped for says.
+/// The error of an unexpected answer.
 fn refusal(word: Word) -> String {
     match word {
         Word::Refused(fault) => fault.received().message,
-        _ => "its process gave another answer than it was asked for".to_owned(),
+        _ => "its process gave an unexpected answer".to_owned(),
     }
 }

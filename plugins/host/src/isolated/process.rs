@@ -1,4 +1,4 @@
-//! The process of a plugin as the program sees it: started, asked, watched, ended.
+//! The process of a plugin, from the program's side: started, called, watched, ended.
 
 use std::fs::File;
 use std::io;
@@ -15,10 +15,10 @@ use serde::Serialize;
 use super::wire::{self, Order, Shared, Word};
 use crate::check::ending;
 
-/// How long a process may take to end by itself.
+/// The time limit for a process to end by itself.
 const PARTING: Duration = Duration::from_secs(5);
 
-/// How long a plugin may take to be loaded.
+/// The time limit for loading a plugin.
 pub const LOADING: Duration = Duration::from_secs(60);
 
 /// A running process of a plugin.
@@ -27,29 +27,29 @@ pub struct Process {
     child: Child,
     socket: UnixStream,
     pub shared: Shared,
-    /// Time left to the plugin for what it does now.
+    /// The time left for the plugin's current call.
     left: Duration,
     over: Option<String>,
 }
 
 impl Process {
-    /// Starts the command. The process gets the socket as its standard input and the shared memory as its
-    /// standard output, and moves both out of the plugin's way.
+    /// Starts the command. The process receives the socket as its standard input and the shared
+    /// memory as its standard output, and moves both away from the plugin.
     pub fn start(mut command: Command) -> io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         let shared = File::from(memfd_create("hearth-plugin", MemfdFlags::CLOEXEC)?);
         let stdout = OwnedFd::from(shared.try_clone()?);
-        // In a group of its own, the process does not get Ctrl-C, which the program handles.
+        // In a separate group, the process does not receive Ctrl-C, which the program handles.
         let child = command.process_group(0).stdin(OwnedFd::from(theirs)).stdout(Stdio::from(stdout)).spawn();
         Ok(Self { child: child?, socket, shared: Shared::new(shared), left: LOADING, over: None })
     }
 
-    /// How the process ended, once it has.
+    /// How the process ended, if it has ended.
     pub fn over(&self) -> Option<&str> {
         self.over.as_deref()
     }
 
-    /// Time for what is asked next. What the host does meanwhile is not counted.
+    /// Sets the time for the next request. The host's own time is not counted.
     pub fn allow(&mut self, time: Duration) {
         self.left = time;
     }
@@ -57,7 +57,8 @@ impl Process {
     /// Sends a message.
     ///
     /// # Errors
-    /// How the process ended. The program's own fault, such as a message that is too long, ends it, too.
+    /// How the process ended. An error of the program, such as a message that is too long, also
+    /// ends it.
     pub fn send(&mut self, order: &impl Serialize) -> Result<(), String> {
         if let Some(over) = &self.over {
             return Err(over.clone());
@@ -94,12 +95,12 @@ impl Process {
         self.receive()
     }
 
-    /// Ends a process that says what it should not.
+    /// Ends a process that sent an invalid message.
     pub fn distrust(&mut self) -> String {
-        self.end(&io::Error::new(io::ErrorKind::InvalidData, "another answer than it was asked for"))
+        self.end(&io::Error::new(io::ErrorKind::InvalidData, "an unexpected answer"))
     }
 
-    /// How the process ended, or was ended.
+    /// Ends the process, or waits for its end; describes how it ended.
     fn end(&mut self, error: &io::Error) -> String {
         let hangs = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         // The socket closes before the system knows how the process ended.
@@ -129,7 +130,7 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // It is ours, and may have ended just now, which is no error.
+        // The process belongs to this program, and may have just ended, which is not an error.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }

@@ -1,5 +1,5 @@
-//! What crosses between the program and the process of a plugin: messages over a socket pair, tensors in
-//! memory that both have.
+//! The protocol between the program and the process of a plugin: messages over a socket pair,
+//! tensors in shared memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,55 +15,55 @@ use hearth_registry::Fault;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of one message. Tensors are not part of messages.
+/// The largest size of a message in bytes. Tensors are not part of messages.
 const MOST: usize = 1 << 28;
 
-/// Which plugin the process loads.
+/// The plugin that the process loads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Source {
     /// From its library.
     File(PathBuf),
-    /// The bundled one of this name, which the program links.
+    /// The bundled plugin of this name, which is linked into the program.
     BuiltIn(String),
 }
 
-/// From the program to the plugin's process.
+/// A message from the program to the plugin's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Load the plugin, and make its handler where there are options (TOML).
+    /// Load the plugin, and create its handler if there are options (TOML).
     Load { source: Source, options: Option<String> },
     /// Call the handler.
     Event { event: u32, state: SentState },
-    /// Ask a filter function.
+    /// Call a filter function.
     Accept { filter: usize, counter: u64, state: SentState },
-    /// Ask what checkpoints hold.
+    /// Return the state for checkpoints.
     SaveState,
-    /// Give it back.
+    /// Restore the state.
     LoadState(Vec<u8>),
-    /// What a request came to.
+    /// The result of a request.
     Answer(Answer),
     /// End.
     Quit,
 }
 
-/// From the plugin's process to the program.
+/// A message from the plugin's process to the program.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Word {
     /// The plugin is loaded: its report as JSON.
     Loaded(String),
-    /// The handler is made.
+    /// The handler was created.
     Made { name: String, whens: Vec<SentWhen>, on_error: OnError, ranks: Ranks },
     /// The plugin cannot be loaded, or refuses its options.
     Refused(SentFault),
     /// The handler has returned.
     Handled(Result<(), String>),
-    /// What the filter says.
+    /// The result of the filter.
     Accepted(bool),
-    /// What checkpoints hold.
+    /// The state for checkpoints.
     State(Option<Vec<u8>>),
-    /// Whether it took its state back.
+    /// The result of restoring the state.
     Restored(Result<(), String>),
-    /// While it handles an event, the handler asks for something.
+    /// While it handles an event, the handler makes a request.
     Ask(Request),
 }
 
@@ -84,7 +84,7 @@ pub enum Request {
     LayerStatistics(LayerValues),
     Run(String),
     Tensor(String),
-    /// Its elements are in the shared memory, as those of an image to attach.
+    /// The elements are in the shared memory, also those of an image to attach.
     PutTensor(String, SentTensor),
     Combine(Vec<String>, Combine, String),
     SaveCheckpoint(CheckpointRequest),
@@ -97,7 +97,7 @@ pub enum Request {
     AttachImage(String, SentTensor),
 }
 
-/// What a request came to.
+/// The result of a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     Done,
@@ -108,7 +108,7 @@ pub enum Answer {
     Numbers(Vec<Vec<f64>>),
     Layers(Vec<LayerStatistics>),
     Metrics(Metrics),
-    /// Its elements are in the shared memory.
+    /// The elements are in the shared memory.
     Tensor(SentTensor),
     Bytes(Option<Vec<u8>>),
 }
@@ -127,7 +127,7 @@ impl SentTensor {
     }
 }
 
-/// A state with what its own serialization leaves out.
+/// A state with the fields that its own serialization omits.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SentState {
     state: State,
@@ -153,7 +153,7 @@ impl SentState {
     }
 }
 
-/// The alternatives of one `When`. A function stays in the plugin's process, and has a number.
+/// The alternatives of one `When`. Functions stay in the plugin's process and are sent as numbers.
 pub type SentWhen = Vec<SentAlternative>;
 
 /// An event with its filter.
@@ -168,7 +168,7 @@ pub struct SentAlternative {
     pub accept: Option<usize>,
 }
 
-/// What is wrong with an option (`of_options`), or with the plugin.
+/// A fault of an option (`of_options`), or of the plugin.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SentFault {
     pub of_options: bool,
@@ -214,7 +214,7 @@ pub fn receive<T: DeserializeOwned>(mut from: &UnixStream) -> io::Result<T> {
     if length > MOST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
     }
-    // What arrives is kept, not what was announced.
+    // Memory is allocated for received bytes, not for the announced length.
     let mut bytes = Vec::new();
     from.take(length as u64).read_to_end(&mut bytes)?;
     if bytes.len() < length {
@@ -223,8 +223,8 @@ pub fn receive<T: DeserializeOwned>(mut from: &UnixStream) -> io::Result<T> {
     postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// The memory that both processes have, for the elements of one tensor at a time. This side only copies
-/// into and out of it: whatever the other side does to it cannot harm this one.
+/// The memory that both processes share, for the elements of one tensor at a time. This side only
+/// copies into and out of it, so the other side's changes cannot harm it.
 #[derive(Debug)]
 pub struct Shared {
     file: File,

@@ -52,7 +52,7 @@ fn validation_stats_and_checkpoints_of_a_run() {
     ];
     assert_eq!(notes, expected);
 
-    // Linked into this program, side by side: the engine cannot tell.
+    // Linked into this program: the result is the same.
     let linked: Vec<Box<dyn Handler>> = vec![
         Box::new(hearth_validation::handler(PluginOptions::from_toml("").expect("valid")).expect("valid")),
         Box::new(hearth_stats::Stats::new(PluginOptions::from_toml("every_iterations = 2").expect("valid"))),

@@ -1,4 +1,4 @@
-//! Components of plugins, in Rust and in C: what recipes name, and what is refused.
+//! Components of plugins, in Rust and in C: use in recipes, and refused ones.
 
 use hearth_plugin::component::{Array, Metric, Reader, Transform};
 use hearth_plugin::{Fault, HandlerError, NoOptions, export_components, options};
@@ -85,7 +85,7 @@ fn components_in_rust_cross_and_come_back() {
     assert_eq!(*row[0].values, [2.0, 1.0]);
     let never = made(&plugin, ComponentKind::Reader, "Never", "").expect("no options");
     assert_eq!(never.run(&[], "/a/b").expect_err("not its file"), "/a/b is not mine");
-    // A plugin of components is also one with a handler that listens to nothing.
+    // A plugin of components also has a handler, which subscribes to nothing.
     assert!(plugin.handler(table("")).expect("a handler").subscriptions().is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! How much a call costs. The times are only printed (`--nocapture`), so a loaded machine fails no
+//! The cost of a call. The times are only printed (`--nocapture`), so that a busy machine fails no
 //! test.
 
 use std::hint::black_box;
@@ -43,7 +43,7 @@ fn nanoseconds(handler: &mut dyn Handler, mut change: impl FnMut(&mut State, u64
     let calls = 200_000;
     let start = Instant::now();
     for iteration in 1..=calls {
-        // Iteration 2 is the one where the fixture can be made to fail.
+        // In iteration 2 the fixture can be made to fail.
         state.iteration = iteration + 2;
         change(&mut state, iteration);
         let event = Event::IterationCompleted;

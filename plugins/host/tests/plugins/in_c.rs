@@ -1,5 +1,5 @@
-//! Plugins in C, C++ and Python, built by the machine's compilers: the templates, a probe that calls
-//! everything, and what is refused.
+//! Plugins in C, C++ and Python, built by the machine's compilers: the templates, a probe that
+//! calls everything, and refused ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use hearth_plugin_host::{HEADER, Plugin, PluginError, SdkSource, Template, inspe
 use crate::toy::Toy;
 use crate::{clients, table};
 
-/// Builds a source of C beside the header.
+/// Compiles a C source next to the header.
 pub fn compile(folder: &Path, name: &str, source: &str) -> PathBuf {
     std::fs::write(folder.join("hearth_plugin.h"), HEADER).expect("the header");
     let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("lib{name}.so")));
@@ -42,7 +42,8 @@ fn make(folder: &Path, template: Template) -> Plugin {
     plugin
 }
 
-/// The handler of every language shows the same, counts what it shows, and refuses the same.
+/// Checks that the handler of every language prints the same, counts its lines, and refuses the
+/// same.
 fn shows_a_line(plugin: &Plugin) {
     let run = |handler: Box<dyn Handler>| {
         let mut engine = Engine::new("trainer");
@@ -105,7 +106,7 @@ fn live_a_plugin_in_python_is_built_and_used() {
         let error = handler.load_state(b"five").expect_err("no number");
         assert!(error.message().contains("ValueError: ") && error.message().contains("my_python.py:"), "{error}");
 
-        // A second one, whose source has a mistake: both are hosted by one interpreter.
+        // A second plugin, whose source has an error: both share one interpreter.
         let dir = folder.path().join("my-python");
         std::fs::copy(dir.join("libmy_python.so"), dir.join("libbroken.so")).expect("a library");
         std::fs::write(dir.join("my_python.py"), "import hearth_plugin\nPlugin = hearth_plugin.Plug\n")
@@ -188,7 +189,7 @@ fn errors_of_a_callback_are_those_of_the_handler() {
     );
     assert_eq!(refused("folder = 'x'\nrate = 2"), "plugin `probe`: rate: the rate must be 1");
     let meant = refused("folder = 'x'\nevent = 'iteration_complete'");
-    assert!(meant.ends_with("which is no event, did you mean \"iteration_completed\"?"), "{meant}");
+    assert!(meant.ends_with("which is not an event, did you mean \"iteration_completed\"?"), "{meant}");
 
     let mut failing = plugin.handler(table("folder = 'x'\nfails = true")).expect("valid options");
     let (state, event) = (hearth_engine::State::new("trainer"), hearth_engine::Event::IterationCompleted);
@@ -248,7 +249,7 @@ fn each_mismatch_says_whose_fault_and_how_it_is_mended() {
                 "const hearth_plugin *other(const hearth_call *call);\nconst hearth_plugin *other",
             ),
         ],
-        &["does not export `hearth_plugin_main`", "a fault of the plugin", "mend it"],
+        &["does not export `hearth_plugin_main`", "a fault of the plugin", "fix it"],
     );
     refused(
         &[
@@ -258,7 +259,7 @@ fn each_mismatch_says_whose_fault_and_how_it_is_mended() {
         &["neither `create` and `handle`"],
     );
     refused(&[("CODE", "5")], &["`create` returned 5 and did not say why"]);
-    refused(&[("OPTIONS", "options")], &["no JSON list of options"]);
+    refused(&[("OPTIONS", "options")], &["not a JSON list of options"]);
     refused(
         &[("(void)options; return", "(void)options; extern int nowhere(void); if (nowhere()) return 0; return")],
         &["undefined symbol: nowhere"],

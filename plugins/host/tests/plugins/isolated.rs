@@ -1,4 +1,4 @@
-//! Plugins in processes of their own: what they do is the same, and what ends them does not end the run.
+//! Isolated plugins: their results are the same, and their crash does not end the run.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ fn one_that_prints_goes_on() {
     assert_eq!(engine.snapshot().handlers["ends"], [6]);
 }
 
-/// Everything that can be asked for, by a plugin in this process and one in its own.
+/// Compares all requests of a plugin in this process with those of an isolated one.
 #[test]
 fn requests_and_answers_are_those_of_a_plugin_in_the_process() {
     let run = |plugin: &Plugin| {
@@ -122,7 +122,7 @@ fn what_cannot_be_loaded_is_told() {
     assert!(error.contains("rebuild it with"), "{error}");
 }
 
-/// Files, networks and programs are out of reach of a plugin that does not declare them.
+/// Files, networks and programs are blocked for a plugin that does not declare them.
 #[test]
 fn the_system_holds_a_plugin_to_what_it_declares() {
     let file = std::env::temp_dir().join("hearth-oversteps");
@@ -174,7 +174,7 @@ impl Host for Lends {
     }
 }
 
-/// Printed only (`--nocapture`), so a loaded machine fails no test.
+/// Only printed (`--nocapture`), so that a busy machine fails no test.
 #[test]
 fn what_it_costs() {
     let state = State::new("trainer");

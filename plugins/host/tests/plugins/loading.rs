@@ -78,7 +78,7 @@ fn options_that_are_wrong_are_told_with_the_valid_ones() {
     }
 }
 
-/// The four lines of a plugin that was built for another Hearth.
+/// The four lines of the error of a plugin that was built for another Hearth.
 fn four_lines(path: &Path) -> Vec<String> {
     let error = load(path).map(drop).expect_err("built for another Hearth");
     assert!(matches!(error, PluginError::Mismatch(_)), "{error:?}");
@@ -163,7 +163,7 @@ fn two_plugins_can_be_linked_into_one_library() {
     let plugin = load(&path).expect("a plugin on another one");
     assert_eq!(plugin.identity().name, "on-another");
     assert_eq!(plugin.options().len(), 4);
-    // Under another file name it is ambiguous which of the two is meant.
+    // Under another file name it is ambiguous which of the two is requested.
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("renamed.so");
     std::fs::copy(&path, &copy).expect("a copy");
@@ -171,7 +171,7 @@ fn two_plugins_can_be_linked_into_one_library() {
     assert!(text.contains("several plugins") && text.contains("hearth_stats"), "{text}");
 }
 
-/// As in a program that looks for plugins itself.
+/// Like a program that searches for plugins itself.
 #[test]
 fn a_mark_without_a_record_is_no_plugin() {
     let mut bytes = std::fs::read(fixture("on_another")).expect("a library");
@@ -190,7 +190,7 @@ fn a_mark_without_a_record_is_no_plugin() {
     assert!(text.contains("hearth_stats") && !text.contains(char::is_control), "{text}");
 }
 
-/// This program as the child that loads a plugin.
+/// This program, as the child process that loads a plugin.
 fn this_program() -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a test program has a path"));
     command.args(["--exact", "loading::child", "--ignored", "--nocapture"]);

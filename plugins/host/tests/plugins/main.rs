@@ -45,7 +45,7 @@ fn fixture(name: &str) -> PathBuf {
     library(&here().with_file_name("examples"), &format!("fixture_{name}"))
 }
 
-/// One of the five.
+/// A bundled plugin.
 fn bundled(name: &str) -> PathBuf {
     library(&here(), &format!("hearth_{name}"))
 }

@@ -1,4 +1,4 @@
-//! What a plugin did not declare is refused.
+//! Requests that a plugin did not declare are refused.
 
 use hearth_engine::Engine;
 use hearth_plugin_host::load;

@@ -1,5 +1,5 @@
-//! What a profiler sees of a run: the `nvtx` plugin from disk, in a process with an NVTX injection
-//! library.
+//! The ranges that a profiler sees: the `nvtx` plugin from disk, in a process with an NVTX
+//! injection library.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use hearth_plugin_host::load;
 use crate::toy::{Toy, Validator};
 use crate::{bundled, fixture, table};
 
-/// Plays one kind of run under the profiler in a child process; returns the ranges as nested
+/// Runs one kind of run under the profiler in a child process; returns the ranges as nested
 /// brackets.
 fn ranges_of(kind: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");

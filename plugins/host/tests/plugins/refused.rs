@@ -1,4 +1,4 @@
-//! A plugin that can be loaded, and that no engine takes: `check` says so.
+//! A plugin that can be loaded, but that no engine accepts: `check` reports it.
 
 use hearth_plugin::{Context, Event, Handler, HandlerError, NoOptions, When, export_plugin};
 use hearth_plugin_host::check_linked;
@@ -11,7 +11,7 @@ impl Handler for Counts {
     }
 
     fn subscriptions(&self) -> Vec<When> {
-        // The event has no counter that the filter could compare with.
+        // The event has no counter for the filter to compare with.
         vec![Event::ForwardCompleted.every(2)]
     }
 
@@ -27,6 +27,6 @@ fn what_an_engine_refuses_is_refused_by_check() {
     let report = check_linked(&PLUGIN);
     assert!(!report.ok && report.info.is_some(), "{report}");
     let problem = report.problem.expect("a reason");
-    assert!(problem.starts_with("plugin `counts` can be loaded, but no engine takes its handler: "), "{problem}");
+    assert!(problem.starts_with("plugin `counts` can be loaded, but no engine accepts its handler: "), "{problem}");
     assert!(problem.contains("forward_completed") && problem.contains("counter"), "{problem}");
 }

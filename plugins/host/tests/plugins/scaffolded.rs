@@ -13,8 +13,8 @@ use hearth_registry::component::{ComponentKind, HostArray};
 use crate::toy::Toy;
 use crate::{here, library, table};
 
-/// Cargo in the folder of a new crate. The crates that it needs are those of this workspace, so nothing
-/// is fetched.
+/// Runs Cargo in the folder of a new crate. The crates that it needs are those of this workspace,
+/// so nothing is downloaded.
 fn cargo(dir: &Path, target: &Path, arguments: &[&str]) -> String {
     let start = Instant::now();
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -31,12 +31,13 @@ fn cargo(dir: &Path, target: &Path, arguments: &[&str]) -> String {
     text
 }
 
-/// The name that the tests give to a plugin of a template.
+/// The name of the plugin of a template.
 fn name(template: Template) -> String {
     format!("my-{template}")
 }
 
-/// Builds and tests a plugin of each template. The first has the sources of the SDK, the others use them.
+/// Builds and tests a plugin of each template. The first one contains the sources of the SDK, and
+/// the others use them.
 fn built(root: &Path) -> BTreeMap<&'static str, Plugin> {
     let target = here().join("../../scaffold");
     let sdk = SdkSource::Path(root.join(name(Template::Handler)).join("sdk/plugins/sdk"));
@@ -68,7 +69,7 @@ fn built(root: &Path) -> BTreeMap<&'static str, Plugin> {
     plugins
 }
 
-/// What docs/plugins/first.md tells to write: the plugin, and what a run of two epochs with it asks for.
+/// The plugin of docs/plugins/first.md, and its requests in a run of two epochs.
 fn of_the_chapter(root: &Path) -> (Plugin, Vec<String>) {
     let text = include_str!("../../../../docs/plugins/first.md");
     let blocks: Vec<&str> =
@@ -197,7 +198,7 @@ fn the_sdk_of_a_plugin_can_be_replaced() {
     assert!(matches!(update_sdk(folder.path()), Err(ScaffoldError::Write { .. })));
 }
 
-/// Every crate that a plugin needs is in its folder: no registry is asked, in whatever state it is.
+/// Every crate that a plugin needs is in its folder: no registry is used.
 #[test]
 fn a_vendored_plugin_builds_without_a_registry() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -227,7 +228,7 @@ fn a_vendored_plugin_builds_without_a_registry() {
             .starts_with(dir.canonicalize().expect("it is there"))
     });
     assert_eq!(outside.count(), 0, "all sources lie in the folder");
-    // A copy of them, as an installation has it.
+    // A copy of them, as in an installation.
     let second = folder.path().join("second");
     scaffold(&second, "second", Template::Handler, &SdkSource::Vendored).expect("a crate");
     hearth_plugin_host::vendor(&second, Some(&dir.join("vendor"))).expect("a copy");

@@ -1,4 +1,4 @@
-//! Where plugins are found, and the errors when they are not.
+//! The places where plugins are found, and the errors when they are not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn the_first_place_hides_the_others() {
         text.contains(&format!("{} (user's plugins)\n    hidden by {}", theirs.display(), mine.display())),
         "{text}"
     );
-    assert!(text.contains("not there: not there"), "{text}");
+    assert!(text.contains("not there: missing"), "{text}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_name_that_is_not_found_says_where_and_what() {
     let search = Search::empty().with(Origin::Recipe, "/no/such/folder").with(Origin::User, folder.path());
     let text = search.find("stat").expect_err("not there").to_string();
     let expected = format!(
-        "no plugin `stat` (did you mean `stats`?); looked in:\n  recipe              /no/such/folder: not there\n  \
+        "no plugin `stat` (did you mean `stats`?); looked in:\n  recipe              /no/such/folder: missing\n  \
          user's plugins      {}: stats",
         folder.path().display()
     );
@@ -121,7 +121,7 @@ fn what_the_variable_names_in_vain_is_told() {
     copy(&bundled("stats"), &folder.path().join("mixed"));
     let idle = |path: PathBuf| Search::empty().with(Origin::Environment, path).idle();
     let cases =
-        [("gone", "it is not there"), ("empty", "it holds no file called"), ("note.txt", "starts with the bytes")];
+        [("gone", "it does not exist"), ("empty", "it holds no file called"), ("note.txt", "starts with the bytes")];
     for (name, why) in cases.into_iter().chain([("none", "not a Hearth plugin")]) {
         let path = folder.path().join(name);
         let told = idle(path.clone());

@@ -1,4 +1,4 @@
-//! Plugins that were built with SDKs of earlier versions of the interface: see `tests/stored`.
+//! Plugins that were built with the SDK of earlier interface versions: see `tests/stored`.
 
 use std::path::{Path, PathBuf};
 

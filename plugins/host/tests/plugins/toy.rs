@@ -1,4 +1,4 @@
-//! A trainer without a network: it records what it is asked for.
+//! A trainer without a network that records requests.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Validator {
 
 #[derive(Default)]
 pub struct Toy {
-    /// Batches of a pass, and of this one so far.
+    /// Batches of a pass, and batches of this pass so far.
     pub batches: u64,
     pub taken: u64,
     /// Whether an iteration has a loss.
@@ -31,7 +31,7 @@ pub struct Toy {
     pub snapshots: Vec<Snapshot>,
     /// The iteration that fails.
     pub fails_at: Option<u64>,
-    /// Fired after the prediction.
+    /// An event that is fired after the prediction.
     pub custom: Option<Event>,
 }
 
@@ -78,8 +78,7 @@ impl Host for Toy {
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
         let tensor = self.tensors.get(name).ok_or_else(|| HostError::new(format!("there is no tensor `{name}`")))?;
-        // Every other tensor is lent, as from a CPU, the rest is handed over, as from another
-        // device.
+        // Every other tensor is borrowed, as from a CPU; the rest is owned, as from another device.
         let bytes = if name == "image" { (&*tensor.bytes).into() } else { tensor.bytes.clone().into_owned().into() };
         Ok(HostTensor { dtype: tensor.dtype, shape: tensor.shape.clone(), bytes })
     }

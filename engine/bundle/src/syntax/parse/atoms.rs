@@ -1,4 +1,4 @@
-//! What operators stand between: names, constants, brackets.
+//! The operands of operators: names, constants, brackets.
 
 use super::{Parsed, Parser, RESERVED, shown};
 use crate::syntax::lex::Token;

@@ -11,7 +11,7 @@ pub(crate) trait Bytes: Send + Sync + Debug {
     /// Passes `length` bytes from `at` on to `look`.
     fn with(&self, at: u64, length: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<()>;
 
-    /// Bytes of memory they use.
+    /// The number of bytes of memory in use.
     fn held(&self) -> usize {
         0
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Storage;
 use super::head::Codec;
 
-/// Type of an image's values.
+/// The type of an image's stored values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     U8,
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Bytes of a value.
+    /// The number of bytes of a value.
     pub fn size(self) -> usize {
         match self {
             Kind::U8 => 1,
@@ -26,7 +26,7 @@ impl Kind {
         }
     }
 
-    /// The type for these values; `None` where f16 is requested and they do not fit.
+    /// Selects the type for these values; `None` if f16 is requested and they do not fit.
     pub fn choose(values: &[f32], storage: Storage) -> Option<Kind> {
         // 0.0 and -0.0 are equal, but not the same bits.
         let exact = |whole: fn(f32) -> f32| values.iter().all(|v| whole(*v).to_bits() == v.to_bits());
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// The values as little-endian bytes.
+    /// Encodes the values as little-endian bytes.
     pub fn to_bytes(self, values: &[f32]) -> Vec<u8> {
         match self {
             Kind::U8 => values.iter().map(|v| *v as u8).collect(),
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// The values of one row of whole little-endian bytes.
+    /// Decodes one row of values from little-endian bytes.
     pub fn read_row(self, bytes: &[u8], out: &mut [f32]) {
         match self {
             Kind::U8 => out.iter_mut().zip(bytes).for_each(|(o, b)| *o = f32::from(*b)),
@@ -59,7 +59,7 @@ impl Kind {
                 out.iter_mut().zip(bytes.as_chunks().0).for_each(|(o, b)| *o = f32::from(i16::from_le_bytes(*b)));
             }
             Kind::F16 => {
-                // Converted many at a time, for which processors have an instruction.
+                // Many values are converted at a time, for which CPUs have an instruction.
                 let mut halves = [f16::ZERO; 64];
                 for (out, bytes) in out.chunks_mut(64).zip(bytes.chunks(128)) {
                     halves.iter_mut().zip(bytes.as_chunks().0).for_each(|(h, b)| *h = f16::from_le_bytes(*b));
@@ -83,8 +83,8 @@ pub(super) fn pack(bytes: &[u8], size: usize) -> (Codec, Vec<u8>) {
     if packed.len() * 16 < bytes.len() * 15 { (Codec::Lz4, packed) } else { (Codec::Raw, bytes.to_vec()) }
 }
 
-/// Unpacks `count` values of `size` bytes each. `None` where the bytes are not the output of
-/// [`pack`] for that count.
+/// Unpacks `count` values of `size` bytes each. `None` if the bytes are not the output of [`pack`]
+/// for that count.
 pub(super) fn unpack(codec: Codec, packed: &[u8], size: usize, count: usize) -> Option<Vec<u8>> {
     let length = count.checked_mul(size)?;
     match codec {
@@ -98,8 +98,8 @@ pub(super) fn unpack(codec: Codec, packed: &[u8], size: usize, count: usize) -> 
     }
 }
 
-/// All first bytes, then all second ones, ...: neighbours have similar signs and exponents, which
-/// then are adjacent.
+/// Reorders bytes: all first bytes, then all second bytes, ... Neighbours have similar signs and
+/// exponents, which are then adjacent.
 fn by_byte(bytes: &[u8], size: usize) -> Vec<u8> {
     if size == 1 {
         return bytes.to_vec();
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(choose(&[70_000.5], Storage::F16), None);
     }
 
-    /// Rounding of f16 is to the nearest: 11 bits of every value.
+    /// Rounding to f16 is to the nearest: 11 bits of every value.
     #[test]
     fn halves_are_near() {
         let values: Vec<f32> = (0..1000).map(|i| i as f32 / 999.0).collect();

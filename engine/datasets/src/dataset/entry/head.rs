@@ -38,15 +38,15 @@ pub(super) enum ValueHead {
 pub(super) struct ImageHead {
     pub shape: [usize; 4],
     pub kind: Kind,
-    /// Voxels of a whole chunk, per axis.
+    /// Number of voxels of a whole chunk, per axis.
     pub edges: [usize; 3],
     pub affine: Affine,
     pub meta: MetaHead,
-    /// By channel, x, y, z; z fastest.
+    /// Chunks by channel, x, y, z; z fastest.
     pub chunks: Vec<ChunkHead>,
 }
 
-/// [`Meta`], as far as it outlives a pipeline.
+/// The part of [`Meta`] that outlives a pipeline.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MetaHead {
     path: Option<PathBuf>,
@@ -105,16 +105,16 @@ pub(super) struct ChunkHead {
 pub(super) enum Codec {
     /// Uncompressed.
     Raw,
-    /// lz4 of the first bytes of all values, then the second ones, ...
+    /// lz4 of the first bytes of all values, then the second bytes, ...
     Lz4,
-    /// One value for all.
+    /// One value for all voxels.
     Constant,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IndicesHead {
     pub length: usize,
-    /// Entries of a whole block.
+    /// Number of entries of a whole block.
     pub block: usize,
     pub blocks: Vec<BlockHead>,
 }
@@ -161,10 +161,10 @@ impl ChunkHead {
 }
 
 /// The edges of chunks: as close to a cube as the image allows, so that a flat image has no tiny
-/// ones.
+/// chunks.
 pub(super) fn edges(shape: [usize; 3]) -> [usize; 3] {
     let mut edges: [usize; 3] = shape.map(|n| n.clamp(1, 32));
-    // Where axes are shorter than 32, the others may be longer.
+    // If some axes are shorter than 32, the others may be longer.
     while edges.iter().product::<usize>() * 2 <= CHUNK {
         let Some(axis) = (0..3).filter(|a| edges[*a] < shape[*a]).min_by_key(|a| edges[*a]) else { break };
         edges[axis] *= 2;

@@ -1,5 +1,5 @@
-//! The result of the deterministic steps for one case as bytes: in a file, in a database or in
-//! memory.
+//! The result of the deterministic steps for one case, encoded as bytes: in a file, in a database
+//! or in memory.
 //!
 //! ```text
 //!  0  8   magic and version of the format
@@ -16,7 +16,7 @@
 //! indices are cut into blocks of differences.
 //!
 //! Any mismatch (length, checksum, key, a table that points outside the file) makes the entry
-//! [`EntryError::Damaged`]: the owner writes it again.
+//! [`EntryError::Damaged`], and its owner writes it again.
 
 mod bytes;
 mod chunk;
@@ -32,29 +32,29 @@ pub(crate) use write::encode;
 
 use serde::{Deserialize, Serialize};
 
-/// First bytes of an entry. The last one is the version of the format.
+/// The first bytes of an entry. The last one is the version of the format.
 const MAGIC: [u8; 8] = *b"HEARTHE\x01";
-/// Bytes before the head.
+/// The number of bytes before the head.
 const PREFIX: usize = 52;
-/// The most voxels in a chunk.
+/// The maximum number of voxels in a chunk.
 const CHUNK: usize = 32 * 32 * 32;
-/// The least number of entries in a block of indices; long lists have larger blocks, so that their
-/// table stays short.
+/// The minimum number of entries in a block of indices; long lists have larger blocks, so that
+/// their table stays short.
 const BLOCK: usize = 8192;
-/// A list has about this many blocks at most.
+/// The approximate maximum number of blocks of a list.
 const BLOCKS: usize = 1024;
 
 /// The type of stored values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Storage {
-    /// f32.
+    /// 32-bit floats.
     #[default]
     F32,
     /// The narrowest type that holds an image's values exactly: u8 for most labels, i16 for
     /// unscaled CT, else f32. It is lossless.
     Exact,
-    /// The same, but f16 in place of f32: 11 bits of every value, up to 65504. Larger values are an
-    /// error.
+    /// Like `Exact`, but f16 in place of f32: 11 bits of every value, up to 65504. Larger values
+    /// are an error.
     F16,
 }

@@ -17,10 +17,10 @@ use super::{MAGIC, PREFIX};
 /// Why an entry cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EntryError {
-    /// It is not what was written, or it was written for another case.
+    /// The entry is damaged, or was written for another case.
     #[error("{0}")]
     Damaged(String),
-    /// It cannot be read.
+    /// The entry cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -36,9 +36,9 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 struct Shared {
     bytes: Box<dyn Bytes>,
-    /// Where chunks begin.
+    /// Offsets of the chunks.
     chunks: u64,
-    /// The name of the entry in messages.
+    /// Name of the entry in messages.
     name: String,
     damaged: AtomicBool,
 }
@@ -89,8 +89,8 @@ impl Entry {
         Ok(Entry { shared, samples: head.samples })
     }
 
-    /// The samples; images and lists are read later, to the device that `place` returns for the
-    /// sample and key.
+    /// Returns the samples; images and lists are read later, to the device that `place` returns for
+    /// the sample and key.
     pub fn samples(&self, place: impl Fn(usize, &str) -> Device) -> Vec<Sample> {
         let list = |head: &IndicesHead| {
             let source = EntryIndices { shared: self.shared.clone(), head: head.clone() };
@@ -124,14 +124,14 @@ impl Entry {
         self.shared.damaged.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory it uses.
+    /// The number of bytes of memory in use.
     pub fn held(&self) -> usize {
         self.shared.bytes.held()
     }
 }
 
 impl Shared {
-    /// The unpacked bytes of a chunk of `count` values.
+    /// Returns the unpacked bytes of a chunk of `count` values.
     fn chunk(&self, head: &ChunkHead, size: usize, count: usize) -> Result<Vec<u8>, TransformError> {
         let mut out = None;
         let read = self.bytes.with(self.chunks + head.at, head.size as usize, &mut |bytes| {
@@ -185,7 +185,7 @@ impl BoxSource for EntryImage {
     }
 
     fn bytes(&self) -> usize {
-        // The memory belongs to all values of the entry; each reports its own share.
+        // All values of the entry share the memory; each reports its own share.
         let packed: usize = self.head.chunks.iter().map(|c| c.size as usize + size_of::<ChunkHead>()).sum();
         if self.shared.bytes.held() > 0 { packed } else { 0 }
     }

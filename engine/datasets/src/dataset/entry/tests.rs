@@ -1,4 +1,5 @@
-//! Entries in memory: written values are read back, in whole and in part, or are refused.
+//! Tests of entries in memory: written values are read back, as a whole and in part, or are
+//! rejected.
 
 use hearth_image::spatial::{GridMode, GridPadding, GridSampling, ResizeMode, SplineOrder, crop};
 use hearth_image::{Affine, Applied, Image, affine, host_device};
@@ -65,7 +66,8 @@ proptest! {
         prop_assert_eq!(format!("{:?}", part.meta), format!("{:?}", expected.meta));
     }
 
-    /// Lists are read back in whole and entry by entry, ascending or not, through all their blocks.
+    /// Lists are read back as a whole and entry by entry, ascending or not, across all their
+    /// blocks.
     #[test]
     fn lists_come_back(length in prop_oneof![0..5_usize, 8190..8200_usize, 30_000..30_100_usize], ascending in any::<bool>()) {
         let draw = DrawKey::new(1, 0, 0).draw("list", 0, 0);
@@ -85,7 +87,7 @@ proptest! {
         prop_assert_eq!(&stored.indices("list").expect("a list")[..], &list[..]);
     }
 
-    /// Arbitrary bytes are an error, for any beginning.
+    /// Arbitrary bytes are an error, whatever their start.
     #[test]
     fn any_bytes_are_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), begin in any::<bool>()) {
         if begin && bytes.len() >= 52 {
@@ -131,7 +133,7 @@ fn histories_come_back() {
 #[test]
 fn everything_else_comes_back_too() {
     let mut image = image([1, 3, 4, 5], 0);
-    // A header has values that no text form keeps: NaN, bytes that are not UTF-8.
+    // A header has values that no text format keeps: NaN, bytes that are not UTF-8.
     let mut header = nifti::Header::default();
     header.scl_slope = f64::NAN;
     header.descrip = [0xff; 80];

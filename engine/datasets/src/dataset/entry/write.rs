@@ -9,7 +9,7 @@ use super::chunk::{Kind, pack};
 use super::head::{BlockHead, ChunkHead, Codec, Head, ImageHead, IndicesHead, SampleHead, ValueHead, edges};
 use super::{BLOCK, BLOCKS, MAGIC, PREFIX, Storage};
 
-/// The bytes of an entry.
+/// Encodes the bytes of an entry.
 ///
 /// # Errors
 /// The key of a value that cannot be stored: values too large for f16, or a kind of value that a
@@ -74,7 +74,7 @@ fn encode_image(image: &Image, storage: Storage, chunks: &mut Vec<u8>) -> Result
     Ok(head)
 }
 
-/// The values of one chunk.
+/// Encodes the values of one chunk.
 fn cut(values: &[f32], shape: [usize; 4], edges: [usize; 3], place: [usize; 4]) -> Vec<f32> {
     let [_, sx, sy, sz] = shape;
     let [channel, ..] = place;

@@ -11,10 +11,10 @@ use super::{Region, Slides, is_slide, name};
 use crate::DataError;
 use crate::layouts::wrong;
 
-/// Endings of annotations.
+/// Suffixes of annotations.
 const ENDINGS: [&str; 3] = ["xml", "geojson", "json"];
 
-/// Pixels of the tissue mask along its longer side.
+/// The number of pixels of the tissue mask along its longer side.
 const MASK_SIDE: usize = 1024;
 
 /// The slides of a folder with their annotations, by name.
@@ -33,7 +33,7 @@ pub(super) fn slides(layout: &Slides, folder: &Path) -> Result<Vec<(PathBuf, Opt
     let mut slides: Vec<(PathBuf, Option<PathBuf>)> = Vec::new();
     for path in files.iter().filter(|path| is_slide(path)) {
         let stem = name(path);
-        // CAMELYON's masks lie beside its slides.
+        // CAMELYON's masks lie next to its slides.
         let mask = ["_mask", "_Mask"].iter().any(|end| {
             stem.strip_suffix(end)
                 .is_some_and(|slide| files.iter().any(|other| is_slide(other) && name(other) == slide))
@@ -43,7 +43,7 @@ pub(super) fn slides(layout: &Slides, folder: &Path) -> Result<Vec<(PathBuf, Opt
             slides.push((path.clone(), found.map(|path| (*path).clone())));
         }
     }
-    // Without annotations no slide counts, and a folder of DICOM may have many files.
+    // Without annotations no slide is used, and a folder of DICOM may have many files.
     if !annotations.is_empty() {
         for path in of_dicom(&root, &files)? {
             let stem = name(&path);
@@ -55,8 +55,8 @@ pub(super) fn slides(layout: &Slides, folder: &Path) -> Result<Vec<(PathBuf, Opt
     Ok(slides)
 }
 
-/// The slides among DICOM files: a folder below the root that holds one, else the file of its
-/// largest level.
+/// Finds the slides among DICOM files: a folder below the root that holds only one slide, else the
+/// file of its largest level.
 fn of_dicom(root: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, DataError> {
     let folders: BTreeSet<&Path> = files.iter().filter_map(|path| path.parent()).collect();
     let mut slides = Vec::new();
@@ -68,12 +68,12 @@ fn of_dicom(root: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, DataError> {
             slides.extend(found);
         }
     }
-    // The bytes before a DICOM header may make a file a TIFF as well.
+    // The bytes before a DICOM header may also make a file a TIFF.
     slides.retain(|path| !is_slide(path));
     Ok(slides)
 }
 
-/// All files below a folder, to some depth.
+/// Lists all files below a folder, to a limited depth.
 fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), DataError> {
     let fail = |source| DataError::Io { path: folder.to_owned(), source };
     for entry in std::fs::read_dir(folder).map_err(fail)? {
@@ -89,7 +89,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Dat
     Ok(())
 }
 
-/// Regions of all slides of a folder.
+/// Draws regions from all slides of a folder.
 pub(super) fn regions(layout: &Slides, folder: &Path) -> Result<Vec<Region>, DataError> {
     let slides = slides(layout, folder)?;
     if slides.is_empty() {
@@ -103,8 +103,8 @@ pub(super) fn regions(layout: &Slides, folder: &Path) -> Result<Vec<Region>, Dat
         return Err(wrong(
             folder,
             format!(
-                "none of the {count} slides has annotations: {first}.xml (ASAP) or {first}.geojson, beside the slide or in \
-             the folder of data.layout.annotations"
+                "none of the {count} slides has annotations: {first}.xml (ASAP) or {first}.geojson, next to the slide \
+                 or in the folder of data.layout.annotations"
             ),
         ));
     }
@@ -165,13 +165,13 @@ fn of_slide(layout: &Slides, path: &Path, annotations: Option<&Path>) -> Result<
     Ok(regions)
 }
 
-/// A point within a pixel of the mask: x, y.
+/// Draws a point within a pixel of the mask: x, y.
 fn within_pixel(pixel: usize, width: usize, scale: [f64; 2], draw: &Draw) -> [f64; 2] {
     let (x, y) = ((pixel % width) as f64, (pixel / width) as f64);
     [(x + draw.uniform()) * scale[0], (y + draw.uniform()) * scale[1]]
 }
 
-/// A point in a drawn shape; `None` where many tries found none.
+/// Draws a point in a shape; `None` if many tries found none.
 fn in_shape(annotations: &Annotations, pick: &Pick, draw: &Draw) -> Option<[f64; 2]> {
     let shapes: Vec<_> = annotations.drawn(pick).collect();
     (0..1000).find_map(|_| {
@@ -181,7 +181,7 @@ fn in_shape(annotations: &Annotations, pick: &Pick, draw: &Draw) -> Option<[f64;
     })
 }
 
-/// The region around a point; the label of a cell says whether its centre is annotated.
+/// Creates the region around a point; the label of a cell states whether its centre is annotated.
 fn region(
     layout: &Slides,
     path: &Path,

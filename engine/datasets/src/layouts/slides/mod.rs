@@ -14,49 +14,49 @@ use serde::{Deserialize, Serialize};
 use super::{CaseList, Layout, Wants, some, title, wrong};
 use crate::{DataError, Field, Item};
 
-/// Regions of whole-slide images with a label for each cell of a grid over them, read straight from
-/// the pyramids. It reads
+/// Regions of whole-slide images, read directly from the pyramids, with a label for each cell of a
+/// grid over them. It reads
 ///
 /// - CAMELYON's region list, a table without a header: slide, x and y of the region's centre at
 ///   level 0, and the 3 x 3 labels column by column;
 /// - a table with names: `image` (or `slide`), `x` and `y` (or `column` and `row`), and `label`, or
-///   `label_0`, `label_1`, ... row by row; with `split` (`train` or `validation`) where it has one;
-/// - a folder of slides with annotations (ASAP XML or GeoJSON) of the same names, beside them or in
-///   a folder `annotations`: regions are drawn inside the tissue, and a label says whether the
-///   centre of its cell is annotated. A slide without annotations has none of what is looked for.
-///   A slide of DICOM files is named by the folder that holds it alone, else by the file of its
-///   largest level.
+///   `label_0`, `label_1`, ... row by row; optionally `split` (`train` or `validation`);
+/// - a folder of slides with annotations (ASAP XML or GeoJSON) of the same names, next to them or
+///   in a folder `annotations`: regions are drawn inside the tissue, and a label states whether the
+///   centre of its cell is annotated. A slide without annotations is negative. A slide of DICOM
+///   files has the name of the folder that holds only that slide, else of the file of its largest
+///   level.
 ///
-/// A folder with `training.csv` and perhaps `validation.csv` is read by these. Whole slides validate
-/// if no list says which regions do: `validation_fraction` of them.
+/// A folder with `training.csv` and optionally `validation.csv` is read from these lists. If no
+/// list states which regions validate, whole slides do: `validation_fraction` of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slides {
-    /// The folder of the slides; by default that of the list, or `images`, `slides` or
-    /// `training/images` in it. A relative one starts there.
+    /// Folder of the slides; by default that of the list, or `images`, `slides` or
+    /// `training/images` in it. A relative path starts at the folder of the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<PathBuf>,
-    /// The folder of the annotations, if they are not beside the slides.
+    /// Folder of the annotations, if they are not next to the slides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<PathBuf>,
-    /// The list of regions that validate.
+    /// List of the regions that validate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<PathBuf>,
-    /// The fraction of the slides that validate where no list says so.
+    /// Fraction of the slides that validate if no list states it.
     pub validation_fraction: f64,
     /// Width and height of a region in pixels of level 0.
     pub region_size: usize,
     /// Rows and columns of labels over a region.
     pub grid: usize,
-    /// Regions drawn from a slide with annotations.
+    /// Number of regions drawn from a slide with annotations.
     pub regions: usize,
-    /// The part of the regions of an annotated slide whose centre is annotated.
+    /// Fraction of the regions of an annotated slide whose centre is annotated.
     pub positive: f64,
-    /// The annotated classes that count; by default all but `exclude`.
+    /// Annotated classes that count as positive; by default all but `exclude`.
     pub classes: Vec<String>,
-    /// The annotated classes that are cut out.
+    /// Annotated classes that are excluded.
     pub exclude: Vec<String>,
-    /// The seed of drawn regions and of the slides that validate.
+    /// Seed of the drawn regions and of the slides that validate.
     pub seed: u64,
 }
 
@@ -83,16 +83,16 @@ impl Default for Slides {
 #[derive(Clone, Debug, PartialEq)]
 struct Region {
     slide: PathBuf,
-    /// Row and column of its centre at level 0.
+    /// Row and column of the centre at level 0.
     centre: [i64; 2],
-    /// A label for each cell of the grid, row by row.
+    /// Label for each cell of the grid, row by row.
     labels: Vec<f64>,
-    /// Its line, where it comes from a list.
+    /// Line in the list, if the region is from a list.
     line: Option<usize>,
 }
 
 impl Region {
-    /// The name of its case.
+    /// The name of the case.
     fn case(&self) -> String {
         let [row, column] = self.centre;
         format!("{} row {row} column {column}", name(&self.slide))
@@ -108,18 +108,18 @@ impl Region {
     }
 }
 
-/// A slide's name: that of its file without the ending, or of its folder. A folder of DICOM may be
-/// named by a UID, whose last number is no ending.
+/// Returns a slide's name: that of its file without the suffix, or of its folder. A folder of DICOM
+/// may be named by a UID, whose last number is not a suffix.
 fn name(path: &Path) -> String {
     let uid = path.extension().is_some_and(|end| end.to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
     let name = if uid { path.file_name() } else { path.file_stem() };
     name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Endings of slides, in the order in which they are tried.
+/// Suffixes of slides, in the order in which they are tried.
 pub(super) const ENDINGS: [&str; 6] = ["tif", "tiff", "svs", "ndpi", "mrxs", "scn"];
 
-/// Whether a file looks like a slide by its ending.
+/// Whether a file has the suffix of a slide.
 fn is_slide(path: &Path) -> bool {
     path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end.eq_ignore_ascii_case(known)))
 }
@@ -180,8 +180,8 @@ impl Slides {
         Ok(())
     }
 
-    /// The regions of a list, then those of its list for validation; and which of them validate
-    /// where the lists say so.
+    /// Reads the regions of a list and of its validation list, and which of them validate if the
+    /// lists state it.
     fn listed(&self, list: &Path) -> Result<(Vec<Region>, Option<Vec<bool>>), DataError> {
         let folder = list.parent().unwrap_or(Path::new("."));
         let table::Table { mut regions, mut held } = table::read(self, list)?;
@@ -203,8 +203,8 @@ impl Slides {
         Ok((regions, held))
     }
 
-    /// Which regions validate: those of some slides, drawn by the seed, of those with positive
-    /// labels and of the others alike.
+    /// Selects the regions that validate: those of some slides, drawn by the seed, with the same
+    /// fraction of slides with and without positive labels.
     fn held(&self, path: &Path, regions: &[Region]) -> Result<Vec<bool>, DataError> {
         let mut slides: BTreeMap<&Path, bool> = BTreeMap::new();
         for region in regions {

@@ -8,7 +8,7 @@ use super::{ENDINGS, Region, Slides};
 use crate::DataError;
 use crate::layouts::{some, wrong};
 
-/// The regions of a list, and which of them validate where a column `split` says so.
+/// Reads the regions of a list, and which of them validate if a column `split` states it.
 pub(super) struct Table {
     pub regions: Vec<Region>,
     pub held: Option<Vec<bool>>,
@@ -44,7 +44,7 @@ struct Named {
     slide: usize,
     x: usize,
     y: usize,
-    /// Row by row.
+    /// Columns of the labels, row by row.
     labels: Vec<usize>,
     split: Option<usize>,
 }
@@ -159,7 +159,7 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
     Ok(Table { regions, held: columns.split.map(|_| held) })
 }
 
-/// Where slides may be.
+/// The folders in which slides are searched.
 fn folders(layout: &Slides, list: &Path) -> Vec<PathBuf> {
     let folder = list.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match &layout.images {
@@ -168,8 +168,8 @@ fn folders(layout: &Slides, list: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The file of a slide, by its name with or without the ending, or by its path; of DICOM also its
-/// folder.
+/// Finds the file of a slide by its name with or without the suffix, or by its path; for DICOM also
+/// its folder.
 fn find_slide(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     if name.is_empty() {
         return None;

@@ -1,13 +1,13 @@
 //! The two inner loops for many output channels, written once for every kind of [`Lanes`]: sums of
 //! outputs, and sums of weight gradients.
 //!
-//! Lanes are output channels, so that rows of any length are used whole, and a value of the source
-//! is broadcast. One broadcast serves all taps of a run: `x[q]` goes to the outputs `q`, `q - 1`
-//! and `q - 2` with the weights 0, 1 and 2.
+//! Lanes are output channels, so that rows of any length are fully used, and a value of the source
+//! is broadcast. One broadcast serves all taps of a run: `x[q]` contributes to the outputs `q`,
+//! `q - 1` and `q - 2` with the weights 0, 1 and 2.
 //!
 //! Where there are at most eight output channels, two tiles share the registers: lanes 0, 2, 4 ..
-//! are the channels of the first, lanes 1, 3, 5 .. those of the second. Their sources lie in turn,
-//! value by value, so that one broadcast of two values serves both.
+//! are the channels of the first, lanes 1, 3, 5 .. those of the second. Their sources are
+//! interleaved, value by value, so that one broadcast of two values serves both.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
 
@@ -19,16 +19,16 @@ use crate::moments::OfLanes;
 use super::WIDTH;
 use super::plan::RUN;
 
-/// The most outputs of a row that a tile computes together, over all processors.
+/// The maximum number of outputs of a row that a tile computes together, over all CPUs.
 pub const MOST: usize = 24;
 
 /// Sets `sums[p][v][lane]` to the sum, over all `offsets[k]` and taps `n` of a run, of
-/// `weights[k][n][v][lane] * source[offsets[k] + (p + n) * S + lane % S]`, where `S` tiles share the
-/// registers; or adds it, where `add` says so.
+/// `weights[k][n][v][lane] * source[offsets[k] + (p + n) * S + lane % S]`, where `S` tiles share
+/// the registers; with `add`, adds the sum instead.
 ///
 /// # Safety
-/// `sums` holds `P * V` times [`WIDTH`] values, `weights` `offsets.len() * N * V` times as many,
-/// and `source` reaches `(P + N - 1) * S` values beyond every offset.
+/// `sums` holds `P * V` times [`WIDTH`] values, `weights` `offsets.len() * N * V` times [`WIDTH`]
+/// values, and `source` reaches `(P + N - 1) * S` values beyond every offset.
 pub type Tile = unsafe fn(source: *const f32, offsets: &[usize], weights: *const f32, sums: *mut f32, add: bool);
 
 /// Rows over which a block of weight gradients is summed.
@@ -37,10 +37,10 @@ pub struct Rows {
     pub planes: usize,
     pub rows: usize,
     pub width: usize,
-    /// From one plane and row of the source to the next.
+    /// Distance between planes and rows of the source.
     pub x_plane: usize,
     pub x_row: usize,
-    /// From one plane of the output gradient to the next; its rows follow each other.
+    /// Distance between planes of the output gradient, whose rows are contiguous.
     pub dy_plane: usize,
 }
 
@@ -49,58 +49,58 @@ pub struct Rows {
 /// registers.
 ///
 /// # Safety
-/// `offsets` has as many entries as the block; `x` reaches all positions of all rows beyond every
-/// offset, `dy` all rows of `width * V` times [`WIDTH`] values, and `sums` holds one register for
+/// `offsets` has as many entries as the block; beyond every offset, `x` reaches all positions of
+/// all rows; `dy` holds all rows of `width * V` times [`WIDTH`] values, and `sums` one register for
 /// each `i`, `n` and `v`.
 pub type Block = unsafe fn(x: *const f32, offsets: &[usize], rows: &Rows, dy: *const f32, sums: *mut f32);
 
-/// Exchanges the sixteen rows and columns of a square.
+/// Transposes a square of sixteen rows and columns.
 ///
 /// # Safety
-/// As for [`Lanes::transpose`].
+/// Same as for [`Lanes::transpose`].
 pub type Transpose = unsafe fn(from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
 
-/// Makes one row of two: their values in turn.
+/// Interleaves two rows, value by value.
 ///
 /// # Safety
-/// The two have `count` values, and `to` has space for as many of both.
+/// Both rows have `count` values, and `to` has space for all of them.
 pub type InTurn = unsafe fn(rows: [*const f32; 2], count: usize, to: *mut f32);
 
 /// Adds a row of outputs to the moments of its lanes.
 ///
 /// # Safety
-/// As for [`OfLanes::add`].
+/// Same as for [`OfLanes::add`].
 pub type OfRow = unsafe fn(of: &mut OfLanes, row: *const f32, step: usize, count: usize);
 
 /// The loops for one number of registers of lanes.
 pub struct Table {
-    /// The most outputs of a row of a tile.
+    /// The maximum number of outputs of a row of a tile.
     pub most: usize,
-    /// By taps of a run and outputs, each less one.
+    /// Indexed by the taps of a run and the outputs, each minus one.
     tiles: [[Option<Tile>; MOST]; RUN],
-    /// By taps of a run less one: how many offsets, and the loop.
+    /// Indexed by the taps of a run minus one: the number of offsets, and the loop.
     blocks: [(usize, Option<Block>); RUN],
 }
 
 impl Table {
-    /// The loop of a tile; `None` for a size that does not exist here.
+    /// The loop of a tile; `None` for an unsupported size.
     pub fn tile(&self, taps: usize, outputs: usize) -> Option<Tile> {
         self.tiles[taps - 1][outputs - 1]
     }
 
-    /// How many offsets a block takes, and its loop.
+    /// The number of offsets of a block, and its loop.
     pub fn block(&self, taps: usize) -> (usize, Option<Block>) {
         self.blocks[taps - 1]
     }
 }
 
-/// The inner loops of one kind of processor.
+/// The inner loops of one kind of CPU.
 pub struct Kernels {
-    /// The most registers of lanes of a tile.
+    /// The maximum number of registers of lanes of a tile.
     pub vectors: usize,
-    /// By registers less one.
+    /// Indexed by the number of registers minus one.
     whole: [Table; 2],
-    /// For two tiles in one register.
+    /// The table for two tiles in one register.
     shared: Table,
     pub transpose: Transpose,
     pub in_turn: InTurn,
@@ -114,7 +114,7 @@ impl Kernels {
     }
 }
 
-/// The loops for this processor.
+/// The loops for this CPU.
 pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
@@ -131,8 +131,8 @@ pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     portable::KERNELS
 });
 
-/// The loops for factors packed as two bf16 per word, where this processor supports them; sums are
-/// f32 as in the others.
+/// The loops for factors packed as two bf16 per word, where this CPU supports them; sums are f32 as
+/// in the other loops.
 pub static PAIRS: LazyLock<Option<Kernels>> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
@@ -141,10 +141,10 @@ pub static PAIRS: LazyLock<Option<Kernels>> = LazyLock::new(|| {
     None
 });
 
-/// A value for all lanes, or those of `S` tiles in turn.
+/// Broadcasts one value to all lanes, or alternates the values of `S` tiles.
 #[inline(always)]
 unsafe fn spread<L: Lanes, const S: usize>(from: *const f32) -> L {
-    // SAFETY: the caller grants `S` values.
+    // SAFETY: the caller guarantees `S` values.
     unsafe { if S == 1 { L::splat(from) } else { L::splat_two(from) } }
 }
 
@@ -156,7 +156,7 @@ unsafe fn tile<L: Lanes, const S: usize, const V: usize, const N: usize, const P
     sums: *mut f32,
     add: bool,
 ) {
-    // SAFETY: the ranges are those named at `Tile`.
+    // SAFETY: the ranges are those described at `Tile`.
     unsafe {
         let mut acc = [[L::zero(); V]; P];
         if add {
@@ -201,9 +201,10 @@ unsafe fn tile<L: Lanes, const S: usize, const V: usize, const N: usize, const P
     }
 }
 
-/// The same, one tap of a run after the other, for processors whose registers do not hold the weights
-/// of a run beside the sums: a value is broadcast for each tap, and nothing is spilled. `taps` is no
-/// constant, or the compiler would broadcast for all taps ahead. Every sum is in the same order.
+/// Computes the same sums one tap of a run after the other, for CPUs with too few registers for
+/// both the weights of a run and the sums: a value is broadcast for each tap, and nothing is
+/// spilled. `taps` is not a constant, since the compiler would otherwise broadcast for all taps
+/// ahead. Every sum is in the same order.
 #[inline(always)]
 unsafe fn tile_by_tap<L: Lanes, const S: usize, const V: usize, const P: usize>(
     source: *const f32,
@@ -213,7 +214,7 @@ unsafe fn tile_by_tap<L: Lanes, const S: usize, const V: usize, const P: usize>(
     sums: *mut f32,
     add: bool,
 ) {
-    // SAFETY: the ranges are those named at `Tile`.
+    // SAFETY: the ranges are those described at `Tile`.
     unsafe {
         let mut acc = [[L::zero(); V]; P];
         if add {
@@ -257,7 +258,7 @@ unsafe fn block<L: Lanes, const S: usize, const V: usize, const N: usize, const 
     sums: *mut f32,
 ) {
     assert_eq!(offsets.len(), I, "a block of weight gradients has a fixed number of offsets");
-    // SAFETY: the ranges are those named at `Block`.
+    // SAFETY: the ranges are those described at `Block`.
     unsafe {
         let mut from = [x; I];
         let mut acc = [[[L::zero(); V]; N]; I];
@@ -273,7 +274,7 @@ unsafe fn block<L: Lanes, const S: usize, const V: usize, const N: usize, const 
             let mut dy = dy.add(plane * rows.dy_plane);
             for row in 0..rows.rows {
                 let mut at = plane * rows.x_plane + row * rows.x_row;
-                // The gradients of this output and of those before it.
+                // The gradients of this output and of the previous ones.
                 let mut past = [[L::zero(); V]; N];
                 for _ in 0..rows.width {
                     for n in (1..N).rev() {
@@ -293,7 +294,7 @@ unsafe fn block<L: Lanes, const S: usize, const V: usize, const N: usize, const 
                     at += S;
                     dy = dy.add(V * WIDTH);
                 }
-                // Values beyond the row's last output, which only its later taps read.
+                // Values after the row's last output, which only its later taps read.
                 for after in 1..N {
                     for n in (1..N).rev() {
                         past[n] = past[n - 1];
@@ -322,7 +323,7 @@ unsafe fn block<L: Lanes, const S: usize, const V: usize, const N: usize, const 
 
 #[inline(always)]
 unsafe fn in_turn<L: Lanes>([mut a, mut b]: [*const f32; 2], count: usize, mut to: *mut f32) {
-    // SAFETY: the ranges are those named at `InTurn`.
+    // SAFETY: the ranges are those described at `InTurn`.
     unsafe {
         for _ in 0..count / WIDTH {
             let [first, last] = L::load(a).in_turn(L::load(b));
@@ -339,8 +340,8 @@ unsafe fn in_turn<L: Lanes>([mut a, mut b]: [*const f32; 2], count: usize, mut t
     }
 }
 
-/// The loops for one number of registers: outputs of tiles, and for each number of taps the offsets
-/// of blocks.
+/// Makes the loops for one number of registers: the outputs of tiles, and for each number of taps
+/// the offsets of blocks.
 macro_rules! table {
     ($sharing:literal, $vectors:literal, [$($p:literal)*] [$($n:literal $i:literal),*]) => {{
         #[allow(unused_mut, reason = "not every kind has all tables")]
@@ -356,7 +357,7 @@ macro_rules! table {
     }};
 }
 
-/// The loops of one kind of lanes.
+/// Makes the loops of one kind of lanes.
 macro_rules! kernels {
     ($name:ident, $lanes:ty, $(#[$feature:meta])?, vectors $vectors:literal, by_tap $by_tap:literal,
      shared [$($ps:tt)*] [$($bs:tt)*], one [$($p1:tt)*] [$($b1:tt)*], two [$($p2:tt)*] [$($b2:tt)*]) => {
@@ -367,8 +368,8 @@ macro_rules! kernels {
             unsafe fn tile_of<const S: usize, const V: usize, const N: usize, const P: usize>(
                 x: *const f32, o: &[usize], w: *const f32, s: *mut f32, add: bool,
             ) {
-                // SAFETY: the caller grants the ranges; these loops are used only where the
-                // instructions are present.
+                // SAFETY: the caller guarantees the ranges; these loops are used only where the
+                // instructions are available.
                 unsafe {
                     if $by_tap { any_run::<S, V, P>(x, o, N, w, s, add) } else { tile::<$lanes, S, V, N, P>(x, o, w, s, add) }
                 }
@@ -390,7 +391,7 @@ macro_rules! kernels {
                 // SAFETY: as above.
                 unsafe {
                     if $by_tap {
-                        // The gradients of earlier outputs would not fit the registers.
+                        // The gradients of previous outputs would not fit the registers.
                         let each: [usize; K] = std::array::from_fn(|k| o[k / N] + k % N * S);
                         block::<$lanes, S, V, 1, K>(x, &each, rows, dy, s);
                     } else {
@@ -437,7 +438,7 @@ kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], ve
     one [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 8, 2 8, 3 4],
     two [1 2 3 4 5 6 7 8 9 10 11 12] [1 8, 2 6, 3 4]);
 
-// The same, of pairs of bf16; minimal filtering, which shares registers, does not take them.
+// The same for pairs of bf16. Minimal filtering, which shares registers, does not support pairs.
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512_bf16, crate::lanes::Avx512Bf16, #[target_feature(enable = "avx512f,avx512bf16")], vectors 2, by_tap false,
     shared [] [],
@@ -460,10 +461,10 @@ kernels!(portable, Portable, , vectors 1, by_tap true,
 
 #[cfg(test)]
 pub mod every {
-    //! All inner loops this machine can run, for tests that compare them.
+    //! All inner loops that this machine can run, for tests that compare them.
     use super::Kernels;
 
-    /// Name and loops.
+    /// The loops with their names.
     pub fn runnable() -> Vec<(&'static str, Kernels)> {
         let mut found = vec![("portable", super::portable::KERNELS)];
         #[cfg(target_arch = "x86_64")]

@@ -10,22 +10,22 @@ use super::pack::{self, Block, Image, Pitch};
 use super::plan::Plan;
 use super::position_tile::{Kernels, Rows};
 
-/// The most values of a packed block of the source.
+/// The maximum number of values of a packed block of the source.
 const BLOCK: usize = 160 << 10;
 
-/// The least number of tasks, where the work can be split.
+/// The minimum number of tasks, where the work can be split.
 const TASKS: usize = 16;
 
-/// Positions, approximately, over which sums stay in registers.
+/// The approximate number of positions over which sums stay in registers.
 const POSITIONS: usize = 1024;
 
 thread_local! {
-    /// Packed source of a task, kept for the next one.
+    /// A task's packed source, reused by the next task.
     static PACKED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
-/// gradient `dy`.
+/// Computes the gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and
+/// the output gradient `dy`.
 pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
     let plan = &Plan::forward(g, 1);
     let [depth, height, width] = g.output;
@@ -40,8 +40,8 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
         .collect();
     let count = offsets.len();
     let furthest = offsets.iter().max().copied().unwrap_or(0);
-    // The channels that a block of sums has, and its offsets, the last of which are repeated until
-    // they fill blocks.
+    // The channels of a block of sums, and its offsets, the last of which is repeated until they
+    // fill blocks.
     let at_once = kernels.channels(g.channels_out);
     let (taken, Some(run)) = kernels.block(at_once) else { unreachable!("a block for every number of channels") };
     offsets.resize(count.next_multiple_of(taken), offsets[count - 1]);
@@ -101,7 +101,7 @@ pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -
                                 );
                                 let parts = sums.chunks_exact_mut(taken * at_once * WIDTH);
                                 for (offsets, sums) in offsets.chunks_exact(taken).zip(parts) {
-                                    // SAFETY: the assertions cover what is read, and `sums` holds a
+                                    // SAFETY: the assertions cover all reads, and `sums` holds a
                                     // register for every channel and offset.
                                     unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
                                 }

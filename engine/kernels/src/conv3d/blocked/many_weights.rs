@@ -1,4 +1,4 @@
-//! Weight gradients.
+//! Weight gradients for many output channels.
 
 use std::cell::RefCell;
 
@@ -11,36 +11,36 @@ use super::pack::{self, Block, Image, Pitch};
 use super::plan::{Plan, RUN};
 use crate::shared::Shared;
 
-/// The most values of a packed block of the source.
+/// The maximum number of values of a packed block of the source.
 const BLOCK: usize = 128 << 10;
 
-/// The most sums of a task.
+/// The maximum number of sums of a task.
 const SUMS: usize = 64 << 10;
 
-/// The least number of tasks, where the work can be split.
+/// The minimum number of tasks, where the work can be split.
 const TASKS: usize = 16;
 
-/// Positions, approximately, over which sums stay in registers.
+/// The approximate number of positions over which sums stay in registers.
 const POSITIONS: usize = 128;
 
-/// Registers of lanes that share a packed block.
+/// The number of registers of lanes that share a packed block.
 const VECTORS: usize = 4;
 
 /// Runs of one length over the channels of a task.
 struct Step {
     taps: usize,
-    /// Where each channel and run reads; the last one repeated until they fill blocks.
+    /// The read offset of each channel and run; the last one is repeated until they fill blocks.
     offsets: Vec<usize>,
     /// The largest offset.
     furthest: usize,
-    /// Offsets that are not repeated.
+    /// The number of offsets without repetition.
     count: usize,
     runs: std::ops::Range<usize>,
-    /// Where its sums begin, in registers of lanes.
+    /// The start of the sums, in registers of lanes.
     sums: usize,
 }
 
-/// Lanes `first..` in registers: what one block of sums has.
+/// Lanes `first..` in registers: the part of one block of sums.
 #[derive(Clone, Copy)]
 struct Chunk {
     first: usize,
@@ -56,24 +56,24 @@ struct Work<'a> {
     /// Planes and rows of a block.
     block: [usize; 2],
     blocks: Vec<(usize, Block)>,
-    /// The most channels of the source in a task.
+    /// The maximum number of channels of the source in a task.
     channels: usize,
 }
 
 thread_local! {
-    /// Packed source and gradient of a task, kept for the next one.
+    /// A task's packed source and gradient, reused by the next task.
     static SCRATCH: RefCell<[Vec<f32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 
-/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
-/// gradient `dy`.
+/// Computes the gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and
+/// the output gradient `dy`.
 pub fn weight_gradient(kernels: &Kernels, x: &[f32], dy: &[f32], g: &Geometry) -> Vec<f32> {
     let plan = &Plan::forward(g, RUN);
     let taps = g.taps();
     let group = VECTORS * WIDTH;
     let groups = g.channels_out.div_ceil(group);
     let lanes = g.channels_out.min(group).next_multiple_of(WIDTH);
-    // As many channels as the sums allow, in equal parts.
+    // As many channels as the limit of sums allows, in equal parts.
     let parts = g.channels_in.div_ceil((SUMS / (taps * lanes)).max(1));
     let channels = g.channels_in.div_ceil(parts);
     let parts = g.channels_in.div_ceil(channels);
@@ -150,13 +150,13 @@ impl Work<'_> {
         found
     }
 
-    /// Sums of one chunk, in its registers.
+    /// The number of sums of one chunk, in its registers.
     fn registers(&self, part: usize, vectors: usize) -> usize {
         self.steps(part, vectors).iter().map(|step| step.offsets.len() * step.taps).sum()
     }
 
-    /// The sums of one group of output channels and one part of the channels over one segment of
-    /// the blocks.
+    /// Computes the sums of one group of output channels and one part of the channels over one
+    /// segment of the blocks.
     fn task(&self, group: usize, part: usize, segment: usize, segments: usize) -> Vec<f32> {
         let chunks = self.chunks(group);
         let steps: Vec<Vec<Step>> = chunks.iter().map(|chunk| self.steps(part, chunk.vectors)).collect();
@@ -183,7 +183,8 @@ impl Work<'_> {
         sums
     }
 
-    /// Writes the weight gradients of one group and part: the segments' sums, added up in order.
+    /// Writes the weight gradients of one group and part: adds up the sums of the segments in
+    /// order.
     fn put_together(&self, group: usize, part: usize, segments: &mut [Vec<f32>], out: Shared) {
         let Some((sums, others)) = segments.split_first_mut() else { return };
         for other in others {
@@ -196,8 +197,7 @@ impl Work<'_> {
         for chunk in self.chunks(group) {
             let lanes = chunk.vectors * WIDTH;
             let rows = lanes.min(self.g.channels_out - chunk.first);
-            // SAFETY: these channels of the source, for these output channels, belong to this task
-            // alone.
+            // SAFETY: no other task uses these channels of the source for these output channels.
             let mut rows: Vec<_> = (0..rows)
                 .map(|row| unsafe {
                     out.part((chunk.first + row) * all + channels.start * taps, channels.len() * taps)
@@ -210,8 +210,8 @@ impl Work<'_> {
                     column.copy_from_slice(&rest[place * lanes..][..lanes]);
                 }
                 for (rows, column) in rows.chunks_mut(WIDTH).zip((0..lanes).step_by(WIDTH)) {
-                    // SAFETY: `WIDTH` columns of `lanes` values lie behind each other, and the
-                    // square holds all values that are read.
+                    // SAFETY: `WIDTH` columns of `lanes` values are contiguous, and the square
+                    // holds all values that are read.
                     unsafe { (self.kernels.transpose)(columns[column..].as_ptr(), lanes, square.as_mut_ptr(), WIDTH) };
                     for (row, values) in rows.iter_mut().zip(square.chunks_exact(WIDTH)) {
                         row[block * WIDTH..][..places.len()].write_copy_of_slice(&values[..places.len()]);
@@ -222,7 +222,7 @@ impl Work<'_> {
         }
     }
 
-    /// Where the sums of each channel and position of the kernel are, in registers of lanes.
+    /// The index of the sums of each channel and kernel position, in registers of lanes.
     fn places(&self, part: usize, vectors: usize) -> Vec<usize> {
         let taps = self.g.taps();
         let mut found = vec![0; self.part(part).len() * taps];
@@ -237,7 +237,7 @@ impl Work<'_> {
         found
     }
 
-    /// The output gradient of a block with its channels as lanes: `[x][y][z][vector][lane]`.
+    /// Packs the output gradient of a block with its channels as lanes: `[x][y][z][vector][lane]`.
     fn pack_gradient(&self, buffer: &mut Vec<f32>, image: usize, block: &Block, chunk: Chunk) {
         let [depth, height, width] = self.g.output;
         let (volume, lanes) = (depth * height * width, chunk.vectors * WIDTH);
@@ -255,8 +255,8 @@ impl Work<'_> {
                     let to = &mut buffer[(index * width + position) * lanes + vector * WIDTH..];
                     let from = &self.dy[from + position..];
                     if channels == WIDTH && from.len() >= 15 * volume + WIDTH && to.len() >= 15 * lanes + WIDTH {
-                        // SAFETY: both squares lie within their buffers. What is written beyond the
-                        // row belongs to the next one, which comes later, or to the slack.
+                        // SAFETY: both squares lie within their buffers. Values written beyond the
+                        // row are part of the next row, which is written later, or of the slack.
                         unsafe { (self.kernels.transpose)(from.as_ptr(), volume, to.as_mut_ptr(), lanes) };
                         continue;
                     }
@@ -308,8 +308,8 @@ impl Work<'_> {
                 assert!(step.furthest + last + step.taps - 1 <= x.len(), "a block would read past the source");
                 for (k, offsets) in step.offsets.chunks_exact(count).enumerate() {
                     let sums = &mut sums[(step.sums + k * count * step.taps) * lanes..][..count * step.taps * lanes];
-                    // SAFETY: the assertions cover what is read, and `sums` holds a register for
-                    // every offset, tap and vector.
+                    // SAFETY: the assertions cover all reads, and `sums` holds a register for every
+                    // offset, tap and vector.
                     unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
                 }
             }

@@ -1,4 +1,4 @@
-//! Outputs from a source: the forward sum and the input gradient.
+//! Outputs computed from a source: the forward sum and the input gradient.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -14,44 +14,44 @@ use crate::moments::Moments;
 use crate::shared::Shared;
 use crate::simd::{each, widest};
 
-/// The most values of a packed block; it leaves space for weights in a second-level cache of 1 MiB.
+/// The maximum number of values of a packed block; it leaves space for weights in a second-level
+/// cache of 1 MiB.
 const BLOCK: usize = 160 << 10;
 
-/// The most weights that a pass over a number of rows reads repeatedly.
+/// The maximum number of weights that a pass over a number of rows reads repeatedly.
 const WEIGHTS: usize = 64 << 10;
 
-/// The most sums that are kept while a pass covers the channels part by part.
+/// The maximum number of sums that are kept while a pass covers the channels part by part.
 const SUMS: usize = 32 << 10;
 
-/// Fused multiply-adds of one thread in the time that packing a value takes.
+/// The number of fused multiply-adds of one thread in the time of packing a value.
 const PACKING: f64 = 64.0;
 
 /// Weights by lane (output channel), channel of the source, and kernel tap.
 #[derive(Clone, Copy)]
 pub struct Weight<'a> {
     pub values: &'a [f32],
-    /// From one lane, and one channel, to the next; taps follow each other.
+    /// Distance between lanes and between channels; taps are contiguous.
     pub lane: usize,
     pub channel: usize,
 }
 
-/// The tensor that is read, `[images, channels, ...]`; the last channels may lie in a second
-/// tensor.
+/// The source tensor, `[images, channels, ...]`; the last channels may be in a second tensor.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     first: &'a [f32],
     second: &'a [f32],
-    /// Channels of the first.
+    /// The number of channels of the first tensor.
     split: usize,
 }
 
 impl<'a> Source<'a> {
-    /// The first `split` channels in one tensor, the others in another.
+    /// Makes a source with the first `split` channels in one tensor, and the others in another.
     pub fn two(first: &'a [f32], second: &'a [f32], split: usize) -> Self {
         Source { first, second, split }
     }
 
-    /// All channels; they must lie in one tensor.
+    /// All channels, which must be in one tensor.
     pub fn whole(&self) -> &'a [f32] {
         assert!(self.second.is_empty(), "the channels lie in two tensors");
         self.first
@@ -66,7 +66,7 @@ impl<'a> Source<'a> {
 }
 
 impl<'a> From<&'a [f32]> for Source<'a> {
-    /// All channels in one tensor.
+    /// Makes a source with all channels in one tensor.
     fn from(values: &'a [f32]) -> Self {
         Source { first: values, second: &[], split: usize::MAX }
     }
@@ -78,12 +78,12 @@ impl<'a> From<&'a [f32]> for Source<'a> {
 pub struct Epilogue<'a> {
     pub scale: &'a [f32],
     pub offset: &'a [f32],
-    /// One for all channels, or one for each.
+    /// One slope for all channels, or one for each.
     pub slope: &'a [f32],
 }
 
 impl Epilogue<'_> {
-    /// Rows of `width` values of the channels from `first` on.
+    /// Applies it to rows of `width` values of the channels from `first` on.
     #[inline(always)]
     pub fn apply(&self, first: usize, rows: &mut [f32], width: usize) {
         let one = self.slope.len() == 1;
@@ -97,7 +97,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// The same for sums one after the other, each with the channels of a chunk, all of which are there.
+    /// Applies it to contiguous sums, each with all channels of a chunk.
     #[inline(always)]
     pub fn apply_to_sums(&self, Chunk { first, lanes }: Chunk, sums: &mut [f32]) {
         let of_lanes = |values: &[f32], vector: usize| -> [f32; WIDTH] {
@@ -116,14 +116,14 @@ impl Epilogue<'_> {
     }
 }
 
-/// Runs of one length over a number of channels: what one call of a tile does.
+/// Runs of one length over a number of channels: the work of one call of a tile.
 struct Step {
     taps: usize,
-    /// Where each channel and run reads.
+    /// The read offset of each channel and run.
     offsets: Vec<usize>,
     /// The largest offset.
     furthest: usize,
-    /// Where its weights begin, in numbers of lanes.
+    /// The start of the weights, in numbers of lanes.
     weights: usize,
     /// The part of the channels, and the runs, for packing the weights.
     channels: std::ops::Range<usize>,
@@ -139,31 +139,31 @@ pub enum Along {
     Positions,
 }
 
-/// A group of output channels: the first one, and how many sums each output has, some of which may
-/// be padding.
+/// A group of output channels: the first one, and the number of sums of each output, some of which
+/// may be padding.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     pub first: usize,
     pub lanes: usize,
 }
 
-/// Everything that all tasks share.
+/// The data that all tasks share.
 struct Work<'a> {
     loops: Loops<'a>,
     along: Along,
     plan: &'a Plan,
     pitch: Pitch,
-    /// By part of the channels, group and column.
+    /// Indexed by part of the channels, group and column.
     steps: Vec<Vec<Vec<Vec<Step>>>>,
     chunks: Vec<Chunk>,
-    /// By chunk.
+    /// Indexed by chunk.
     weights: Vec<Vec<f32>>,
     behind: Behind<'a>,
     out: Shared,
 }
 
 thread_local! {
-    /// Packed values, sums and rows of a task, kept for the next one.
+    /// A task's packed values, sums and rows, reused by the next task.
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
@@ -173,14 +173,15 @@ thread_local! {
 pub struct Behind<'a> {
     pub bias: Option<&'a [f32]>,
     pub epilogue: Option<Epilogue<'a>>,
-    /// As large as the output.
+    /// The tensor that is added, of the output's size.
     pub plus: Option<&'a [f32]>,
-    /// Where the moments of each channel of each image go, for a norm of the outputs' own statistics; only
-    /// with nothing but a bias, and left empty where the loops do not come by them.
+    /// Receives the moments of each channel of each image, for a norm with the outputs' own
+    /// statistics; only with nothing but a bias, and left empty where the loops do not compute
+    /// them.
     pub moments: Option<&'a OnceLock<Vec<Moments>>>,
 }
 
-/// The sums of `plan` over `source` (`[images, channels, ...]`) with their epilogue:
+/// Computes the sums of `plan` over `source` (`[images, channels, ...]`) with their epilogue:
 /// `[images, lanes, ...]`.
 pub fn outputs(
     loops: Loops<'_>,
@@ -226,14 +227,14 @@ pub fn outputs(
         });
     });
     // SAFETY: the grids cover every output of every image and channel once, and the tasks have
-    // written them all.
+    // written all of them.
     unsafe { out.set_len(count) };
     out
 }
 
-/// The number of chunks of a block per task. Each task packs the block for itself, so that few
-/// tasks are cheaper; but few blocks leave threads idle. `products` counts the products that use
-/// one packed value.
+/// The number of chunks of a block per task. Each task packs the block again, so fewer tasks cost
+/// less in total; but few tasks leave threads idle. `products` is the number of products per packed
+/// value.
 fn chunks_per_task(blocks: usize, chunks: usize, products: f64) -> usize {
     let threads = rayon::current_num_threads();
     let price = |per_task: usize| {
@@ -243,7 +244,7 @@ fn chunks_per_task(blocks: usize, chunks: usize, products: f64) -> usize {
     (1..=chunks).min_by(|a, b| price(*a).total_cmp(&price(*b))).unwrap_or(1)
 }
 
-/// Groups of output channels whose sums lie in the lanes of registers.
+/// The groups of output channels whose sums are in the lanes of registers.
 pub fn chunks_of_channels(channels: usize, loops: &Loops<'_>) -> Vec<Chunk> {
     chunks(channels, loops, Along::Channels)
 }
@@ -301,8 +302,8 @@ fn steps(plan: &Plan, pitch: &Pitch, channels: usize) -> Vec<Vec<Vec<Vec<Step>>>
         .collect()
 }
 
-/// Where each weight of a lane is read, and its index in the order in which the steps read them;
-/// sorted by the first, so that adjacent weights are read together.
+/// The source index of each weight of a lane, and its index in the order in which the steps read
+/// them; sorted by the first, so that adjacent weights are read together.
 fn weight_places(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], weight: Weight<'_>) -> Vec<(usize, usize)> {
     let mut places: Vec<(usize, usize)> = Vec::new();
     for part in steps {
@@ -320,7 +321,7 @@ fn weight_places(plan: &Plan, steps: &[Vec<Vec<Vec<Step>>>], weight: Weight<'_>)
     places
 }
 
-/// The weights of one chunk at their indices, without gaps.
+/// Packs the weights of one chunk at their indices, without gaps.
 fn pack_weights(
     plan: &Plan,
     places: &[(usize, usize)],
@@ -365,14 +366,14 @@ fn pack_weights(
             }
         }
     }
-    // SAFETY: each index of `0..places.len()` occurs once, as `steps` numbers them; of each, the
-    // lanes that are present have been written by the loop and the others before it.
+    // SAFETY: each index of `0..places.len()` occurs once, as `steps` numbers them; for each index,
+    // the loop has written the lanes that exist, and the code before it the others.
     unsafe { packed.set_len(count) };
     packed
 }
 
 impl Work<'_> {
-    /// All rows of one grid within a block, for one chunk of output channels.
+    /// Computes all rows of one grid within a block, for one chunk of output channels.
     #[expect(clippy::too_many_arguments, reason = "the buffers are the task's own")]
     fn grid(
         &self,
@@ -391,13 +392,14 @@ impl Work<'_> {
         if depth.is_empty() || height.is_empty() || widest == 0 {
             return;
         }
-        // A row of sums has whole squares of sixteen outputs, as the transposition reads them.
+        // A row of sums consists of whole squares of sixteen outputs, as the transposition reads
+        // them.
         let padded = widest.next_multiple_of(WIDTH);
         let per_column = padded * lanes;
         let all = depth.len() * height.len();
-        // Where all channels form one part, a row at a time stays in the first-level cache.
+        // Where all channels form one part, one row at a time stays in the first-level cache.
         let pass = if self.steps.len() == 1 { 1 } else { (SUMS / (per_column * columns)).clamp(1, all) };
-        // Passes of nearly the same length: each reads all weights.
+        // Passes of nearly the same length, since each reads all weights.
         let pass = all.div_ceil(all.div_ceil(pass));
         sums.resize(sums.len().max(pass * columns * per_column), 0.0);
         rows.resize(rows.len().max(columns * per_column), 0.0);
@@ -413,7 +415,8 @@ impl Work<'_> {
             let all = &mut sums[..pass.len() * columns * per_column];
             match self.along {
                 Along::Channels => {
-                    // Whole registers: a copy of any length would be a call for each.
+                    // Whole registers: a copy of variable length would be a function call each
+                    // time.
                     let registers = bias.as_chunks::<WIDTH>().0.iter().cycle();
                     all.as_chunks_mut::<WIDTH>().0.iter_mut().zip(registers).for_each(|(sum, bias)| *sum = *bias);
                 }
@@ -442,7 +445,7 @@ impl Work<'_> {
         }
     }
 
-    /// One step for one row of outputs.
+    /// Runs one step for one row of outputs.
     fn row(&self, step: &Step, chunk: usize, packed: &[f32], count: usize, sums: &mut [f32]) {
         let lanes = self.chunks[chunk].lanes;
         let weights = &self.weights[chunk][step.weights * lanes..][..step.offsets.len() * step.taps * lanes];
@@ -458,8 +461,8 @@ impl Work<'_> {
         for tile in 0..tiles {
             let length = (count - at).div_ceil(tiles - tile);
             let Some(run) = table.tile(step.taps, length) else { unreachable!("a tile of any length") };
-            // SAFETY: the assertion above covers what is read; `sums` holds a row of whole squares,
-            // and the weights are as many as the step's offsets and taps.
+            // SAFETY: the assertion above covers all reads; `sums` holds a row of whole squares,
+            // and there is a weight for each of the step's offsets and taps.
             unsafe {
                 let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
                 run(packed.as_ptr().add(at), &step.offsets, weights.as_ptr(), sums, true);
@@ -468,7 +471,7 @@ impl Work<'_> {
         }
     }
 
-    /// The same with neighbours in the lanes: `sums` has a row for each channel.
+    /// Same as [`row`](Self::row) with neighbours in the lanes: `sums` has a row for each channel.
     fn row_of_positions(
         &self,
         step: &Step,
@@ -479,7 +482,7 @@ impl Work<'_> {
         sums: &mut [f32],
     ) {
         let (registers, padded) = (count.div_ceil(WIDTH), sums.len() / lanes);
-        // Values beyond the row are read, but their sums are not written.
+        // Values after the row are read, but their sums are not written.
         assert!(step.taps == 1 && step.furthest + registers * WIDTH <= packed.len(), "a row would read past its block");
         assert!(registers * WIDTH <= padded, "sums for whole registers");
         let tiles = registers.div_ceil(self.loops.positions.most(lanes));
@@ -487,8 +490,8 @@ impl Work<'_> {
         for tile in 0..tiles {
             let length = (registers - at).div_ceil(tiles - tile);
             let Some(run) = self.loops.positions.tile(lanes, length) else { unreachable!("a tile of any length") };
-            // SAFETY: the assertions above cover what is read and added to; there is one weight for
-            // each offset and lane.
+            // SAFETY: the assertions cover all reads and sums; there is one weight for each offset
+            // and lane.
             unsafe {
                 let (source, sums) = (packed.as_ptr().add(at * WIDTH), sums.as_mut_ptr().add(at * WIDTH));
                 run(source, &step.offsets, weights.as_ptr(), sums, padded);

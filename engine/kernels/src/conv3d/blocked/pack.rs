@@ -1,14 +1,14 @@
 //! A padded, phase-split copy of a part of the source, small enough for the second-level cache.
 //!
-//! Laid out as `[phase x][x][phase y][y][channel][phase z][z]`: what an output row reads lies close
-//! together.
+//! The layout is `[phase x][x][phase y][y][channel][phase z][z]`, which keeps the values for an
+//! output row close together.
 
 use std::ops::Range;
 
 use super::plan::Plan;
 use crate::simd::{prefetch, widest};
 
-/// Values past the end that a kernel may touch.
+/// The number of values past the end that a kernel may access.
 const SLACK: usize = 64;
 
 /// A box of grid positions along the first two axes.
@@ -18,11 +18,11 @@ pub struct Block {
     pub height: Range<usize>,
 }
 
-/// Planes and rows of a block of at most `budget` values, chosen so that outputs share most of
-/// their inputs.
+/// The numbers of planes and rows of a block of at most `budget` values, chosen so that outputs
+/// share most of their inputs.
 ///
-/// `count` is how many there are, `reach` how many more are read, `row` the values of one row of
-/// all channels.
+/// `count` is the number of outputs, `reach` the additional number of inputs, `row` the number of
+/// values of one row of all channels.
 pub fn block_size(count: [usize; 2], reach: [usize; 3], row: usize, budget: usize) -> [usize; 2] {
     let rows = budget / row.max(1);
     let mut best = ([1, count[1].clamp(1, 8)], f64::INFINITY);
@@ -52,11 +52,11 @@ pub fn blocks(images: usize, count: [usize; 2], size: [usize; 2]) -> Vec<(usize,
         .collect()
 }
 
-/// Distances within a packed block.
+/// Strides within a packed block.
 #[derive(Clone, Copy, Debug)]
 pub struct Pitch {
-    /// From one row of `z` to that of the next phase, channel, `y`, phase of `y`, `x`, phase of
-    /// `x`.
+    /// Distance between rows of `z` and those of the next phase, channel, `y`, phase of `y`, `x`,
+    /// phase of `x`.
     z_phase: usize,
     pub channel: usize,
     pub row: usize,
@@ -67,7 +67,7 @@ pub struct Pitch {
 }
 
 impl Pitch {
-    /// For blocks of this many planes, rows and channels.
+    /// The strides of blocks with this many planes, rows and channels.
     pub fn new(plan: &Plan, depth: usize, height: usize, channels: usize) -> Self {
         let width = plan.largest()[2] + plan.reach[2];
         let phases = |a: usize| plan.source[a].phases.len();
@@ -80,7 +80,7 @@ impl Pitch {
         Pitch { z_phase, channel, row, row_phase, plane, plane_phase, total: plane_phase * phases(0) }
     }
 
-    /// Where a tap of channel 0 reads for the first output of the block.
+    /// The index that a tap of channel 0 reads for the first output of the block.
     pub fn tap(&self, phase: [usize; 3], shift: [usize; 3]) -> usize {
         phase[0] * self.plane_phase
             + shift[0] * self.plane
@@ -91,7 +91,7 @@ impl Pitch {
     }
 }
 
-/// One phase of the rows: which positions lie within the tensor, and the index of the first.
+/// One phase of the rows: the positions within the tensor, and the index of the first.
 struct RowPhase {
     valid: Range<usize>,
     first: usize,
@@ -101,19 +101,19 @@ struct RowPhase {
 #[derive(Clone, Copy)]
 pub struct Image<'a> {
     pub parts: [&'a [f32]; 2],
-    /// Channels in the first tensor.
+    /// The number of channels in the first tensor.
     pub split: usize,
-    /// Values of a channel.
+    /// The number of values of a channel.
     pub volume: usize,
 }
 
 impl<'a> Image<'a> {
-    /// All in one tensor.
+    /// All channels in one tensor.
     pub fn one(values: &'a [f32], volume: usize) -> Self {
         Image { parts: [values, &[]], split: usize::MAX, volume }
     }
 
-    /// Where a channel lies, and its first value there.
+    /// The tensor of a channel, and the index of its first value.
     #[inline(always)]
     pub fn channel(&self, c: usize) -> (&'a [f32], usize) {
         if c < self.split { (self.parts[0], c * self.volume) } else { (self.parts[1], (c - self.split) * self.volume) }
@@ -146,7 +146,7 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
     let width = pitch.z_phase;
     let depth = block.depth.start..block.depth.end + plan.reach[0];
     let height = block.height.start..block.height.end + plan.reach[1];
-    // Of each row of a plane: where it goes, and its index in the source where it has one.
+    // For each row of a plane: its target, and its index in the source where it has one.
     let mut rows = Vec::with_capacity(height.len() * y.phases.len());
     for (at_y, jy) in height.clone().enumerate() {
         for py in 0..y.phases.len() {
@@ -174,7 +174,7 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
                     };
                     let from = (x.index(px, jx) * y.length + from) * z.length;
                     let source = &values[first + from..][..z.length];
-                    // The next channel's row lies far away, where the hardware does not prefetch.
+                    // The next channel's row is too far away for the hardware prefetcher.
                     prefetch(next, next_first + from, z.length);
                     if let Some(halves) = &halves {
                         halves.pack(target, source, width);
@@ -189,16 +189,16 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
     }
 }
 
-/// Rows of which one phase takes the first of each two values, and the other the second.
+/// Two phases of rows: one takes the first of each two values, and the other the second.
 struct Halves {
-    /// Which of the two phases takes the first ones.
+    /// Which of the two phases takes the first values.
     even: usize,
-    /// The positions that each has values for, that phase first.
+    /// The valid positions of each phase, the even phase first.
     valid: [Range<usize>; 2],
 }
 
 impl Halves {
-    /// `None` where values lie otherwise.
+    /// `None` where the values are arranged differently.
     fn of(one: &RowPhase, other: &RowPhase) -> Option<Self> {
         let (even, [first, second]) = match (one.first, other.first) {
             (0, 1) => (0, [one, other]),
@@ -208,7 +208,7 @@ impl Halves {
         Some(Halves { even, valid: [first.valid.clone(), second.valid.clone()] })
     }
 
-    /// As [`pack_row`], both at once.
+    /// Same as [`pack_row`], for both phases at once.
     #[inline(always)]
     fn pack(&self, target: &mut [f32], source: &[f32], width: usize) {
         let (one, other) = target.split_at_mut(width);
@@ -223,7 +223,7 @@ impl Halves {
         let ((even, even_rest), (odd, odd_rest)) = (even.split_at_mut(pairs), odd.split_at_mut(pairs));
         let (both, after) = source.split_at(2 * pairs);
         in_halves(both, even, odd);
-        // The last value may have no neighbour.
+        // The last value may have no partner.
         for (to, value) in even_rest.iter_mut().zip(after.iter().step_by(2)) {
             *to = *value;
         }
@@ -233,7 +233,7 @@ impl Halves {
     }
 }
 
-/// The first of each two values, and the second.
+/// Splits pairs into their first and their second values.
 #[inline(always)]
 pub fn in_halves(both: &[f32], even: &mut [f32], odd: &mut [f32]) {
     // Sixteen pairs fill two of the widest registers, eight two of half their size.
@@ -258,7 +258,7 @@ pub fn in_halves(both: &[f32], even: &mut [f32], odd: &mut [f32]) {
     }
 }
 
-/// Copies a short row; a call of `memcpy` would take longer than the copy.
+/// Copies a short row; a call of `memcpy` would take longer than the copy itself.
 #[inline(always)]
 fn copy(target: &mut [f32], source: &[f32]) {
     let (whole, rest) = target.as_chunks_mut::<16>();
@@ -279,7 +279,7 @@ fn clear(target: &mut [f32]) {
     }
 }
 
-/// One row: margins of zeros around every `stride`-th value.
+/// Packs one row: every `stride`-th value, with zeros at both margins.
 #[inline(always)]
 fn pack_row(target: &mut [f32], source: &[f32], stride: usize, RowPhase { valid, first }: &RowPhase) {
     clear(&mut target[..valid.start]);
@@ -289,7 +289,7 @@ fn pack_row(target: &mut [f32], source: &[f32], stride: usize, RowPhase { valid,
     match stride {
         1 => copy(target, source),
         2 => {
-            // Whole pairs; the last value may have no neighbour.
+            // Whole pairs; the last value may have no partner.
             let pairs = (source.len() / 2).min(target.len());
             let (whole, rest) = target.split_at_mut(pairs);
             let (pairs, left) = source.as_chunks::<2>();

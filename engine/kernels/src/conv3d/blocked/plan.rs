@@ -1,14 +1,14 @@
 //! The sums of a convolution as a plan over grids of outputs: one representation for the forward
 //! sum and the input gradient.
 //!
-//! Along an axis of stride `s`, positions of the source that are equal modulo `s` are neighbours
-//! after it has been split into its `s` phases; a tap is then a phase and a shift. The input
-//! gradient of a strided convolution is one grid of outputs for each phase of the input, each
-//! reading the same source at other shifts.
+//! Along an axis of stride `s`, the source is split into its `s` phases, where positions that are
+//! equal modulo `s` become neighbours; a tap is then a phase and a shift. The input gradient of a
+//! strided convolution is one grid of outputs for each phase of the input; all grids read the same
+//! source at different shifts.
 
 use super::super::geometry::Geometry;
 
-/// The most neighbouring taps along a row that one step of a kernel combines.
+/// The maximum number of neighbouring taps along a row that one step of a kernel combines.
 pub const RUN: usize = 3;
 
 /// One axis of the source: position `j` of phase `p` is index `j * stride + phases[p] - padding`
@@ -22,7 +22,7 @@ pub struct SourceAxis {
 }
 
 impl SourceAxis {
-    /// The positions of a phase that lie within the tensor, of those below `end`.
+    /// The positions below `end` of a phase that lie within the tensor.
     #[inline(always)]
     pub fn valid(&self, phase: usize, end: usize) -> std::ops::Range<usize> {
         let residue = self.phases[phase];
@@ -37,13 +37,13 @@ impl SourceAxis {
     }
 }
 
-/// Some taps that are neighbours along a row and equal along the other axes.
+/// Taps that are neighbours along a row and equal along the other axes.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Phase and shift along each axis; of the first tap along the last.
+    /// Phase and shift along each axis; along the last axis, those of the first tap.
     pub phase: [usize; 3],
     pub shift: [usize; 3],
-    /// Index of each tap within the kernel.
+    /// The index of each tap within the kernel.
     pub taps: Vec<usize>,
 }
 
@@ -51,13 +51,13 @@ pub struct Run {
 #[derive(Clone, Debug)]
 pub struct Column {
     pub count: usize,
-    /// Coordinate of the first output; the next ones follow at the plan's `step`.
+    /// The coordinate of the first output; the next ones follow at the plan's `step`.
     pub start: usize,
-    /// In order of their length, the longest first.
+    /// Sorted by length, the longest first.
     pub runs: Vec<Run>,
 }
 
-/// Grids that lie in the same rows of the output.
+/// Grids in the same rows of the output.
 #[derive(Clone, Debug)]
 pub struct RowGroup {
     pub count: [usize; 2],
@@ -65,23 +65,23 @@ pub struct RowGroup {
     pub columns: Vec<Column>,
 }
 
-/// The plan.
+/// The sums of a convolution as grids of outputs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub source: [SourceAxis; 3],
-    /// Channels of the source.
+    /// The number of channels of the source.
     pub channels: usize,
     pub groups: Vec<RowGroup>,
-    /// Distance of neighbouring outputs of a grid.
+    /// The distance between neighbouring outputs of a grid.
     pub step: [usize; 3],
     /// The largest shift along each axis.
     pub reach: [usize; 3],
-    /// Axes of the output tensor, and its channels.
+    /// The axes of the output tensor, and its channels.
     pub output: [usize; 3],
     pub lanes: usize,
 }
 
-/// One grid's part along one axis.
+/// The part of a grid along one axis.
 struct AxisGrid {
     count: usize,
     start: usize,
@@ -90,7 +90,7 @@ struct AxisGrid {
 }
 
 impl Plan {
-    /// Outputs from inputs; up to `run` neighbouring taps of a row are taken together.
+    /// The plan of outputs from inputs; up to `run` neighbouring taps of a row are combined.
     pub fn forward(g: &Geometry, run: usize) -> Self {
         let source: [SourceAxis; 3] = std::array::from_fn(|a| {
             let mut phases: Vec<usize> = (0..g.kernel[a]).map(|k| k * g.dilation[a] % g.stride[a]).collect();
@@ -109,14 +109,14 @@ impl Plan {
         Self::new(source, g.channels_in, axes, [1; 3], g.output, g.channels_out, (g.kernel, run))
     }
 
-    /// Input gradients from output gradients; also the transposed convolution.
+    /// The plan of input gradients from output gradients; also the transposed convolution.
     pub fn input_gradient(g: &Geometry, run: usize) -> Self {
         let mut source = Vec::with_capacity(3);
         let mut axes: [Vec<AxisGrid>; 3] = [vec![], vec![], vec![]];
         for (a, grids) in axes.iter_mut().enumerate() {
             let (stride, padding, dilation) = (g.stride[a], g.padding[a], g.dilation[a]);
-            // A phase's first and last index, and the shifts of the taps that reach it, counted
-            // backwards.
+            // The first and last index of a phase, and the shifts of the taps that reach it,
+            // counted backwards.
             let phases: Vec<_> = (0..stride)
                 .map(|residue| {
                     let first = padding.saturating_sub(residue).div_ceil(stride);

@@ -9,18 +9,18 @@ use crate::lanes::{Lanes, Portable};
 
 use super::WIDTH;
 
-/// The numbers of output channels of a tile, over all processors.
+/// The numbers of output channels of a tile, over all CPUs.
 const SIZES: [usize; 4] = [1, 2, 4, 8];
 
-/// The most registers of neighbours of a tile, over all processors.
+/// The maximum number of registers of neighbours of a tile, over all CPUs.
 const MOST: usize = 8;
 
-/// Adds to `sums[channel * pitch + p]`, over all `offsets[k]`,
-/// `weights[k][channel] * source[offsets[k] + p]`, for the `p` of some registers.
+/// Adds `weights[k][channel] * source[offsets[k] + p]`, over all `offsets[k]`, to
+/// `sums[channel * pitch + p]`, for the `p` of a number of registers.
 ///
 /// # Safety
 /// `source` reaches the registers' values beyond every offset, `weights` holds `offsets.len()`
-/// times the tile's channels, and `sums` reaches the registers' values in every channel's row.
+/// times the tile's channels, and `sums` holds the registers' values in every channel's row.
 pub type Tile = unsafe fn(source: *const f32, offsets: &[usize], weights: *const f32, sums: *mut f32, pitch: usize);
 
 /// Rows over which a block of weight gradients is summed.
@@ -29,35 +29,36 @@ pub struct Rows {
     pub planes: usize,
     pub rows: usize,
     pub width: usize,
-    /// From one plane and row of the source to the next.
+    /// Distance between planes and rows of the source.
     pub x_plane: usize,
     pub x_row: usize,
-    /// From one channel, plane and row of the output gradient to the next.
+    /// Distance between channels, planes and rows of the output gradient.
     pub dy_channel: usize,
     pub dy_plane: usize,
     pub dy_row: usize,
 }
 
-/// Adds to `sums[channel][k]`, sixteen lanes each, over all positions,
-/// `dy[channel][position] * x[offsets[k] + position]`.
+/// Adds `dy[channel][position] * x[offsets[k] + position]`, over all positions, to
+/// `sums[channel][k]`, sixteen lanes each.
 ///
 /// # Safety
-/// `offsets` has as many entries as the block; `x` reaches all positions beyond every offset, `dy`
-/// all positions of all channels, and `sums` holds a register for each channel and offset.
+/// `offsets` has as many entries as the block; beyond every offset, `x` reaches all positions; `dy`
+/// holds all positions of all channels, and `sums` a register for each channel and offset.
 pub type Block = unsafe fn(x: *const f32, offsets: &[usize], rows: &Rows, dy: *const f32, sums: *mut f32);
 
-/// The inner loops of one kind of processor, by output channels.
+/// The inner loops of one kind of CPU, by number of output channels.
 pub struct Kernels {
-    /// The most registers of a tile for each number of channels; 0 for numbers that do not exist
-    /// here.
+    /// The maximum number of registers of a tile for each number of channels; 0 for unsupported
+    /// numbers.
     most: [usize; 4],
     tiles: [[Option<Tile>; MOST]; 4],
-    /// How many offsets a block takes, and its loop.
+    /// The number of offsets of a block, and its loop.
     blocks: [(usize, Option<Block>); 4],
 }
 
 impl Kernels {
-    /// The smallest number of channels at a time that takes `channels`, or the largest there is.
+    /// The smallest supported number of channels that covers `channels`, or the largest supported
+    /// one.
     pub fn channels(&self, channels: usize) -> usize {
         let mut sizes = SIZES.iter().zip(self.most).filter(|(_, most)| *most > 0).map(|(size, _)| *size);
         sizes.clone().find(|size| *size >= channels).or(sizes.next_back()).unwrap_or(1)
@@ -67,23 +68,23 @@ impl Kernels {
         SIZES.iter().position(|size| *size == channels).unwrap_or_default()
     }
 
-    /// The most registers of a tile of this many channels.
+    /// The maximum number of registers of a tile with this many channels.
     pub fn most(&self, channels: usize) -> usize {
         self.most[Self::index(channels)]
     }
 
-    /// The loop of a tile; `None` for a size that does not exist here.
+    /// The loop of a tile; `None` for an unsupported size.
     pub fn tile(&self, channels: usize, registers: usize) -> Option<Tile> {
         self.tiles[Self::index(channels)][registers - 1]
     }
 
-    /// How many offsets a block takes, and its loop.
+    /// The number of offsets of a block, and its loop.
     pub fn block(&self, channels: usize) -> (usize, Option<Block>) {
         self.blocks[Self::index(channels)]
     }
 }
 
-/// The loops for this processor.
+/// The loops for this CPU.
 pub static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
@@ -108,7 +109,7 @@ unsafe fn tile<L: Lanes, const R: usize, const V: usize>(
     sums: *mut f32,
     pitch: usize,
 ) {
-    // SAFETY: the ranges are those named at `Tile`.
+    // SAFETY: the ranges are those described at `Tile`.
     unsafe {
         let mut acc = [[L::zero(); V]; R];
         for r in 0..R {
@@ -148,7 +149,7 @@ unsafe fn block<L: Lanes, const R: usize, const K: usize>(
     sums: *mut f32,
 ) {
     assert_eq!(offsets.len(), K, "a block of weight gradients has a fixed number of offsets");
-    // SAFETY: the ranges are those named at `Block`; nothing beyond the end of a row is read.
+    // SAFETY: the ranges are those described at `Block`; nothing after the end of a row is read.
     unsafe {
         let mut acc = [[L::zero(); K]; R];
         for r in 0..R {
@@ -198,7 +199,7 @@ unsafe fn block<L: Lanes, const R: usize, const K: usize>(
     }
 }
 
-/// The loops of one kind of lanes: channels, registers of tiles, offsets of blocks.
+/// Makes the loops of one kind of lanes: channels, registers of tiles, offsets of blocks.
 macro_rules! kernels {
     ($name:ident, $lanes:ty, $(#[$feature:meta])?, tiles [$($r:literal: $($v:literal)*),*], blocks [$($rb:literal $k:literal),*]) => {
         mod $name {
@@ -208,8 +209,8 @@ macro_rules! kernels {
             unsafe fn one_tile<const R: usize, const V: usize>(
                 x: *const f32, o: &[usize], w: *const f32, s: *mut f32, pitch: usize,
             ) {
-                // SAFETY: the caller grants the ranges; these loops are used only where the
-                // instructions are present.
+                // SAFETY: the caller guarantees the ranges; these loops are used only where the
+                // instructions are available.
                 unsafe { tile::<$lanes, R, V>(x, o, w, s, pitch) }
             }
 
@@ -253,10 +254,10 @@ kernels!(portable, Portable, , tiles [1: 1 2, 2: 1, 4: 1], blocks [1 2, 2 1, 4 1
 
 #[cfg(test)]
 pub mod every {
-    //! All inner loops this machine can run, for tests that compare them.
+    //! All inner loops that this machine can run, for tests that compare them.
     use super::Kernels;
 
-    /// The loops, in the order of the other kind's.
+    /// The loops, in the same order as those for many channels.
     pub fn runnable() -> Vec<Kernels> {
         let mut found = vec![super::portable::KERNELS];
         #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! What a launch computes along one axis.
+//! The work of a launch along one axis.
 
 use crate::conv3d::geometry::Geometry;
 
@@ -18,7 +18,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Of a convolution.
+    /// The axis of a convolution.
     pub fn plain(g: &Geometry, axis: usize) -> Self {
         Axis {
             outputs: g.output[axis],
@@ -33,15 +33,15 @@ impl Axis {
         }
     }
 
-    /// Of an input gradient: for each remainder of the position by the stride, those taps that reach
-    /// it.
+    /// The axis of an input gradient: for each remainder of the position by the stride, the taps
+    /// that reach it.
     pub fn remainders(g: &Geometry, axis: usize) -> Vec<Self> {
         let [stride, apart, padding] = [g.stride[axis], g.dilation[axis], g.padding[axis]].map(|n| n as i64);
         let common = gcd(stride, apart);
         let of = |first: usize| {
             let reaches = |tap: &i64| (first as i64 + padding - tap * apart) % stride == 0;
             let taps: Vec<i64> = (0..g.kernel[axis] as i64).filter(reaches).collect();
-            // The last comes first: its input is the lowest.
+            // The last tap comes first: its input is the lowest.
             let last = taps.last().copied().unwrap_or(0);
             Axis {
                 outputs: (g.input[axis] - first).div_ceil(g.stride[axis]),

@@ -1,4 +1,5 @@
-//! Convolutions and input gradients: packed weights, and a unit for some neighbouring outputs of some channels.
+//! Convolutions and input gradients with packed weights: each unit computes some neighbouring
+//! outputs of some channels.
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
@@ -13,12 +14,12 @@ use super::{OUTS, Sizes, SizesLaunch, add_pieces, is_read, outs, tiles};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{each, element, empty, ordered};
 
-/// Units that a launch should have, so that a large card has work.
+/// The number of units that a launch should have to keep a large GPU busy.
 const MANY: usize = 1 << 16;
-/// Input rows that a unit holds at most, unless a single output needs more.
+/// The maximum number of input rows of a unit, unless a single output needs more.
 const LINES: usize = 12;
 
-/// Neighbouring outputs along the second axis that a unit adds up.
+/// The number of neighbouring outputs along the second axis that a unit computes.
 fn rows(axes: &[Axis; 3], others: usize) -> usize {
     let y = axes[1];
     let fits = |rows: &usize| {
@@ -50,8 +51,8 @@ pub(super) fn backward(dy: CubeTensor, weight: CubeTensor, bias: Option<CubeTens
     run(dy, weight, bias, &g, out, &launches, true)
 }
 
-/// All launches of a convolution or an input gradient. Where there are too few outputs for a large card,
-/// the input channels are divided as well, and what their parts give is added up.
+/// Runs all launches of a convolution or an input gradient. Where there are too few outputs for a
+/// large GPU, the input channels are divided as well, and the sums of the parts are added up.
 fn run(
     x: CubeTensor,
     weight: CubeTensor,
@@ -91,7 +92,7 @@ fn shape(batch: usize, channels: usize, [x, y, z]: [usize; 3]) -> [usize; 5] {
     [batch, channels, x, y, z]
 }
 
-/// Where a launch writes.
+/// The target of a launch.
 #[derive(CubeLaunch, CubeType)]
 struct Places {
     plane: u32,
@@ -101,18 +102,18 @@ struct Places {
     step: Three,
 }
 
-/// What the kernel of a launch goes by.
+/// The parameters of the kernel.
 #[derive(CubeLaunch, CubeType)]
 struct Work {
     sizes: Sizes,
     places: Places,
-    /// Groups of all images.
+    /// The number of groups of all images.
     images: u32,
-    /// Input channels of a piece.
+    /// The number of input channels of a piece.
     span: u32,
 }
 
-/// What a unit computes: outputs along the second axis and channels, and what that axis is like.
+/// The work of a unit: outputs along the second axis and channels, and the parameters of that axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct UnitTile {
     rows: usize,
@@ -122,7 +123,7 @@ struct UnitTile {
     apart: usize,
 }
 
-/// Which taps are packed.
+/// The taps to pack.
 #[derive(CubeLaunch, CubeType)]
 struct Taps {
     channels_in: u32,
@@ -136,8 +137,8 @@ struct Taps {
 }
 
 /// One launch of a convolution, or of a part of an input gradient: `transposed`. Every `span` input
-/// channels have sums of their own, one behind the other in `out`.
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+/// channels have separate sums, which are consecutive in `out`.
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn correlate(
     x: &CubeTensor,
     weight: &CubeTensor,
@@ -154,7 +155,7 @@ fn correlate(
     };
     let outs = outs(channels_out, OUTS);
     let tiles = channels_out.div_ceil(outs);
-    // A position that no tap reaches is 0.
+    // A position that no tap reaches becomes 0.
     let [kx, ky, kz] = if axes.iter().any(|axis| axis.taps == 0) { [0, 1, 0] } else { axes.map(|axis| axis.taps) };
     let client = x.client.clone();
     let packed = empty(x, [(g.groups * tiles * channels_in * kx * ky * kz * outs).max(1)], DType::F32);
@@ -203,8 +204,8 @@ fn correlate(
         step: three(axes.map(|axis| axis.step)),
     };
     let (count, dim) = each(&client, units);
-    // SAFETY: every index is one of the sizes' positions: inputs are read at positions within the image, or
-    // at 0, packed weights and outputs below their counts.
+    // SAFETY: every index is within the sizes: inputs are read at positions within the image, or at
+    // 0, packed weights and outputs below their counts.
     unsafe {
         correlate_kernel::launch_unchecked(
             &client,
@@ -223,7 +224,7 @@ fn correlate(
     }
 }
 
-/// To `[groups, tiles, in, kx, kz, ky, outs]`; channels that do not exist are 0.
+/// Packs to `[groups, tiles, in, kx, kz, ky, outs]`; padding channels are 0.
 #[cube(launch)]
 fn pack_kernel<F: Float>(
     weight: &Tensor<F>,
@@ -260,9 +261,9 @@ fn pack_kernel<F: Float>(
     packed[at] = value;
 }
 
-/// A unit for `rows` outputs along the second axis and `outs` channels.
+/// Each unit computes `rows` outputs along the second axis and `outs` channels.
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn correlate_kernel<F: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<f32>,
@@ -292,7 +293,7 @@ fn correlate_kernel<F: Float, O: Float>(
     let x = rest % ox;
     let rest = rest / ox;
     let tile = rest % tiles;
-    // Of all groups of all images.
+    // The index among the groups of all images.
     let group = rest / tiles % work.images as usize;
     let piece = rest / (tiles * work.images as usize);
     let from = piece * work.span as usize;

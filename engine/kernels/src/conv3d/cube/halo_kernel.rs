@@ -1,11 +1,11 @@
-//! A workgroup for a tile of the outputs of a convolution without strides: of `m` positions by `n` channels.
-//! The inputs of a few channels, with those around them, and the weights of all taps of a plane are brought to
-//! shared memory, then each unit adds `rows` by `columns` sums in registers, or each plane of units multiplies
-//! matrices.
+//! A workgroup computes a tile of the outputs of a convolution without strides: `m` positions by
+//! `n` channels. The inputs of a few channels, with their halo, and the weights of all taps of a
+//! plane are staged in shared memory; then each unit accumulates `rows` by `columns` sums in
+//! registers, or each plane of units multiplies matrices.
 //!
-//! Positions are counted in rows with the gaps that the taps reach over. So an input of a tap lies a fixed
-//! number of places behind that of the first tap, whatever the position: `m` positions in a row, and what
-//! lies so far behind them, serve all taps of a plane. What is computed in the gaps is not written.
+//! Positions are counted in rows including the gaps that the taps reach over. The input of a tap is
+//! therefore at a fixed distance from that of the first tap, whatever the position: `m` consecutive
+//! positions and their halo serve all taps of a plane. Results in the gaps are not written.
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
@@ -17,27 +17,27 @@ use super::matrices::{EDGE, PLANE, multiply, write, zeros};
 use super::three::{Offsets, Three};
 use super::tile_kernel::{PLACES, UNITS, bring_out, spread};
 
-/// Values of half precision that are written to shared memory at once.
+/// The number of half-precision values that are written to shared memory at once.
 const AT_ONCE: usize = 8;
-/// Values of a row of four, with two more that the taps reach.
+/// The number of values of a row of four, plus two more that the taps reach.
 const ROW: usize = 6;
 
-/// What a workgroup computes.
+/// The work of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HaloTile {
-    /// Positions, channels of the output, channels of the input at a time.
+    /// Positions, output channels, and input channels per step.
     pub m: usize,
     pub n: usize,
     pub k: usize,
-    /// Sums of a unit: positions by channels. Of matrices, those of a plane.
+    /// Sums of a unit: positions by channels. With matrices, those of a plane.
     pub rows: usize,
     pub columns: usize,
-    /// Positions that a unit brings.
+    /// Positions that a unit loads.
     pub reach: usize,
     /// Taps of a plane.
     pub taps_y: usize,
     pub taps_z: usize,
-    /// Neighbouring taps along the last axis whose inputs a unit reads once: one or three.
+    /// Neighbouring taps along the last axis for which a unit reads inputs once: one or three.
     pub together: usize,
 }
 
@@ -67,13 +67,14 @@ pub(super) struct HaloWork {
     pub output: Three,
     pub apart: Three,
     pub pad: Offsets,
-    /// Rows of a plane and places of a row, with their gaps; places that a workgroup needs.
+    /// Rows of a plane and positions of a row, including gaps; positions that a workgroup needs.
     pub pitch_y: u32,
     pub pitch_z: u32,
     pub seen: u32,
 }
 
-/// Puts what a unit has brought, all channels of a position side by side, to shared memory.
+/// Stores the values that a unit has loaded, all channels of a position contiguous, to shared
+/// memory.
 #[cube]
 fn put_together<S: Float>(
     brought: &Array<S>,
@@ -97,7 +98,7 @@ fn put_together<S: Float>(
     }
 }
 
-/// Reads four weights, which lie side by side.
+/// Reads four contiguous weights.
 #[cube]
 fn read_four<S: Float>(from: &[Vector<S, Const<1>>], at: usize, to: &mut Array<S>, #[comptime] first: usize) {
     let four = from.with_vector_size::<Const<4>>()[at / 4];
@@ -119,7 +120,7 @@ fn write_four<S: Float>(from: &Array<S>, #[comptime] first: usize, to: &mut [Vec
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<Vector<S, Const<1>>>,
@@ -157,7 +158,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
     let from = piece * work.span as usize;
     let to = usize::min(from + work.span as usize, ins);
 
-    // The positions whose inputs this unit brings, and whether they lie within an image's planes.
+    // The positions whose inputs this unit loads, and whether they lie within an image's planes.
     let (sheet, plane) = (ny * nz, nx * ny * nz);
     let (limit_x, limit_y, limit_z) = (i32::cast_from(nx), i32::cast_from(ny), i32::cast_from(nz));
     let mut places_x = Array::<i32>::new(reach);
@@ -181,7 +182,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
     }
 
     let spots = comptime!(reach * UNITS);
-    // Some columns of the results lie there in the end.
+    // Some columns of the results are stored there at the end.
     let slots = comptime!(n / tile.columns);
     let pitch = comptime!(if matrices { m } else { m + 1 });
     let held = comptime!(usize::max(spots * k, if matrices { 0 } else { pitch * slots }));
@@ -201,8 +202,8 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
         }
     }
 
-    // Which rows and columns are this unit's, or this plane's: the units of a plane are eight by
-    // four, so that they read few banks.
+    // The rows and columns of this unit, or of this plane: the units of a plane are arranged eight
+    // by four, so that they access few banks.
     let (lane, many) = (unit % PLANE, unit / PLANE);
     let across = comptime!(if matrices { n / (EDGE * tile.columns) } else { n / (4 * tile.columns) });
     let (down, side) = (many / across, many % across);
@@ -216,7 +217,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
     let mut a = 0usize;
     let mut block = 0usize;
     for step in 0..steps + 1 {
-        // The next values are read while the last ones are multiplied.
+        // The next values are loaded while the current ones are multiplied.
         if step > 0 {
             sync_cube();
             if comptime!(matrices) {
@@ -357,7 +358,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
         }
     }
 
-    // Some columns at a time are put where every unit finds its own position.
+    // Some columns at a time are stored where each unit finds its own position.
     let mut results = Shared::<[f32]>::new_aligned_slice(comptime!(if matrices { pitch * slots } else { 1 }), 32usize);
     let mine = unit % m;
     let at = position + mine;

@@ -1,5 +1,5 @@
-//! Convolutions and input gradients of many channels without strides: tiles of the outputs, whose inputs are
-//! brought with those around them (`halo_kernel`).
+//! Convolutions and input gradients of many channels without strides: tiles of the outputs, whose
+//! inputs are loaded with their halo (`halo_kernel`).
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -14,35 +14,36 @@ use super::tiles::{element_of, ends, many, multiplies, pack, reads_quads};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{element, empty};
 
-/// Positions that a unit brings at most.
+/// The maximum number of positions that a unit loads.
 const REACH: usize = 4;
-/// Shared memory of a workgroup at most, so that some of them run on a multiprocessor at once.
+/// The maximum shared memory of a workgroup, so that several of them run on a multiprocessor at
+/// once.
 const MEMORY: usize = 64 << 10;
-/// Channels of the output at most where there are no matrices: of more, a tap's sums outweigh what bringing
-/// its inputs takes.
+/// The maximum number of output channels without matrices: with more, the sums of a tap cost more
+/// than loading its inputs.
 const CHANNELS: usize = 32;
-/// What the gaps may add to the positions where there are no matrices: a ninth.
+/// The limit of the gaps, relative to the positions, without matrices: a ninth.
 const GAPS: (usize, usize) = (10, 9);
-/// Workgroups that a large tile must leave a large card.
+/// The minimum number of workgroups with a large tile, on a large GPU.
 const ENOUGH: usize = 256;
 
-/// The gaps of an axis, and how far its taps reach.
+/// The gaps of an axis, and the reach of its taps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
-    /// Places that the taps reach over.
+    /// The number of positions that the taps reach over.
     reach: usize,
-    /// Those that the padding of two rows does not share.
+    /// The positions that the padding of two rows does not share.
     gap: usize,
     /// Zeros before the first input; negative where the first inputs are not read.
     before: isize,
 }
 
 impl Gap {
-    /// An axis of a convolution from `input` to `output` places.
+    /// The gaps for a convolution from `input` to `output` positions.
     fn new(taps: usize, dilation: usize, input: usize, output: usize, before: isize) -> Self {
         let reach = (taps - 1) * dilation;
         let behind = (output + reach) as isize - input as isize - before;
-        // The zeros behind a row are those before the next one.
+        // The zeros after a row are those before the next one.
         let shared = before.min(behind).clamp(0, reach as isize) as usize;
         Gap { reach, gap: reach - shared, before }
     }
@@ -54,7 +55,7 @@ fn gaps(g: &Geometry, transposed: bool) -> [Gap; 3] {
         let (taps, dilation, padding) = (g.kernel[axis], g.dilation[axis], g.padding[axis] as isize);
         match transposed {
             false => Gap::new(taps, dilation, g.input[axis], g.output[axis], padding),
-            // Of a gradient the taps are read backwards.
+            // For a gradient, the taps are read backwards.
             true => {
                 let before = ((taps - 1) * dilation) as isize - padding;
                 Gap::new(taps, dilation, g.output[axis], g.input[axis], before)
@@ -63,8 +64,8 @@ fn gaps(g: &Geometry, transposed: bool) -> [Gap; 3] {
     })
 }
 
-/// The tile for so many channels of the output, of `blocks` blocks of those of the input, and `positions`
-/// with their gaps.
+/// The tile for this number of output channels, for `blocks` blocks of input channels and for
+/// `positions` positions with their gaps.
 fn tile(outs: usize, blocks: usize, positions: usize, matrices: bool) -> [usize; 5] {
     let large = |[m, n, ..]: &[usize; 5]| positions.div_ceil(*m) * outs.div_ceil(*n) * blocks >= ENOUGH;
     match (outs, matrices) {
@@ -76,8 +77,8 @@ fn tile(outs: usize, blocks: usize, positions: usize, matrices: bool) -> [usize;
     }
 }
 
-/// How this convolution is computed with a halo, where that takes fewer instructions than tap by tap, as the
-/// code for an H100 has them, and the shared memory is enough.
+/// The plan of this convolution with a halo, where it takes fewer instructions than tap by tap
+/// (counted in the code for an H100), and the shared memory is large enough.
 pub(super) fn plan(x: &CubeTensor, g: &Geometry, transposed: bool) -> Option<(HaloTile, [Gap; 3])> {
     let [_, taps_y, taps_z] = g.kernel;
     let matrices = multiplies(x);
@@ -104,7 +105,7 @@ pub(super) fn plan(x: &CubeTensor, g: &Geometry, transposed: bool) -> Option<(Ha
     (tile.reach <= REACH && bytes <= memory).then_some((tile, gaps))
 }
 
-/// A convolution, or an input gradient: `transposed`.
+/// Runs a convolution, or an input gradient: `transposed`.
 pub(super) fn run(
     x: &CubeTensor,
     weight: &CubeTensor,
@@ -150,8 +151,8 @@ pub(super) fn run(
     let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
     let biased = bias.filter(|_| pieces == 1);
     let options = HaloOptions { tile, biased: biased.is_some(), matrices, quads: reads_quads(x) };
-    // SAFETY: inputs are read at positions within the image, packed weights and outputs below their counts,
-    // shared memory at places that the sizes of the tile give.
+    // SAFETY: inputs are read at positions within the image, packed weights and outputs below their
+    // counts, shared memory at positions within the sizes of the tile.
     unsafe {
         halo_kernel::launch_unchecked(
             &x.client,

@@ -1,16 +1,15 @@
-//! Matrices that a plane of units multiplies together: of what lies in shared memory, into sums
-//! that it keeps.
+//! Matrices that a plane of units multiplies together: factors in shared memory, sums in registers.
 
 use cubecl::cmma;
 use cubecl::cmma::MatrixLayout;
 use cubecl::prelude::*;
 
-/// Units of a plane, where there are matrices.
+/// The number of units of a plane, where matrices are supported.
 pub(super) const PLANE: usize = 32;
 /// Rows, columns and depth of a matrix.
 pub(super) const EDGE: usize = 16;
 
-/// So many matrices of zeros.
+/// Makes the given number of matrices of zeros.
 #[cube]
 pub(super) fn zeros(#[comptime] count: usize) -> Sequence<cmma::Matrix<f32>> {
     let mut products = Sequence::<cmma::Matrix<f32>>::new();
@@ -28,11 +27,11 @@ pub(super) fn zeros(#[comptime] count: usize) -> Sequence<cmma::Matrix<f32>> {
     products
 }
 
-/// Adds the products of `rows` matrices, whose rows or columns lie one behind the other, as `layout` says,
-/// by `columns` ones, one row of which lies behind the other. They begin at `at` and `by_at`, and their
+/// Adds the products of `rows` matrices, whose rows or columns are contiguous as given by `layout`,
+/// and `columns` matrices, whose rows are contiguous. They begin at `at` and `by_at`, and their
 /// rows or columns are `stride` and `by_stride` apart.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn multiply<S: Float>(
     values: &[Vector<S, Const<1>>],
     at: usize,
@@ -79,10 +78,10 @@ pub(super) fn multiply<S: Float>(
     }
 }
 
-/// Writes the products of the `j`-th matrices of each row of them from `at` on, one column behind the
-/// other, which are `stride` long.
+/// Writes the products of the `j`-th matrix of each row of matrices from `at` on, column after
+/// column of length `stride`.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn write(
     products: &Sequence<cmma::Matrix<f32>>,
     to: &mut [f32],

@@ -1,14 +1,14 @@
-//! Convolutions on GPUs, in row-major order from end to end, without tuning. Those of many channels
-//! are tiles of outputs, from shared memory: where there is no stride, with the inputs around a tile
-//! for all taps of a plane at once (`halos`), else one tap after the other (`tiles`, `weight_tiles`).
-//! Of few channels a unit adds up a few neighbouring outputs in registers (`correlate`, `weights`),
-//! which the rest is about.
+//! Convolutions on GPUs, in row-major order throughout, without tuning. With many channels they are
+//! computed as tiles of outputs, from shared memory: without strides, with the halo of a tile for
+//! all taps of a plane at once (`halos`), otherwise one tap after the other (`tiles`,
+//! `weight_tiles`). With few channels, a unit computes a few neighbouring outputs in registers
+//! (`correlate`, `weights`); the following describes this case.
 //!
-//! One kernel does both directions. The input gradient of a convolution with stride `s` falls apart
-//! into `s` convolutions of stride 1 along each axis, one for each remainder of the position, which
-//! read every `s`-th tap and write every `s`-th position. The weights are packed first, so that a
-//! unit finds those that it needs next to each other. The weight gradient is summed in pieces, then
-//! the pieces are added up; the order is the same in every run.
+//! One kernel computes both directions. The input gradient of a convolution with stride `s` is
+//! split into `s` convolutions of stride 1 along each axis, one for each remainder of the position,
+//! which read every `s`-th tap and write every `s`-th position. The weights are packed first, so
+//! that the weights of a unit are contiguous. The weight gradient is summed in pieces, then the
+//! pieces are added up; the order is the same in every run.
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 mod axis;
@@ -38,12 +38,13 @@ use super::ops::ConvolutionOps;
 use crate::gpu::{UNITS, each, element, empty, group_sum, groups, ordered};
 use crate::totals::totals;
 
-/// Output channels that a unit adds up at most.
+/// The maximum number of output channels that a unit computes.
 const OUTS: usize = 8;
-/// Units that add up the pieces of one sum, where there are fewer sums than a large card has units.
+/// The number of units that add up the pieces of one sum, where there are fewer sums than a large
+/// GPU has units.
 const SHARES: usize = 8;
 const ENOUGH: usize = 1 << 17;
-/// Values of a channel that a workgroup adds up.
+/// The number of values of a channel that a workgroup adds up.
 const PIECE: usize = 8192;
 
 impl ConvolutionOps for CubeBackend {
@@ -80,7 +81,7 @@ impl ConvolutionOps for CubeBackend {
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
         let [x] = ordered([x]);
         let volume = x.meta.num_elements() / (batch * channels);
-        // Where there are few values, a workgroup adds up a whole channel, and one launch is enough.
+        // With few values, a workgroup adds up a whole channel, and one launch is enough.
         let alone = batch * volume <= 2 * PIECE;
         let pieces = if alone { 1 } else { batch * volume.div_ceil(PIECE) };
         let parts = empty(&x, if alone { vec![channels] } else { vec![channels, pieces, 1] }, DType::F32);
@@ -95,7 +96,7 @@ impl ConvolutionOps for CubeBackend {
     }
 }
 
-/// Channels that a unit adds up.
+/// The number of channels that a unit computes.
 fn outs(channels: usize, most: usize) -> usize {
     channels.next_power_of_two().min(most)
 }
@@ -109,7 +110,8 @@ struct Sizes {
     channels_out: u32,
     input: Three,
     output: Three,
-    /// Of the first and the last axis: those of the second one are known when a kernel is compiled.
+    /// The numbers of taps of the first and the last axis: those of the second one are compile-time
+    /// constants.
     kx: u32,
     kz: u32,
     stride_x: u32,
@@ -119,12 +121,12 @@ struct Sizes {
     begin: Offsets,
 }
 
-/// Whether an output of a unit reads a line of its input.
+/// Whether an output of a unit reads this line of its input.
 fn is_read(line: usize, rows: usize, taps: usize, stride: usize, apart: usize) -> bool {
     (0..rows).any(|row| (0..taps).any(|tap| row * stride + tap * apart == line))
 }
 
-/// The sums of pieces, `[pieces, ...]`, and the bias of a channel.
+/// Adds up the sums of pieces, `[pieces, ...]`, and the bias of a channel.
 fn add_pieces(
     beside: &CubeTensor,
     parts: CubeTensor,
@@ -134,7 +136,7 @@ fn add_pieces(
 ) -> CubeTensor {
     let sums = empty(beside, out, beside.dtype);
     let total: usize = out.iter().product();
-    // Few sums of many pieces: several units for one.
+    // Few sums of many pieces: several units per sum.
     let shares = if pieces >= 2 * SHARES && total < ENOUGH { SHARES } else { 1 };
     let (count, dim) = each(&beside.client, total.next_multiple_of(UNITS / shares) * shares);
     let offset = bias.unwrap_or(&parts).clone().into_tensor_arg();
@@ -154,7 +156,7 @@ fn add_pieces(
     sums
 }
 
-/// How many pieces there are of each sum, and which channel it is of.
+/// The number of pieces of each sum, and the channel of the sum.
 #[derive(CubeLaunch, CubeType)]
 struct Pieces {
     pieces: u32,
@@ -204,7 +206,7 @@ fn add_kernel<F: Float>(
     }
 }
 
-/// The sum of a piece of a channel of an image; `alone`: of a channel of all images.
+/// Sums a piece of a channel of an image, or with `alone` a channel of all images.
 #[cube(launch)]
 fn sums_kernel<F: Float>(
     x: &Tensor<F>,

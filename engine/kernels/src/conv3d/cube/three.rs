@@ -1,4 +1,4 @@
-//! Numbers along the three axes that kernels are passed.
+//! Numbers along the three axes, as kernel arguments.
 
 use cubecl::prelude::*;
 
@@ -17,7 +17,7 @@ pub(super) fn three(sizes: [usize; 3]) -> ThreeLaunch {
 
 #[cube]
 impl Three {
-    /// Each of them, to compute with indices.
+    /// The three sizes, for computing indices.
     pub fn axes(&self) -> (usize, usize, usize) {
         (self.x as usize, self.y as usize, self.z as usize)
     }

@@ -1,6 +1,6 @@
-//! A workgroup for a tile of the outputs: of `m` positions by `n` channels. The inputs and weights of a
-//! few channels of a tap are brought to shared memory, then each unit adds `rows` by `columns` sums in
-//! registers, or each plane of units multiplies matrices.
+//! A workgroup computes a tile of the outputs: `m` positions by `n` channels. The inputs and
+//! weights of a few channels of a tap are staged in shared memory; then each unit accumulates
+//! `rows` by `columns` sums in registers, or each plane of units multiplies matrices.
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
@@ -11,16 +11,16 @@ use cubecl::prelude::*;
 use super::matrices::{EDGE, PLANE, multiply, write, zeros};
 use super::three::Three;
 
-/// Units of a workgroup.
+/// The number of units of a workgroup.
 pub(super) const UNITS: usize = 256;
 
-/// Places in shared memory, at most.
+/// The maximum index in shared memory.
 pub(super) const PLACES: usize = (1 << 16) - 1;
 
-/// What a workgroup computes.
+/// The work of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tile {
-    /// Positions, channels of the output, channels of the input at a time.
+    /// Positions, output channels, and input channels per step.
     pub m: usize,
     pub n: usize,
     pub k: usize,
@@ -41,9 +41,9 @@ pub(super) struct TileOptions {
     pub quads: bool,
 }
 
-/// A convolution, or an input gradient. An output `first + i * step` of an axis is the sum over the taps
-/// `t` of input `i * stride + t * apart - padding`; of an input gradient `(first + padding - t) / step + i`,
-/// of those taps that are divided without a rest.
+/// A convolution, or an input gradient. An output `first + i * step` of an axis is the sum over the
+/// taps `t` of input `i * stride + t * apart - padding`; for an input gradient, of input
+/// `(first + padding - t) / step + i`, over the taps that are divisible without remainder.
 #[derive(CubeLaunch, CubeType)]
 pub(super) struct Work {
     pub tasks: u32,
@@ -62,19 +62,20 @@ pub(super) struct Work {
     pub pad: Three,
 }
 
-/// Where a unit's `i`-th row (or column) is: neighbours in fours, so that four are read at once.
+/// The index of a unit's `i`-th row (or column): neighbours in groups of four, so that four are
+/// read at once.
 pub(super) const fn spread(i: usize, of: usize, each: usize) -> usize {
     let four = if each < 4 { each } else { 4 };
     i / four * (of / (each / four)) + i % four
 }
 
-/// A unit's rows or columns, from shared memory: those from `at` on, `ahead` of it. `quads`: four at a
-/// time, where the device may take values for vectors.
+/// Reads a unit's rows or columns from shared memory: those from `at` on, `ahead` of it. With
+/// `quads`, four at a time, where the device may read values as vectors.
 ///
-/// A place is never beyond what [`PLACES`] holds. That a compiler sees it spares a sum for each value, as it
-/// then adds what it knows beforehand to the address.
+/// An index never exceeds [`PLACES`]. Where the compiler can prove this, it saves one addition per
+/// value, as it adds the constant part to the address.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn bring_out<S: Float>(
     from: &[Vector<S, Const<1>>],
     at: usize,
@@ -110,7 +111,7 @@ fn begin(first: usize, tap: usize, step: usize, padding: usize, #[comptime] tran
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<S>,
@@ -137,7 +138,7 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     let (to_x, to_y, to_z) = work.output.axes();
     let (step_x, step_y, step_z) = work.step.axes();
     let (kx, ky, kz) = work.kernel.axes();
-    // Outputs of the remainder that has most.
+    // The number of outputs of the remainder that has the most.
     let (ox, oy, oz) = (to_x.div_ceil(step_x), to_y.div_ceil(step_y), to_z.div_ceil(step_z));
     let positions = batch * ox * oy * oz;
 
@@ -155,7 +156,7 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     let from = piece * work.span as usize;
     let to = usize::min(from + work.span as usize, ins);
 
-    // The first tap of each axis, how many there are, and where its input begins.
+    // The first tap of each axis, the number of taps, and the start of the input.
     let (pad_x, pad_y, pad_z) = work.pad.axes();
     let tap_x = select(comptime!(transposed), (first_x + pad_x) % step_x, 0usize);
     let tap_y = select(comptime!(transposed), (first_y + pad_y) % step_y, 0usize);
@@ -172,7 +173,7 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
         apart_z = -apart_z;
     }
 
-    // The position whose inputs this unit brings.
+    // The position whose inputs this unit loads.
     let mine = unit % m;
     let at = position + mine;
     let is_one = at < positions;
@@ -205,8 +206,8 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
         }
     }
 
-    // Which rows and columns are this unit's, or this plane's: the units of a plane are eight by
-    // four, so that they read few banks.
+    // The rows and columns of this unit, or of this plane: the units of a plane are arranged eight
+    // by four, so that they access few banks.
     let (lane, many) = (unit % PLANE, unit / PLANE);
     let across = comptime!(if matrices { n / (EDGE * tile.columns) } else { n / (4 * tile.columns) });
     let (down, side) = (many / across, many % across);
@@ -225,7 +226,7 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     let mut place = 0usize;
     let mut filter = 0usize;
     for step in 0..steps + 1 {
-        // The next values are read while the last ones are multiplied.
+        // The next values are loaded while the current ones are multiplied.
         if step > 0 {
             sync_cube();
             #[unroll]
@@ -325,7 +326,7 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     let volume = to_x * to_y * to_z;
     let images = batch * groups;
     if comptime!(matrices) {
-        // The matrices are written where every unit finds its own position.
+        // The matrices are stored where each unit finds its own position.
         let mut results = Shared::<[f32]>::new_aligned_slice(comptime!(m * n), 32usize);
         let at = side * comptime!(tile.columns * EDGE * m) + down * comptime!(tile.rows * EDGE);
         #[unroll]

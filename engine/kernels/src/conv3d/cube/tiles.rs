@@ -13,28 +13,29 @@ use super::{add_pieces, halos};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{each, element, empty};
 
-/// Channels of the input and of the output from which tiles are used: half of their smallest sizes.
-/// Measured from 16.
+/// The numbers of input and output channels from which tiles are used: half of their smallest
+/// sizes. Measured from 16.
 const CHANNELS: [usize; 2] = [8, 9];
-/// Workgroups that a launch should have, so that a large card has work: of 16, 32, and 64 channels.
+/// The number of workgroups that a launch should have to keep a large GPU busy: for 16 to 32, and
+/// for 64 channels.
 const MANY: [usize; 2] = [1 << 9, 1 << 10];
-/// Steps of a workgroup at least, where the channels of the input are divided.
+/// The minimum number of steps of a workgroup, where the input channels are divided.
 const STEPS: usize = 16;
 
-/// Whether tiles are for this convolution: its channels are many, and an input gradient reads its inputs
-/// without gaps.
+/// Whether tiles are used for this convolution: it has many channels, and an input gradient reads
+/// its inputs without gaps.
 pub(super) fn takes(g: &Geometry, transposed: bool) -> bool {
     let [ins, outs] = ends(g, transposed);
     let regular = |axis: usize| !transposed || g.stride[axis] == 1 || g.dilation[axis] == 1;
     ins >= CHANNELS[0] && outs >= CHANNELS[1] && (0..3).all(regular)
 }
 
-/// Channels of the input and of the output, of a group.
+/// The numbers of input and output channels of a group.
 pub(super) fn ends(g: &Geometry, transposed: bool) -> [usize; 2] {
     if transposed { [g.channels_out, g.channels_in] } else { [g.channels_in, g.channels_out] }
 }
 
-/// Whether the device multiplies matrices of this type: NVIDIA's by CUDA, as the others have not been tried.
+/// Whether the device multiplies matrices of this type: NVIDIA GPUs with CUDA; others are untested.
 pub(super) fn multiplies(x: &CubeTensor) -> bool {
     let properties = x.client.properties();
     let (of, hardware) = (element(x), &properties.hardware);
@@ -52,13 +53,13 @@ pub(super) fn element_of(dtype: DType) -> ElemType {
     burn::backend::cubecl::dtype_to_storage_type(dtype)
 }
 
-/// Whether shared memory may be read four values at a time, whatever they were written as: not in
-/// SPIR-V and WGSL, and ROCm has not been tried.
+/// Whether shared memory may be read four values at a time, independent of how they were written:
+/// not in SPIR-V and WGSL; ROCm is untested.
 pub(super) fn reads_quads(x: &CubeTensor) -> bool {
     x.client.name() == "cuda"
 }
 
-/// The tile for so many channels: the fastest of eight for most layers, on an H100
+/// The tile for these numbers of channels: the fastest of eight for most layers, on an H100
 /// (docs/benches/runs/2026-11-27-h100.md).
 fn tile(ins: usize, outs: usize, matrices: bool) -> Tile {
     let [m, n, k, rows, columns] = match (outs, matrices) {
@@ -73,12 +74,12 @@ fn tile(ins: usize, outs: usize, matrices: bool) -> Tile {
     Tile { m, n, k, rows, columns }
 }
 
-/// Workgroups that a launch of tiles of so many channels should have.
+/// The number of workgroups that a launch of tiles should have with this many channels.
 pub(super) fn many(channels: usize) -> usize {
     MANY[usize::from(channels > 32)]
 }
 
-/// A convolution, or an input gradient: `transposed`.
+/// Runs a convolution, or an input gradient: `transposed`.
 pub(super) fn run(
     x: &CubeTensor,
     weight: &CubeTensor,
@@ -131,8 +132,8 @@ pub(super) fn run(
     let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
     let biased = bias.filter(|_| pieces == 1);
     let options = TileOptions { tile, transposed, biased: biased.is_some(), matrices, quads: reads_quads(x) };
-    // SAFETY: inputs are read at positions within the image, or at 0, packed weights and outputs below their
-    // counts, shared memory at places that the sizes of the tile give.
+    // SAFETY: inputs are read at positions within the image, or at 0, packed weights and outputs
+    // below their counts, shared memory at positions within the sizes of the tile.
     unsafe {
         tile_kernel::launch_unchecked(
             &x.client,
@@ -152,8 +153,8 @@ pub(super) fn run(
     if pieces == 1 { to } else { add_pieces(x, to, bias, pieces, out) }
 }
 
-/// The weights to `[groups, taps, in, width]`, in the type that is staged; channels that do not exist are 0.
-/// `backwards`: the last tap first.
+/// Packs the weights as `[groups, taps, in, width]`, in the type that is staged; padding channels
+/// are 0. `backwards`: the last tap comes first.
 pub(super) fn pack(
     x: &CubeTensor,
     weight: &CubeTensor,
@@ -182,8 +183,7 @@ pub(super) fn pack(
     packed
 }
 
-/// The filters of a group: channels of the input and of the output, the latter with those that are added,
-/// and taps.
+/// The filters of a group: input and output channels, the latter with padding, and taps.
 #[derive(CubeLaunch, CubeType)]
 struct Filters {
     ins: u32,

@@ -1,7 +1,8 @@
-//! A workgroup for a tile of a weight gradient: of `m` output by `n` input channels, at `taps` taps along the
-//! last axis. The inputs and gradients of some positions are brought to shared memory, then each unit adds
-//! sums in registers, or each plane of units multiplies matrices. Where a tile has fewer sums than the units
-//! hold, they divide the positions, and what they have is added up in the end.
+//! A workgroup computes a tile of a weight gradient: `m` output by `n` input channels, at `taps`
+//! taps along the last axis. The inputs and gradients of some positions are staged in shared
+//! memory; then each unit accumulates sums in registers, or each plane of units multiplies
+//! matrices. Where a tile has fewer sums than the units can hold, they divide the positions, and
+//! their sums are added up at the end.
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
@@ -15,17 +16,17 @@ use super::tile_kernel::{UNITS, bring_out};
 
 /// Rows and columns of the sums of a unit, for each tap.
 const SUMS: usize = 4;
-/// Sums of a unit that are added up over the workgroup at a time.
+/// The number of sums of a unit that are added up over the workgroup at a time.
 const ROUND: usize = 8;
-/// Values at the end of a row of shared memory that are skipped, so that units use different banks.
+/// The padding at the end of a row of shared memory, so that units access different banks.
 const APART: usize = 8;
-/// Neighbouring positions that a plane brings.
+/// The number of neighbouring positions that a plane loads.
 const NEIGHBOURS: usize = 8;
 
-/// What a workgroup computes.
+/// The work of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WeightTile {
-    /// Channels of the output, of the input, positions at a time: 32 or 64.
+    /// Output channels, input channels, and positions per step: 32 or 64.
     pub m: usize,
     pub n: usize,
     pub k: usize,
@@ -106,12 +107,12 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     let apart = i32::cast_from(work.apart.z);
     let (limit_x, limit_y, limit_z) = (i32::cast_from(nx), i32::cast_from(ny), i32::cast_from(nz));
 
-    // A plane brings eight neighbours of four channels: whole sectors of memory, to different banks.
+    // A plane loads eight neighbours of four channels: whole sectors of memory, to different banks.
     let (lane, many) = (unit % PLANE, unit / PLANE);
     let bundles = comptime!(k / NEIGHBOURS);
     let mine = lane % NEIGHBOURS + many % bundles * NEIGHBOURS;
     let channel = lane / NEIGHBOURS + many / bundles * comptime!(PLANE / NEIGHBOURS);
-    // Channels that all units bring at a time.
+    // The number of channels that all units load at a time.
     let each = comptime!(UNITS / k);
     let bring = comptime!(m / each);
     let bring_in = comptime!(n / each);
@@ -122,7 +123,8 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     let mut brought = Array::<S>::new(bring);
     let mut brought_in = Array::<S>::new(comptime!(bring_in * taps));
 
-    // Units, or planes, for a tile; how many share it, and which positions of those at hand this one adds.
+    // The units, or planes, of a tile; the number of them that share it, and the positions that
+    // this one adds.
     let high = comptime!(if matrices { m / EDGE / tile.rows } else { m / SUMS });
     let wide = comptime!(if matrices { n * taps / EDGE / tile.columns } else { n / SUMS });
     let cover = comptime!(high * wide);
@@ -146,7 +148,7 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
 
     let steps = (to - from).div_ceil(k);
     for step in 0..steps + 1 {
-        // The next values are read while the last ones are multiplied.
+        // The next values are loaded while the current ones are multiplied.
         if step > 0 {
             sync_cube();
             #[unroll]
@@ -272,7 +274,7 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
             }
         }
     } else {
-        // Eight sums of each unit at a time, so that little shared memory is enough.
+        // Eight sums of each unit at a time, so that little shared memory is needed.
         let mut places = Shared::<[f32]>::new_slice(comptime!(UNITS * ROUND));
         #[unroll]
         for round in 0..comptime!(count / ROUND) {

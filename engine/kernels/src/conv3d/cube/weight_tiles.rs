@@ -12,20 +12,21 @@ use super::weight_tile_kernel::{WeightOptions, WeightTile, WeightWorkLaunch, wei
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{element, empty};
 
-/// Channels of the input and of the output from which tiles are used: half of their smallest.
+/// The number of input and output channels from which tiles are used: half of their smallest size.
 /// Measured from 16.
 const CHANNELS: usize = 9;
-/// Workgroups that a launch should have, so that a large card has work: of 16, and of more channels.
+/// The number of workgroups that a launch should have to keep a large GPU busy: for 16, and for
+/// more channels.
 const MANY: [usize; 2] = [1 << 10, 1 << 9];
-/// Steps of a workgroup at least, where the positions are divided.
+/// The minimum number of steps of a workgroup, where the positions are divided.
 const STEPS: usize = 8;
 
-/// Whether tiles are for this weight gradient.
+/// Whether tiles are used for this weight gradient.
 pub(super) fn takes(g: &Geometry) -> bool {
     g.channels_in >= CHANNELS && g.channels_out >= CHANNELS
 }
 
-/// The tile for so many channels of the input and of the output, and taps along the last axis: the
+/// The tile for these numbers of input and output channels, and of taps along the last axis: the
 /// fastest of six for most layers, on an H100 (docs/benches/runs/2026-11-27-h100.md).
 fn tile(ins: usize, outs: usize, taps: usize, matrices: bool) -> WeightTile {
     let together = if taps == 3 { 3 } else { 1 };
@@ -42,12 +43,12 @@ fn tile(ins: usize, outs: usize, taps: usize, matrices: bool) -> WeightTile {
     WeightTile { m, n, k, taps, rows, columns }
 }
 
-/// Workgroups that a launch of tiles of so many channels should have.
+/// The number of workgroups that a launch of tiles should have with this many channels.
 fn many(channels: usize) -> usize {
     MANY[usize::from(channels > 16)]
 }
 
-/// The gradient, of the shape `weight`.
+/// Computes the gradient, of the shape `weight`.
 pub(super) fn run(x: &CubeTensor, dy: &CubeTensor, g: &Geometry, weight: [usize; 5]) -> CubeTensor {
     let matrices = multiplies(x);
     let tile = tile(g.channels_in, g.channels_out, g.kernel[2], matrices);
@@ -79,8 +80,9 @@ pub(super) fn run(x: &CubeTensor, dy: &CubeTensor, g: &Geometry, weight: [usize;
     let staged = if matrices { x.dtype } else { DType::F32 };
     let dim = CubeDim::new_1d(UNITS as u32);
     let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
-    // SAFETY: inputs and gradients are read at positions within the image, or at 0; a workgroup writes the
-    // sums of its own piece; shared memory is used at places that the sizes of the tile give.
+    // SAFETY: inputs and gradients are read at positions within the image, or at 0; a workgroup
+    // writes the sums of its own piece; shared memory is accessed at positions within the sizes of
+    // the tile.
     unsafe {
         weight_tile_kernel::launch_unchecked(
             &x.client,

@@ -13,17 +13,18 @@ use super::{OUTS, Sizes, SizesLaunch, add_pieces, is_read, outs, weight_tiles};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{element, empty, ordered};
 
-/// Units of a workgroup that sums a weight gradient.
+/// The number of units of a workgroup that sums a weight gradient.
 const LANES: usize = 64;
-/// Sums of a unit in a weight gradient, at most.
+/// The maximum number of sums of a unit in a weight gradient.
 const SUMS: usize = 96;
-/// Neighbouring outputs of a unit in a weight gradient.
+/// The number of neighbouring outputs of a unit in a weight gradient.
 const ROWS: usize = 4;
-/// Runs of outputs for each unit of a weight gradient, so that its sums are worth adding up.
+/// The number of runs of outputs per unit of a weight gradient, so that adding up its sums pays
+/// off.
 const RUNS: usize = 8;
-/// Workgroups that a weight gradient should have.
+/// The number of workgroups that a weight gradient should have.
 const WORKGROUPS: usize = 1 << 12;
-/// Sums that are added up over the workgroup at a time.
+/// The number of sums that are added up over the workgroup at a time.
 const ROUND: usize = 24;
 
 /// The weight gradient.
@@ -36,7 +37,7 @@ pub(super) fn weights(x: CubeTensor, dy: CubeTensor, g: &Geometry) -> CubeTensor
     }
     let axes = [0, 1, 2].map(|axis| Axis::plain(g, axis));
     let [kx, ky, kz] = g.kernel;
-    // The taps along the last axis together, where the registers hold them.
+    // The taps along the last axis are combined where the registers hold them.
     let (outs, together) = match SUMS / (ky * kz) {
         0 => (outs(g.channels_out, (SUMS / ky).next_power_of_two() / 2).clamp(1, OUTS), 1),
         most => (outs(g.channels_out, (most + 1).next_power_of_two() / 2).clamp(1, OUTS), kz),
@@ -87,7 +88,7 @@ pub(super) fn weights(x: CubeTensor, dy: CubeTensor, g: &Geometry) -> CubeTensor
     add_pieces(&x, parts, None, pieces, weight)
 }
 
-/// What the kernel goes by; a unit of its sizes is a workgroup.
+/// The parameters of the kernel; a unit in its sizes is a workgroup.
 #[derive(CubeLaunch, CubeType)]
 struct Work {
     sizes: Sizes,
@@ -95,8 +96,8 @@ struct Work {
     pieces: u32,
 }
 
-/// What a unit computes: channels of the output, taps along the second axis and neighbours along the last,
-/// and what the second axis is like.
+/// The work of a unit: output channels, taps along the second axis and neighbours along the last,
+/// and the parameters of the second axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct UnitTile {
     outs: usize,
@@ -106,8 +107,8 @@ struct UnitTile {
     apart: usize,
 }
 
-/// A workgroup for a piece of the positions, a group, `outs` output channels, an input channel, a tap
-/// along the first axis, and `together` ones along the last.
+/// Each workgroup computes a piece of the positions, a group, `outs` output channels, an input
+/// channel, a tap along the first axis, and `together` taps along the last.
 #[cube(launch_unchecked)]
 fn weights_kernel<F: Float>(
     input: &Tensor<F>,
@@ -207,7 +208,7 @@ fn weights_kernel<F: Float>(
         run += pieces * LANES;
     }
 
-    // A row of the sums of all units is one longer, so that units read from different banks.
+    // A row of the sums of all units is one longer, so that units access different banks.
     let mut places = Shared::new_slice(comptime!(ROUND * (LANES + 1)));
     let unit = UNIT_POS as usize;
     let total = groups * all * ins * kx * taps * kz;

@@ -1,6 +1,7 @@
 //! The transforms along one axis of a tile, written once for every kind of [`Lanes`].
 //!
 //! `O` sums of `K` taps each, `y[o] = d[o] g[0] + d[o + 1] g[1] + ...`, take `I = O + K - 1`
+//! `O` sums of `K` taps each, `y[o] = d[o] g[0] + d[o + 1] g[1] + ...`, take `I = O + K - 1`
 //! products instead of `O K`: the product of two polynomials, computed pointwise at `I` points.
 //! With the points 0, 1, -1 and infinity, two sums of three taps take four products instead of six
 //! ([`Four`]):
@@ -14,39 +15,39 @@
 //!
 //! Six points ([`Six`]) make four sums of three taps, or two of five.
 //!
-//! A sum of three taps whose source goes on by two values from one output to the next is one of two
-//! taps over the even values, and one of a single tap over the odd ones: with two sums of two taps
-//! from three products ([`PairOfTwo`]) it takes five products in place of six, with three from four
-//! ([`PairOfThree`]) seven in place of nine. The same is true of its transpose, whose outputs are
-//! sums of two taps and of one in turn.
+//! A sum of three taps at stride 2 is the sum of two taps over the even values, plus a single tap
+//! over the odd values. With two sums of two taps from three products ([`PairOfTwo`]) it takes five
+//! products instead of six, with three sums from four products ([`PairOfThree`]) seven instead of
+//! nine. The same holds for its transpose, whose outputs alternate between sums of two taps and
+//! single taps.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of coefficients, the same in several arrays")]
 
 use crate::lanes::Lanes;
 
-// SAFETY (all blocks below): the caller grants the instructions of this kind of lanes.
+// SAFETY (all blocks below): the caller guarantees the instructions of this kind of lanes.
 
 /// The transforms along one axis: of `S` rows of the source, `I` components, `O` rows of outputs
 /// and `K` taps.
 pub trait Axis<const S: usize, const I: usize, const O: usize, const K: usize> {
-    /// Rows of the source from one tile to the next.
+    /// The number of rows of the source between tiles.
     const STEP: usize = O;
-    /// Whether the first and the last component have a share of every row of the source, which
-    /// nothing takes away.
+    /// Whether the first and the last component include a share of every row of the source that
+    /// nothing cancels.
     const ENDS: bool = true;
 
-    /// Rows of the source become components.
+    /// Transforms rows of the source to components.
     ///
     /// # Safety
-    /// As for all functions here: the processor must have the instructions of this kind of lanes.
+    /// For all functions of this trait: the CPU must have the instructions of this kind of lanes.
     unsafe fn spread<L: Lanes>(d: [L; S]) -> [L; I];
-    /// Components become outputs.
+    /// Transforms components to outputs.
     unsafe fn gathered<L: Lanes>(m: [L; I]) -> [L; O];
-    /// Output gradients become components: `gathered` backwards.
+    /// Transforms output gradients to components: the transpose of `gathered`.
     unsafe fn widened<L: Lanes>(y: [L; O]) -> [L; I];
-    /// Taps become components.
+    /// Transforms taps to components.
     unsafe fn of_taps<L: Lanes>(g: [L; K]) -> [L; I];
-    /// `of_taps` backwards.
+    /// The transpose of `of_taps`.
     unsafe fn to_taps<L: Lanes>(m: [L; I]) -> [L; K];
 }
 
@@ -124,8 +125,8 @@ impl Axis<4, 4, 2, 3> for Four {
 
 /// Four outputs of three taps, or two of five; the points are 0, 3/4, -3/4, 3/2, -3/2 and infinity.
 /// Rounding errors are 1.8 and 1.2 times those of the plain sum (root mean square over 96 channels
-/// of normal numbers), about half of those with the usual points 1 and 2: for why, see B. Barabasz
-/// et al., "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural
+/// of normal numbers), about half of those with the usual points 1 and 2. The reasons are in B.
+/// Barabasz
 /// Networks", 2020.
 pub struct Six;
 
@@ -133,12 +134,12 @@ pub struct Six;
 const A: f32 = 0.75;
 const B: f32 = 1.5;
 
-/// The divisor of the value at a point: the product of its distances from the others.
+/// The divisor of the value at a point: the product of its distances to the others.
 const OF_ZERO: f32 = A * A * B * B;
 const OF_A: f32 = 2.0 * A * A * (A * A - B * B);
 const OF_B: f32 = 2.0 * B * B * (B * B - A * A);
 
-/// `point` times itself, `count` factors.
+/// The power of `point` with exponent `count`.
 #[inline(always)]
 const fn power(point: f32, count: usize) -> f32 {
     let (mut product, mut n) = (1.0, 0);
@@ -156,7 +157,7 @@ unsafe fn scaled<L: Lanes>(plus: L, by: f32, value: L) -> L {
     unsafe { plus.fma(L::splat(&by), value) }
 }
 
-/// The values at `point` and `-point` of the polynomial whose coefficients are given, over `of`.
+/// The values at `point` and `-point` of the polynomial with these coefficients, divided by `of`.
 #[inline(always)]
 unsafe fn at_both<L: Lanes, const N: usize>(coefficients: [L; N], point: f32, of: f32) -> [L; 2] {
     // SAFETY: as above.
@@ -255,10 +256,10 @@ impl<const O: usize, const K: usize> Axis<6, 6, O, K> for Six {
 
 /// `O` sums of two taps, `y[o] = d[o] g[0] + d[o + 1] g[1]`, from `N = O + 1` products.
 pub trait Pair<const N: usize, const O: usize> {
-    /// As for [`Axis`].
+    /// Same as [`Axis`].
     ///
     /// # Safety
-    /// As there.
+    /// Same as for [`Axis`].
     unsafe fn spread<L: Lanes>(d: [L; N]) -> [L; N];
     unsafe fn gathered<L: Lanes>(m: [L; N]) -> [L; O];
     unsafe fn widened<L: Lanes>(y: [L; O]) -> [L; N];
@@ -301,8 +302,8 @@ impl Pair<3, 2> for PairOfTwo {
     }
 }
 
-/// Three sums; the points are 0, 1, -1 and infinity. Rounding errors are a little smaller than those
-/// of the plain sum; four sums, which take less, would round two to three times as far.
+/// Three sums; the points are 0, 1, -1 and infinity. Rounding errors are a little smaller than
+/// those of the plain sum; four sums would take fewer products, but have two to three times its errors.
 pub struct PairOfThree;
 
 impl Pair<4, 3> for PairOfThree {
@@ -349,7 +350,7 @@ impl Pair<4, 3> for PairOfThree {
     }
 }
 
-/// The first `N` components, and the others.
+/// Splits off the first `N` components.
 #[inline(always)]
 unsafe fn parted<L: Lanes, const I: usize, const N: usize, const O: usize>(m: [L; I]) -> ([L; N], [L; O]) {
     const { assert!(I == N + O) };
@@ -360,7 +361,7 @@ unsafe fn parted<L: Lanes, const I: usize, const N: usize, const O: usize>(m: [L
     (first, others)
 }
 
-/// [`parted`] backwards.
+/// The inverse of [`parted`].
 #[inline(always)]
 unsafe fn joined<L: Lanes, const I: usize, const N: usize, const O: usize>(first: [L; N], others: [L; O]) -> [L; I] {
     const { assert!(I == N + O) };
@@ -371,7 +372,7 @@ unsafe fn joined<L: Lanes, const I: usize, const N: usize, const O: usize>(first
     m
 }
 
-/// The sum of some registers.
+/// The sum of a number of registers.
 #[inline(always)]
 unsafe fn sum<L: Lanes, const O: usize>(values: [L; O]) -> L {
     let mut sum = values[0];
@@ -382,8 +383,7 @@ unsafe fn sum<L: Lanes, const O: usize>(values: [L; O]) -> L {
     sum
 }
 
-/// Three taps, and two values of the source from one output to the next. The last components are
-/// products of the middle tap.
+/// Three taps at stride 2. The last components are products of the middle tap.
 pub struct Strided<P, const N: usize>(P);
 
 impl<P: Pair<N, O>, const S: usize, const N: usize, const O: usize> Axis<S, S, O, 3> for Strided<P, N> {
@@ -441,8 +441,8 @@ impl<P: Pair<N, O>, const S: usize, const N: usize, const O: usize> Axis<S, S, O
     }
 }
 
-/// The transpose of three taps at a stride of two, with a padding of one: outputs are products of the
-/// middle tap, and sums of the two others, in turn.
+/// The transpose of three taps at a stride of two, with a padding of one: outputs alternate between
+/// products of the middle tap and sums of the two others.
 pub struct Transposed<P, const HALF: usize>(P);
 
 impl<P: Pair<N, HALF>, const N: usize, const I: usize, const O: usize, const HALF: usize> Axis<N, I, O, 3>

@@ -1,4 +1,4 @@
-//! Outputs from a source: the forward sum and the input gradient.
+//! Outputs computed from a source: the forward sum and the input gradient.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -16,25 +16,25 @@ use crate::moments::{Moments, OfLanes};
 use crate::shared::Shared;
 use crate::simd::widest;
 
-/// The most values of packed tiles; it leaves space for weights and sums in a second-level cache of
-/// 1 MiB.
+/// The maximum number of values of packed tiles; it leaves space for weights and sums in a
+/// second-level cache of 1 MiB.
 const BLOCK: usize = 128 << 10;
 
-/// The most sums that are kept at a time.
+/// The maximum number of sums that are kept at a time.
 const SUMS: usize = 64 << 10;
 
-/// The most rows of outputs of a tile.
+/// The maximum number of rows of outputs of a tile.
 const MOST_ROWS: usize = 36;
 
-/// The most registers of a chunk's lanes.
+/// The maximum number of registers of a chunk's lanes.
 const MOST_VECTORS: usize = 2;
 
 thread_local! {
-    /// Packed values, sums and rows of a task, kept for the next one.
+    /// A task's packed values, sums and rows, reused by the next task.
     static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// Everything that all tasks share.
+/// The data that all tasks share.
 struct Work<'a> {
     loops: Loops<'a>,
     transforms: &'a Transforms,
@@ -45,17 +45,17 @@ struct Work<'a> {
     weights: Vec<Vec<f32>>,
     /// By chunk: the bias of each lane.
     biases: Vec<Vec<f32>>,
-    /// Where each channel of a component begins.
+    /// The start of each channel within a component.
     offsets: Vec<usize>,
     runs: Vec<Run>,
     behind: Behind<'a>,
     out: Shared,
-    /// Where moments are wanted: means and sums of squared deviations, `[bundle][2][lane]`.
+    /// The moments, where requested: means and sums of squared deviations, `[bundle][2][lane]`.
     moments: Option<Shared>,
 }
 
-/// The sums of `walk` over `source` (`[images, channels, ...]`) with their epilogue: `[images,
-/// lanes, ...]`. `None` where a value that is read is not finite.
+/// Computes the sums of `walk` over `source` (`[images, channels, ...]`) with their epilogue:
+/// `[images, lanes, ...]`. `None` where a value that is read is not finite.
 pub fn outputs(
     loops: Loops<'_>,
     walk: &Walk,
@@ -117,7 +117,7 @@ pub fn outputs(
         return None;
     }
     // SAFETY: the tiles cover every output of every image and channel once, and no task has stopped
-    // early. Each has written the moments of all lanes of its bundles.
+    // early. Each task has written the moments of all lanes of its bundles.
     unsafe {
         out.set_len(count);
         moments.set_len(parts);
@@ -128,7 +128,7 @@ pub fn outputs(
     Some(out)
 }
 
-/// The moments of each channel of each image, from those of the bundles, in their order.
+/// The moments of each channel of each image, computed from those of the bundles, in their order.
 fn put_together(walk: &Walk, images: usize, of_bundles: &[f32]) -> Vec<Moments> {
     let lanes = walk.lanes;
     let mut all = vec![Moments::default(); images * lanes];
@@ -199,8 +199,8 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
 }
 
 impl Work<'_> {
-    /// Some bundles, the first of which has this number, all output channels; false, with nothing done,
-    /// where a value of the source is not finite.
+    /// Computes a number of bundles, starting with `number`, for all output channels; returns
+    /// false, without any effect, where a value of the source is not finite.
     fn task(&self, bundles: &[Bundle], number: usize, pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
         let walk = self.walk;
         let (volume, component) = (walk.source.iter().product(), walk.component(walk.channels));
@@ -229,7 +229,7 @@ impl Work<'_> {
         true
     }
 
-    /// Sums of a bundle: `[component][position][lane]`.
+    /// The number of sums of a bundle: `[component][position][lane]`.
     fn sums(&self, chunk: usize) -> usize {
         self.walk.kind.components() * self.walk.sums(self.chunks[chunk].lanes)
     }
@@ -256,8 +256,8 @@ impl Work<'_> {
                         let Some(tile) = table.tile(run.taps.len(), length) else {
                             unreachable!("a tile of any length")
                         };
-                        // SAFETY: a row has one value of each tile less than outputs and taps, so
-                        // that the last channel's last tap lies within the component; there is a
+                        // SAFETY: a row has one value per tile less than outputs and taps together,
+                        // so that the last channel's last tap lies within the component; there is a
                         // sum for each position and lane, and a weight for each channel, tap and
                         // lane. The first run of a position sets its sums.
                         unsafe {
@@ -288,8 +288,8 @@ impl Work<'_> {
         };
         for (part, first) in parts {
             let positions = part.of(count);
-            // SAFETY: the components of a row, as many registers as outputs and lanes have, and rows
-            // that are as long; with two parts, each has every other position.
+            // SAFETY: the components of a row have as many registers as outputs and lanes, and the
+            // rows have the same length; with two parts, each has every other position.
             unsafe {
                 let (from, bias) = (sums[positions.start * lanes..].as_ptr(), &self.biases[chunk]);
                 let (to, steps) = (mixed[first * lanes..].as_mut_ptr(), (each, parts.len()));
@@ -342,13 +342,13 @@ impl Work<'_> {
                 *place = found.map(|(image, place)| (image * walk.lanes + first) * volume + place);
             }
         }
-        // Channel by channel: the rows of a plane lie side by side.
+        // Channel by channel, since the rows of a plane are contiguous.
         for lane in 0..lanes.min((walk.lanes - first) * walk.sharing) {
             let (channel, tile) = (lane / walk.sharing, lane % walk.sharing);
             for (row, place) in rows.chunks_exact(each).zip(&places[tile][..outputs]) {
                 let Some(place) = place else { continue };
                 let start = channel * volume + place;
-                // SAFETY: this part of this row of this channel belongs to this task.
+                // SAFETY: no other task uses this part of this row of this channel.
                 let target = unsafe { self.out.part(start, count) };
                 write_whole(target, &row[lane * padded..][..count]);
                 if let Some(plus) = self.behind.plus {
@@ -367,7 +367,7 @@ impl Work<'_> {
         for (lane, of_lanes) in (chunk.first..lanes.min(chunk.first + chunk.lanes)).step_by(WIDTH).zip(of_lanes) {
             for (nth, values) in of_lanes.all(count).iter().enumerate() {
                 let here = WIDTH.min(lanes - lane);
-                // SAFETY: these lanes of this bundle belong to this task alone.
+                // SAFETY: no other task uses these lanes of this bundle.
                 let to = unsafe { moments.part((2 * number + nth) * lanes + lane, here) };
                 to.write_copy_of_slice(&values[..here]);
             }
@@ -375,7 +375,7 @@ impl Work<'_> {
     }
 }
 
-/// Makes a buffer long enough.
+/// Extends a buffer to at least this length.
 fn grow(buffer: &mut Vec<f32>, count: usize) {
     if buffer.len() < count {
         buffer.resize(count, 0.0);

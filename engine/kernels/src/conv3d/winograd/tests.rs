@@ -1,5 +1,5 @@
-//! Properties that the tiles share with the plain sum: the size of rounding errors, and where
-//! non-finite values end up. Other tests compare the values of all algorithms.
+//! Tests the properties that the tiles share with the plain sum: the size of rounding errors, and
+//! where non-finite values occur. Other tests compare the values of all algorithms.
 
 use super::super::blocked::{self, Along, Behind, Loops, Plan, RUN, Source, Weight};
 use super::super::cpu;
@@ -8,8 +8,8 @@ use super::super::tests::{products, values};
 use super::transform::Kind;
 use super::{Walk, outputs};
 
-/// Stride 1 with many channels, which take fewer products: every kind of tile, odd sizes, every
-/// padding, one register of lanes and several.
+/// Stride 1 with many channels, which needs fewer products: every kind of tile, odd sizes, every
+/// padding, one and several registers of lanes.
 pub fn of_fewer_products() -> Vec<Geometry> {
     let mut found = vec![];
     for (kind, input, kernel, padding, [channels_in, channels_out], batch) in [
@@ -26,12 +26,12 @@ pub fn of_fewer_products() -> Vec<Geometry> {
         (Kind::Four, [7, 9, 53], [3; 3], [1; 3], [20, 37], 1),
         (Kind::Four, [14, 13, 14], [3; 3], [0; 3], [33, 18], 2),
         (Kind::Four, [11, 8, 20], [3; 3], [2, 0, 2], [16, 48], 2),
-        // Rows and channels of whole squares, which are turned into the output.
+        // Rows and channels of whole squares, which are transposed into the output.
         (Kind::Four, [7, 9, 48], [3; 3], [1; 3], [16, 32], 2),
         (Kind::Four, [8, 8, 64], [3; 3], [1; 3], [17, 48], 1),
         (Kind::TwoOfFive, [6, 7, 32], [5; 3], [2; 3], [18, 32], 2),
         (Kind::FlatFour, [1, 21, 48], [1, 3, 3], [0, 1, 1], [17, 16], 1),
-        // Of one tap, two and six along the row.
+        // Kernels of one tap, two and six along the row.
         (Kind::Four, [8, 7, 60], [3, 3, 1], [1, 1, 0], [17, 20], 1),
         (Kind::Four, [8, 8, 60], [3, 3, 2], [1, 1, 0], [18, 34], 1),
         (Kind::Four, [8, 8, 60], [3, 3, 6], [1, 1, 3], [18, 34], 1),
@@ -67,7 +67,7 @@ pub fn of_fewer_products() -> Vec<Geometry> {
     found
 }
 
-/// The same at stride 2: sizes that are no multiples of a tile, even and odd ones, rows in several
+/// The same at stride 2: sizes that are not multiples of a tile, even and odd ones, rows in several
 /// parts; and the tiles of the transpose.
 pub fn of_fewer_products_at_stride_two() -> Vec<Geometry> {
     let (two, three) = (Kind::StridedTwo, Kind::StridedThree);
@@ -82,9 +82,9 @@ pub fn of_fewer_products_at_stride_two() -> Vec<Geometry> {
         (three, back[1], [11, 17, 49], [1; 3], [20, 37], 2),
         (three, back[1], [12, 24, 96], [1; 3], [9, 16], 1),
         (three, back[1], [23, 12, 270], [1; 3], [17, 18], 1),
-        // Whole rows in registers, which are written straight.
+        // Whole rows in registers, which are written directly.
         (three, back[1], [12, 24, 64], [1; 3], [32, 32], 2),
-        // Other paddings have the plain sum as their transpose.
+        // With other paddings, the transpose uses the plain sum.
         (two, back[2], [13, 13, 75], [0; 3], [16, 20], 2),
         (two, back[2], [9, 11, 16], [0, 1, 2], [18, 34], 1),
         (three, back[2], [15, 9, 80], [2; 3], [16, 16], 1),

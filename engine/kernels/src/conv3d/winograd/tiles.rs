@@ -1,4 +1,4 @@
-//! Which convolutions use minimal filtering, and the tiles of their outputs.
+//! The convolutions that use minimal filtering, and the tiles of their outputs.
 
 use std::ops::Range;
 
@@ -8,34 +8,34 @@ use super::super::geometry::Geometry;
 use super::transform::{Kind, Pace, Source};
 use crate::simd::{prefetch, widest};
 
-/// From this number of channels on either side the additions pay off for every kind of tile, even
-/// with lanes left empty.
+/// The number of channels on either side from which the additions pay off for every kind of tile,
+/// even with empty lanes.
 const CHANNELS: usize = 5;
 
-/// Fewer channels take one side of that many, and tiles that save the most products; from these
-/// numbers of the source's and of the output's on.
+/// The minimum numbers of source and output channels: with fewer than [`CHANNELS`], the other side
+/// needs that many, and only tiles that save the most products are used.
 const FEWEST: [usize; 2] = [2, 3];
 
-/// The most tiles that share registers.
+/// The maximum number of tiles that share registers.
 pub const SHARING: usize = 2;
 
-/// The most outputs of a tile's rows times lanes.
+/// The maximum number of outputs of a tile's rows times lanes.
 const ROW: usize = 2048;
 
-/// From this number of positions on, transforming the weights pays off.
+/// The number of positions from which transforming the weights pays off.
 const POSITIONS: usize = 32;
 
 /// The cost of transforming a weight, in positions: larger tiles transform more weights at fewer
 /// positions.
 const WEIGHT: usize = 96;
 
-/// Taps along a row, at most.
+/// The maximum number of taps along a row.
 pub const MOST_TAPS: usize = 8;
 
-/// A row that lies beyond the tensor, of as many values as the longest reads, at stride 2.
+/// A row outside of the tensor, as long as the longest row that is read, at stride 2.
 static ZEROS: [f32; 2 * ROW / WIDTH + MOST_TAPS] = [0.0; 2 * ROW / WIDTH + MOST_TAPS];
 
-/// Taps of a kernel at stride 2, and of its transpose: two in one run, and one in another.
+/// The taps of a kernel at stride 2, and of its transpose: two in one run, and one in another.
 const STRIDED: [Range<usize>; 2] = [0..2, 2..3];
 
 /// The sum to compute: a convolution of stride 1, or its input gradient, which is also one; or of
@@ -48,32 +48,32 @@ pub struct Walk {
     pub padding: [usize; 3],
     /// Taps along a row, which are not transformed.
     pub taps: usize,
-    /// Of the source, and of the output.
+    /// The numbers of source and output channels.
     pub channels: usize,
     pub lanes: usize,
     /// Whether taps are read backwards.
     pub backwards: bool,
-    /// Images, and tiles of each: along planes, parts of rows, and rows, which follow each other.
+    /// Images, and tiles of each: along planes, parts of rows, and rows, which are consecutive.
     tiles: [usize; 4],
-    /// Outputs of a tile's rows, at most.
+    /// The maximum number of outputs of a tile's rows.
     pub row: usize,
     /// Tiles that share registers, because each needs only a part of the lanes.
     pub sharing: usize,
 }
 
-/// Taps that follow each other in the order of [`Walk::order`], and what they are for.
+/// Taps that are consecutive in the order of [`Walk::order`], and their use.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub taps: Range<usize>,
     /// The value of a row of the source that the first tap reads for the first output.
     pub from: usize,
-    /// Whether others have made the same sums.
+    /// Whether earlier runs have written the same sums, so that this run adds to them.
     pub adds: bool,
     pub part: Part,
 }
 
-/// Positions of a row of outputs, whose sums lie together: first those at even places, where the two
-/// are summed apart.
+/// Positions of a row of outputs whose sums are contiguous: those at even positions first, where
+/// the two parts are summed separately.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
     All,
@@ -82,7 +82,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Of so many positions.
+    /// The part's range, for `count` positions.
     pub fn of(self, count: usize) -> Range<usize> {
         match self {
             Part::All => 0..count,
@@ -96,15 +96,15 @@ impl Part {
 #[derive(Clone, Copy, Debug)]
 pub struct Tile {
     pub image: usize,
-    /// Its first plane and row.
+    /// The first plane and row.
     pub plane: usize,
     pub row: usize,
 }
 
-/// The tiles that share registers, and the part of the rows that all of them have.
+/// The tiles that share registers, and their common part of the rows.
 #[derive(Clone, Debug)]
 pub struct Bundle {
-    /// `None` where there are not as many.
+    /// `None` for a missing tile.
     pub tiles: [Option<Tile>; SHARING],
     pub columns: Range<usize>,
 }
@@ -139,22 +139,22 @@ impl Walk {
             _ => return None,
         };
         let whole = match pace {
-            // A transposed convolution whose output is padded falls short of this.
+            // A transposed convolution with padded output does not satisfy this.
             Pace::Each => (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]),
             Pace::Halved => g.kernel == [3; 3],
             Pace::Doubled => (g.kernel, g.padding) == ([3; 3], [1; 3]),
         };
         let enough = match pace {
             Pace::Each => channels >= FEWEST[0] && lanes >= FEWEST[1] && channels.max(lanes) >= CHANNELS,
-            // No tiles share registers here.
+            // Tiles do not share registers in this case.
             Pace::Halved | Pace::Doubled => channels >= CHANNELS && lanes > WIDTH / SHARING,
         };
         if super::are_plain() || (g.dilation, g.groups) != ([1; 3], 1) || g.kernel[2] > MOST_TAPS || !whole || !enough {
             return None;
         }
-        // The source of a transposed convolution is read where its outputs begin.
+        // The source of a transposed convolution is read from the start of its outputs.
         let padding = if pace == Pace::Doubled { [0; 3] } else { padding };
-        // How many times fewer products pay off.
+        // The reduction of products from which the transforms pay off.
         let least = match pace {
             Pace::Each if channels.min(lanes) < CHANNELS => 3.0,
             Pace::Each => 1.5,
@@ -187,25 +187,25 @@ impl Walk {
         Some(Walk { kind, source, output, padding, taps, channels, lanes, backwards, tiles, row, sharing })
     }
 
-    /// How many times fewer products are taken than in the plain sum.
+    /// The factor by which the number of products is smaller than in the plain sum.
     pub fn times_fewer(&self) -> f64 {
         let [_, planes, _, rows] = self.tiles;
         plain_products(self.kind, self.source, self.output) as f64 / (planes * rows * self.kind.components()) as f64
     }
 
-    /// Bundles of one part of the rows of all images.
+    /// The number of bundles of one part of the rows of all images.
     fn of_a_part(&self) -> usize {
         let [images, planes, _, rows] = self.tiles;
         (images * planes * rows).div_ceil(self.sharing)
     }
 
-    /// Bundles of all images.
+    /// The number of bundles of all images.
     pub fn bundles(&self) -> usize {
         self.tiles[2] * self.of_a_part()
     }
 
-    /// The tiles of a bundle lie as far apart as possible, so that those of neighbouring bundles
-    /// share rows.
+    /// The bundle at an index. The tiles of a bundle are as far apart as possible, so that those of
+    /// neighbouring bundles share rows.
     pub fn bundle(&self, index: usize) -> Bundle {
         let [images, planes, parts, rows] = self.tiles;
         let [of_planes, of_rows] = self.kind.sides().map(|side| side.outputs);
@@ -225,7 +225,7 @@ impl Walk {
         Bundle { tiles, columns: part * self.row..((part + 1) * self.row).min(self.output[2]) }
     }
 
-    /// Taps of the kernel.
+    /// The number of taps of the kernel.
     pub fn all_taps(&self) -> usize {
         self.kind.taps() * self.taps
     }
@@ -250,25 +250,25 @@ impl Walk {
         })
     }
 
-    /// Brings the taps of a kernel in the order of the runs; of a forward sum, and back.
+    /// Reorders the taps of a kernel from those of a forward sum to the order of the runs.
     pub fn order(&self, taps: &mut [[f32; WIDTH]]) {
         match self.kind.pace() {
             Pace::Each if self.backwards => taps.reverse(),
             Pace::Each => {}
             // The first and the last tap read values at even positions.
             Pace::Halved => taps.chunks_exact_mut(3).for_each(|row| row.swap(1, 2)),
-            // Outputs at odd places are sums of the last tap and the first.
+            // Outputs at odd positions are sums of the last tap and the first.
             Pace::Doubled => taps.chunks_exact_mut(3).for_each(|row| row.rotate_right(1)),
         }
     }
 
-    /// Values of one channel of one component: a row, and the values beyond it that its taps read,
-    /// those of the tiles of a bundle in turn.
+    /// The number of values of one channel of one component: a row and the values after it that its
+    /// taps read, interleaved over the tiles of a bundle.
     pub fn pitch(&self) -> usize {
         self.reach(self.row) * self.sharing
     }
 
-    /// Values of a row of the source that so many outputs read.
+    /// The number of values of a row of the source that `outputs` outputs read.
     fn reach(&self, outputs: usize) -> usize {
         match self.kind.pace() {
             Pace::Each => outputs + self.taps - 1,
@@ -277,18 +277,18 @@ impl Walk {
         }
     }
 
-    /// From one component of the source to the next, with this number of channels.
+    /// The distance between components of the source, with this number of channels.
     pub fn component(&self, channels: usize) -> usize {
         apart(channels * self.pitch())
     }
 
-    /// From one component of sums, or of output gradients, to the next, with this number of lanes.
+    /// The distance between components of sums, or of output gradients, with this number of lanes.
     pub fn sums(&self, lanes: usize) -> usize {
         apart(self.row * lanes)
     }
 
-    /// Where a row of the outputs of one of a bundle's tiles lies: image, and start within a channel
-    /// of it; `None` beyond the output.
+    /// The location of a row of the outputs of one of a bundle's tiles: the image, and the start
+    /// within a channel of it; `None` outside of the output.
     pub fn row_of_output(&self, bundle: &Bundle, nth: usize, index: usize) -> Option<(usize, usize)> {
         let [depth, height, width] = self.output;
         let (tile, of_rows) = (bundle.tiles[nth]?, self.kind.sides()[1].outputs);
@@ -296,8 +296,9 @@ impl Walk {
         (x < depth && y < height).then(|| (tile.image, (x * height + y) * width + bundle.columns.start))
     }
 
-    /// Components of the source that bundles read, `[bundle][component][channel][position]`;
-    /// positions beyond a tile are zeros. `odd` is as for [`Source`].
+    /// Packs the components of the source that bundles read,
+    /// `[bundle][component][channel][position]`; positions beyond a tile are zeros. `odd` is as for
+    /// [`Source`].
     pub fn pack<'a>(
         &self,
         loops: (Source, InTurn),
@@ -318,7 +319,7 @@ impl Walk {
         }
     }
 
-    /// Consecutive bundles, which share rows.
+    /// Packs consecutive bundles, which share rows.
     #[expect(clippy::too_many_arguments, reason = "the buffers are the caller's own")]
     fn pack_strip(
         &self,
@@ -350,7 +351,7 @@ impl Walk {
         rows.starts.clear();
         let of_tile = (of_rows.step * strip.len() + of_rows.source - of_rows.step) * of_planes.source;
         for tile in &strip[0].tiles[..self.sharing] {
-            // Where the tile's source begins.
+            // The start of the tile's source.
             let begin = tile.map(|tile| {
                 (tile.plane / of_planes.outputs * of_planes.step, tile.row / of_rows.outputs * of_rows.step)
             });
@@ -369,7 +370,7 @@ impl Walk {
                 let values = &values[from..][..image.volume];
                 rows.from.extend(starts.iter().map(|start| {
                     let Some(start) = *start else { return ZEROS.as_ptr() };
-                    // The next channel's rows lie far away, where the hardware does not prefetch.
+                    // The next channel's rows are too far away for the hardware prefetcher.
                     prefetch(next, next_from + start, count);
                     values[start..start + count].as_ptr()
                 }));
@@ -384,7 +385,7 @@ impl Walk {
                     #[inline(always)]
                     || rows.split(before, count, self.row),
                 );
-                // SAFETY: the rows have `pitch` values now, and there is space as below.
+                // SAFETY: the rows now have `pitch` values, and there is space as below.
                 unsafe {
                     transform(&rows.from, pitch, to.as_mut_ptr().add(row), (components * step, step), odd.as_mut_ptr());
                 }
@@ -407,7 +408,7 @@ impl Walk {
     }
 }
 
-/// Products of the plain sum over planes and rows, for each tap along the row.
+/// The number of products of the plain sum over planes and rows, for each tap along the row.
 fn plain_products(kind: Kind, source: [usize; 3], output: [usize; 3]) -> usize {
     let [depth, height, _] = if kind.pace() == Pace::Doubled { source } else { output };
     depth * height * kind.taps()
@@ -419,26 +420,25 @@ pub fn apart(count: usize) -> usize {
     (count.div_ceil(WIDTH) | 1) * WIDTH
 }
 
-/// The rows that a strip of bundles reads, by tile, row and plane: where they begin in a channel
-/// (`None`: none of the tensor's), and in memory.
+/// The rows that a strip of bundles reads, by tile, row and plane: their starts in a channel
+/// (`None` outside of the tensor), and in memory.
 #[derive(Default)]
 struct Rows {
     starts: Vec<Option<usize>>,
     from: Vec<*const f32>,
-    /// Copies of two rows each, their values in turn; or of one, those at even positions first.
+    /// Copies of rows: two rows interleaved, or one with its even positions first.
     both: Vec<f32>,
 }
 
 impl Rows {
-    /// Of the rows of two tiles, `count` values each, makes rows whose values are those of both in
-    /// turn.
+    /// Interleaves the rows of two tiles, `count` values each.
     unsafe fn take_turns(&mut self, in_turn: InTurn, count: usize) {
         let each = self.from.len() / 2;
         self.both.resize(self.both.len().max(2 * each * count), 0.0);
         let to = self.both.as_mut_ptr();
         for row in 0..each {
-            // SAFETY: the caller grants `count` values of each row, and there is space for both of
-            // every row.
+            // SAFETY: the caller guarantees `count` values of each row, and there is space for both
+            // of every row.
             unsafe {
                 let to = to.add(2 * row * count);
                 in_turn([self.from[row], self.from[each + row]], count, to);
@@ -448,19 +448,21 @@ impl Rows {
         self.from.truncate(each);
     }
 
-    /// Of rows of `count` values, the first of which is at the position `before`, makes rows of the
-    /// `half + 1` values at even positions and the `half` values at odd ones: zeros where there is none.
+    /// Reorders rows of `count` values, whose first value is at the position `before`: the
+    /// `half + 1` values at even positions, then the `half` values at odd ones; missing values are
+    /// zeros.
     #[inline(always)]
     fn split(&mut self, before: usize, count: usize, half: usize) {
         let each = 2 * half + 1;
         self.both.resize(self.both.len().max(self.from.len() * each), 0.0);
         let rows = self.from.iter_mut().zip(&self.starts).zip(self.both.chunks_exact_mut(each));
         for ((from, _), to) in rows.filter(|((_, start), _)| start.is_some()) {
-            // SAFETY: a row that begins within the tensor has as many values.
+            // SAFETY: a row that starts within the tensor has `count` values.
             let source = unsafe { std::slice::from_raw_parts(*from, count) };
             *from = to.as_ptr();
             let (even, odd) = to.split_at_mut(half + 1);
-            // A first value at an odd position has no neighbour before it, nor may the last have one behind.
+            // A first value at an odd position has no partner before it, and the last may have none
+            // after it.
             let (alone, source) = source.split_at(count.min(before % 2));
             let (both, last) = source.split_at(source.len() / 2 * 2);
             let (first, pairs) = (before.div_ceil(2), both.len() / 2);
@@ -476,8 +478,8 @@ impl Rows {
 }
 
 impl Bundle {
-    /// Whether each tile of the other one follows that of this one, which has `rows` rows of
-    /// outputs.
+    /// Whether each tile of the other bundle directly follows that of this one, which has `rows`
+    /// rows of outputs.
     fn is_before(&self, other: &Self, rows: usize) -> bool {
         let follows = |(tile, next): (&Option<Tile>, &Option<Tile>)| match (tile, next) {
             (Some(a), Some(b)) => (a.image, a.plane, a.row + rows) == (b.image, b.plane, b.row),
@@ -488,7 +490,7 @@ impl Bundle {
     }
 }
 
-/// Zeros; mostly there are none, or one of each tile.
+/// Writes zeros; usually there are none, or one per tile.
 pub fn clear(values: &mut [f32]) {
     match values {
         [] => {}

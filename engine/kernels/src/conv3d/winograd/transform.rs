@@ -2,9 +2,9 @@
 //! for every kind of [`Lanes`] and every [`Axis`].
 //!
 //! Over two axes, the components of one multiply those of the other: 36 components of six rows by
-//! six do the work of 144 products. The weight's gradient uses the transposed transforms: the
-//! output gradient takes the place of the outputs, and the products are added up before they are
-//! turned into taps.
+//! six replace 144 products. The weight's gradient uses the transposed transforms: the output
+//! gradient replaces the outputs, and the products are added up before they are transformed into
+//! taps.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of components, the same in several arrays")]
 
@@ -15,26 +15,26 @@ use crate::lanes::{Lanes, Portable};
 use super::super::blocked::WIDTH;
 use super::axis::{Axis, Four, PairOfThree, PairOfTwo, Six, Strided, Transposed, Whole};
 
-/// Rows of the source that a tile reads along one axis, rows of outputs that it makes, and taps of
-/// the kernel.
+/// The numbers of source rows that a tile reads along one axis, of output rows that it computes,
+/// and of taps of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
     pub source: usize,
     pub components: usize,
     pub outputs: usize,
     pub taps: usize,
-    /// Rows of the source from one tile to the next.
+    /// The number of rows of the source between tiles.
     pub step: usize,
 }
 
-/// How outputs lie along the rows of the source, which are not transformed.
+/// The ratio of outputs to values along the rows of the source, which are not transformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// One for each value.
+    /// One output for each value.
     Each,
-    /// One for each two values: stride 2.
+    /// One output for every two values: stride 2.
     Halved,
-    /// Two for each value: the input gradient of stride 2.
+    /// Two outputs for each value: the input gradient of stride 2.
     Doubled,
 }
 
@@ -47,9 +47,9 @@ pub enum Kind {
     Four,
     /// F(2 x 2, 5 x 5)
     TwoOfFive,
-    /// F(4, 3) over rows alone: kernels that are flat, as in 2-D.
+    /// F(4, 3) over rows only: kernels that are flat, as in 2-D.
     FlatFour,
-    /// F(2, 5) over rows alone.
+    /// F(2, 5) over rows only.
     FlatTwoOfFive,
     /// F(2 x 2, 3 x 3) of stride 2
     StridedTwo,
@@ -62,7 +62,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 9] = [
         Kind::Two,
         Kind::Four,
@@ -75,7 +75,7 @@ impl Kind {
         Kind::TransposedThree,
     ];
 
-    /// Along planes, and along rows.
+    /// The sides along planes and along rows.
     pub const fn sides(self) -> [Side; 2] {
         match self {
             Kind::Two => TwoTile::SIDES,
@@ -90,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// How outputs lie along planes, rows, and the rows themselves.
+    /// The pace along planes, rows, and within the rows.
     pub const fn pace(self) -> Pace {
         match self {
             Kind::StridedTwo | Kind::StridedThree => Pace::Halved,
@@ -99,66 +99,68 @@ impl Kind {
         }
     }
 
-    /// Products of a tile, for each tap along the row.
+    /// The number of products of a tile, for each tap along the row.
     pub const fn components(self) -> usize {
         let [planes, rows] = self.sides();
         planes.components * rows.components
     }
 
-    /// Rows of outputs of a tile.
+    /// The number of rows of outputs of a tile.
     pub const fn outputs(self) -> usize {
         let [planes, rows] = self.sides();
         planes.outputs * rows.outputs
     }
 
-    /// Taps over planes and rows.
+    /// The number of taps over planes and rows.
     pub const fn taps(self) -> usize {
         let [planes, rows] = self.sides();
         planes.taps * rows.taps
     }
 }
 
-/// Rows of `count` values of the source become the components of tiles that lie behind each other.
-/// `rows` has, for each row that they read, as many as a tile reads planes; each tile reads on
-/// where the one before it has made its outputs, and component `c` of tile `t` goes to `to[t *
-/// steps.0 + c * steps.1..]`. `odd`, sixteen values, becomes nonzero where a value is not finite.
+/// Transforms rows of `count` values of the source to the components of consecutive tiles. For each
+/// row that they read, `rows` has as many entries as a tile reads planes; each tile starts reading
+/// after the outputs of the previous one, and component `c` of tile `t` is written to
+/// `to[t * steps.0 + c * steps.1..]`. `odd`, sixteen values, becomes nonzero where a value is not
+/// finite.
 ///
 /// # Safety
-/// There are rows for whole tiles, of `count` values each, `to` has space for as many in each
-/// component, and `odd` for sixteen.
+/// There are rows for whole tiles, of `count` values each; `to` has space for `count` values in
+/// each component, and `odd` has sixteen values.
 pub type Source = unsafe fn(rows: &[*const f32], count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
-/// Components of registers, `step` apart, become rows of sums, `to_steps.0` apart, with a bias added:
-/// at each of `count` positions as many registers as `bias` has. Those of the rows are `to_steps.1`
-/// positions apart.
+/// Transforms components of registers, `step` apart, to rows of sums, `to_steps.0` apart, with a
+/// bias added: at each of `count` positions as many registers as `bias` has. Positions within a row
+/// are `to_steps.1` apart.
 ///
 /// # Safety
-/// `from` and `to` reach as many registers beyond each of their starts, and `bias` has whole ones.
+/// `from` and `to` hold that many registers from each of their starts, and `bias` has whole
+/// registers.
 pub type Outputs =
     unsafe fn(from: *const f32, step: usize, count: usize, bias: &[f32], to: *mut f32, to_steps: (usize, usize));
 
-/// Rows of the output gradient, `count` registers each and `from_step` apart, become components;
-/// `steps` are the distances of components, and of registers in each. `odd` is as for [`Source`].
+/// Transforms rows of the output gradient, `count` registers each and `from_step` apart, to
+/// components; `steps` are the distances of components, and of registers in each. `odd` is as for
+/// [`Source`].
 ///
 /// # Safety
-/// `from` and `to` reach `count` registers beyond each of their starts, and `odd` has sixteen
-/// values.
+/// `from` and `to` hold `count` registers from each of their starts, and `odd` has sixteen values.
 pub type Gradient =
     unsafe fn(from: *const f32, from_step: usize, count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
-/// The taps of sixteen lanes become components: the first `run.1` of the `run.0` along the row, for
-/// each plane and row of the kernel. `steps` are the distances of components, and of the taps in
-/// each. `odd` is as for [`Source`].
+/// Transforms the taps of sixteen lanes to components: the first `run.1` of the `run.0` along the
+/// row, for each plane and row of the kernel. `steps` are the distances of components, and of the
+/// taps in each. `odd` is as for [`Source`].
 ///
 /// # Safety
-/// `taps` has a register for each tap, `to` reaches a register beyond each start, and `odd` has
-/// sixteen values.
+/// `taps` has a register for each tap, `to` holds a register from each start, and `odd` has sixteen
+/// values.
 pub type Weights = unsafe fn(taps: *const f32, run: (usize, usize), to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
-/// The gradients of components become those of taps: [`Weights`] backwards.
+/// Transforms the gradients of components to those of taps: the transpose of [`Weights`].
 ///
 /// # Safety
-/// As for [`Weights`].
+/// Same as for [`Weights`].
 pub type Taps = unsafe fn(from: *const f32, steps: (usize, usize), taps: *mut f32, run: (usize, usize));
 
 /// The transforms of one kind of tile.
@@ -171,17 +173,17 @@ pub struct Transforms {
     pub taps: Taps,
 }
 
-/// The transforms of one kind of processor.
+/// The transforms of one kind of CPU.
 pub struct Every([Transforms; Kind::ALL.len()]);
 
 impl Every {
-    /// Those of one kind of tile.
+    /// The transforms of one kind of tile.
     pub fn of(&self, kind: Kind) -> &Transforms {
         &self.0[kind as usize]
     }
 }
 
-/// The loops for this processor.
+/// The loops for this CPU.
 pub static TRANSFORMS: LazyLock<Every> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
     {
@@ -198,8 +200,8 @@ pub static TRANSFORMS: LazyLock<Every> = LazyLock::new(|| {
     portable::TRANSFORMS
 });
 
-// SAFETY (all blocks below): the caller grants the instructions of this kind and the ranges named
-// at the function types.
+// SAFETY (all blocks below): the caller guarantees the instructions of this kind and the ranges
+// described at the function types.
 
 /// Adds zero to `odd` unless one of the values is not finite: a non-finite value times zero is NaN.
 #[inline(always)]
@@ -214,8 +216,8 @@ unsafe fn watch<L: Lanes, const N: usize>(odd: *mut f32, values: [L; N]) {
     }
 }
 
-/// The transforms over planes and rows: of each, rows of the source, components, rows of outputs and
-/// taps.
+/// The transforms over planes and rows; for each axis, the numbers of source rows, components,
+/// output rows and taps.
 struct Over<
     P,
     R,
@@ -255,7 +257,7 @@ where
     P: Axis<PS, PI, PO, PK>,
     R: Axis<RS, RI, RO, RK>,
 {
-    /// Along planes, and along rows.
+    /// The sides along planes and along rows.
     const SIDES: [Side; 2] = [
         Side { source: PS, components: PI, outputs: PO, taps: PK, step: P::STEP },
         Side { source: RS, components: RI, outputs: RO, taps: RK, step: R::STEP },
@@ -273,7 +275,8 @@ where
             }
             let components = P::spread(d);
             if P::ENDS {
-                // Each row is in one of these, and a difference cannot hide a non-finite value.
+                // Each row is included in one of these, and a difference cannot hide a non-finite
+                // value.
                 watch(odd, [components[0], components[PI - 1]]);
             } else {
                 watch(odd, d);
@@ -469,7 +472,7 @@ where
     }
 }
 
-/// The transforms of one kind of lanes and one kind of tile.
+/// Makes the transforms of one kind of lanes and one kind of tile.
 macro_rules! tile {
     ($name:ident, $lanes:ty, $over:ty, $(#[$feature:meta])?) => {
         mod $name {
@@ -477,8 +480,8 @@ macro_rules! tile {
 
             $(#[$feature])?
             unsafe fn source(rows: &[*const f32], count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32) {
-                // SAFETY: the caller grants the ranges; these loops are used only where the
-                // instructions are present.
+                // SAFETY: the caller guarantees the ranges; these loops are used only where the
+                // instructions are available.
                 unsafe { <$over>::source::<$lanes>(rows, count, to, steps, odd) }
             }
 
@@ -517,7 +520,7 @@ macro_rules! tile {
     };
 }
 
-/// The transforms of one kind of lanes.
+/// Makes the transforms of one kind of lanes.
 macro_rules! transforms {
     ($name:ident, $lanes:ty, $(#[$feature:meta])?) => {
         mod $name {
@@ -563,10 +566,10 @@ transforms!(portable, Portable,);
 
 #[cfg(test)]
 pub mod every {
-    //! All transforms this machine can run, for tests that compare them.
+    //! All transforms that this machine can run, for tests that compare them.
     use super::Every;
 
-    /// The transforms, in the order of the other kinds'.
+    /// The transforms, in the same order as the other loops.
     pub fn runnable() -> Vec<Every> {
         let mut found = vec![super::portable::TRANSFORMS];
         #[cfg(target_arch = "x86_64")]

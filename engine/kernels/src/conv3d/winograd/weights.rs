@@ -1,4 +1,4 @@
-//! Weight gradients.
+//! Weight gradients by minimal filtering.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use super::tiles::{Bundle, Run, Walk, apart, clear};
 use super::transform::Transforms;
 use crate::shared::Shared;
 
-/// The most values of packed tiles of the source and of the gradient.
+/// The maximum number of values of packed tiles of the source and of the gradient.
 const BLOCK: usize = 160 << 10;
 
-/// The most sums of a task: they are read and written once for every block.
+/// The maximum number of sums of a task: they are read and written once for every block.
 const SUMS: usize = 256 << 10;
 
-/// The least number of tasks, where the work can be split.
+/// The minimum number of tasks, where the work can be split.
 const TASKS: usize = 16;
 
-/// Registers of lanes that share a packed block.
+/// The number of registers of lanes that share a packed block.
 const VECTORS: usize = 4;
 
 struct Work<'a> {
@@ -31,9 +31,9 @@ struct Work<'a> {
     walk: Walk,
     x: &'a [f32],
     dy: &'a [f32],
-    /// The most channels of the source in a task.
+    /// The maximum number of channels of the source in a task.
     channels: usize,
-    /// Bundles of a block.
+    /// The number of bundles of a block.
     block: usize,
 }
 
@@ -43,23 +43,23 @@ struct Gradient {
     packed: Vec<f32>,
     /// The rows of a bundle with channels as lanes.
     rows: Vec<f32>,
-    /// One of them before, lane by lane.
+    /// A row of a bundle before that, lane by lane.
     lines: Vec<f32>,
 }
 
 thread_local! {
-    /// Packed source, and buffers of the gradient, kept for the next task.
+    /// A task's packed source, and buffers of the gradient, reused by the next task.
     static SCRATCH: RefCell<(Vec<f32>, Gradient)> = RefCell::default();
 }
 
-/// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
-/// gradient `dy`. `None` where the plain sum is faster, or a value is not finite.
+/// Computes the gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and
+/// the output gradient `dy`. `None` where the plain sum is faster, or a value is not finite.
 pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) -> Option<Vec<f32>> {
     let walk = Walk::forward(g)?;
     let group = VECTORS * WIDTH;
     let groups = walk.lanes.div_ceil(group);
     let lanes = walk.lanes.min(group).next_multiple_of(WIDTH);
-    // As many channels as the sums allow, in equal parts.
+    // As many channels as the limit of sums allows, in equal parts.
     let components = walk.kind.components();
     let parts = walk.channels.div_ceil((SUMS / (components * walk.taps * lanes)).max(1));
     let channels = walk.channels.div_ceil(parts);
@@ -99,32 +99,33 @@ impl Work<'_> {
         part * self.channels..((part + 1) * self.channels).min(self.walk.channels)
     }
 
-    /// Where the channels of a part begin within a component; the last one repeated until they fill
-    /// blocks of `count`.
+    /// The start of each channel of a part within a component; the last one is repeated until they
+    /// fill blocks of `count`.
     fn offsets(&self, part: usize, count: usize) -> Vec<usize> {
         let channels = self.part(part).len();
         (0..channels.next_multiple_of(count)).map(|c| c.min(channels - 1) * self.walk.pitch()).collect()
     }
 
-    /// Sums of one run of taps of a component for one chunk: how many channels are summed at a
-    /// time, and how many sums there are.
+    /// The sums of one run of taps of a component for one chunk: the number of channels that are
+    /// summed at a time, and the number of sums.
     fn run(&self, part: usize, chunk: Chunk, taps: usize) -> (usize, usize) {
         let (count, _) = self.loops.channels.table(chunk.lanes / WIDTH, self.walk.sharing).block(taps);
         (count, self.part(part).len().next_multiple_of(count) * taps * chunk.lanes)
     }
 
-    /// Sums of the runs before the one that begins with a tap.
+    /// The number of sums of the runs before the one that starts with this tap.
     fn before(&self, part: usize, chunk: Chunk, tap: usize) -> usize {
         self.walk.runs().take_while(|run| run.taps.start < tap).map(|run| self.run(part, chunk, run.taps.len()).1).sum()
     }
 
-    /// Sums of a component for one chunk: `[channel][tap][lane]` for each run of taps.
+    /// The number of sums of a component for one chunk: `[channel][tap][lane]` for each run of
+    /// taps.
     fn sums(&self, part: usize, chunk: Chunk) -> usize {
         apart(self.walk.runs().map(|run| self.run(part, chunk, run.taps.len()).1).sum())
     }
 
-    /// The sums of one group of output channels and one part of the channels over some bundles,
-    /// `[chunk][component]`; `None` where a value is not finite.
+    /// Computes the sums of one group of output channels and one part of the channels over some
+    /// bundles, `[chunk][component]`; `None` where a value is not finite.
     fn task(&self, group: usize, part: usize, bundles: Range<usize>) -> Option<Vec<f32>> {
         let (walk, chunks, channels) = (&self.walk, self.chunks(group), self.part(part));
         let components = walk.kind.components();
@@ -154,7 +155,7 @@ impl Work<'_> {
         odd.iter().all(|odd| *odd == 0.0).then_some(sums)
     }
 
-    /// Components of the output gradient with its channels as lanes:
+    /// Packs the components of the output gradient with its channels as lanes:
     /// `[bundle][component][position][lane]`, zeros beyond a tile's row.
     fn pack_gradient(
         &self,
@@ -175,8 +176,8 @@ impl Work<'_> {
                 for (index, row) in rows.chunks_exact_mut(each).enumerate() {
                     self.turn_gradient(row, lines, bundle, index, first + vector);
                 }
-                // SAFETY: rows of as many registers, and each component has space for them at the
-                // distance of its lanes.
+                // SAFETY: the rows have that many registers, and each component has space for them
+                // at the distance of its lanes.
                 unsafe {
                     let to = to[vector..].as_mut_ptr();
                     let steps = (component, lanes);
@@ -186,8 +187,8 @@ impl Work<'_> {
         }
     }
 
-    /// A row of the output gradient of the tiles of a bundle: sixteen lanes of the channels from
-    /// `channel` on at each position, zeros beyond it.
+    /// Transposes a row of the output gradient of the tiles of a bundle: sixteen lanes of the
+    /// channels from `channel` on at each position, zeros beyond it.
     fn turn_gradient(&self, row: &mut [f32], lines: &mut Vec<f32>, bundle: &Bundle, index: usize, channel: usize) {
         let (walk, turn) = (&self.walk, self.loops.channels.transpose);
         let (volume, count) = (walk.output.iter().product::<usize>(), bundle.columns.len());
@@ -202,12 +203,12 @@ impl Work<'_> {
         {
             for position in (0..length).step_by(WIDTH) {
                 // SAFETY: sixteen rows of `length` values lie within the gradient, and the row has
-                // as many registers.
+                // `length` registers.
                 unsafe {
                     turn(from[position..].as_ptr(), volume, row[position * WIDTH..].as_mut_ptr(), WIDTH);
                 }
             }
-            // Values read beyond the row belong to another one.
+            // Values that were read beyond the row belong to another one.
             clear(&mut row[count * WIDTH..]);
             return;
         }
@@ -224,7 +225,7 @@ impl Work<'_> {
             clear(&mut line[values.len()..]);
         }
         for position in (0..length).step_by(WIDTH) {
-            // SAFETY: sixteen lines of `length` values, and as many registers.
+            // SAFETY: there are sixteen lines of `length` values, and `length` registers.
             unsafe {
                 turn(lines[position..].as_ptr(), length, row[position * WIDTH..].as_mut_ptr(), WIDTH);
             }
@@ -257,16 +258,17 @@ impl Work<'_> {
                 let (x, dy) = (&packed[c * component + from..], &gradient[c * row..]);
                 let sums = sums[before..][..used].chunks_exact_mut(count * taps.len() * chunk.lanes);
                 for (offsets, sums) in offsets.chunks_exact(count).zip(sums) {
-                    // SAFETY: the assertion covers what is read, a row of which has one value of each
-                    // tile less than outputs and taps; `sums` holds a register for every channel, tap and
-                    // vector.
+                    // SAFETY: the assertion covers all reads, a row of which has one value per tile
+                    // less than outputs and taps together; `sums` holds a register for every
+                    // channel, tap and vector.
                     unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
                 }
             }
         }
     }
 
-    /// Writes the weight gradients of one group and part: the segments' sums, added up in order.
+    /// Writes the weight gradients of one group and part: adds up the sums of the segments in
+    /// order.
     fn put_together(&self, group: usize, part: usize, segments: &mut [Vec<f32>], out: Shared) {
         let Some((sums, others)) = segments.split_first_mut() else { return };
         for other in others {
@@ -304,7 +306,7 @@ impl Work<'_> {
                         }
                     }
                     for (l, row) in turned.iter().step_by(walk.sharing).enumerate().take(walk.lanes - lane) {
-                        // SAFETY: these taps belong to this task alone.
+                        // SAFETY: no other task uses these taps.
                         let to = unsafe { out.part(((lane + l) * walk.channels + channel) * count, count) };
                         to.write_copy_of_slice(&row[..count]);
                     }

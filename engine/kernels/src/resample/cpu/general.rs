@@ -1,4 +1,4 @@
-//! Voxel by voxel: any matrix, or explicit coordinates.
+//! Samples voxel by voxel: with any matrix, or at explicit coordinates.
 //!
 //! Coordinates are `start + step * z` in f64, so that no errors accumulate along a row. Output is
 //! computed in tiles: the inputs of a rotated tile fit the cache, for any image size.
@@ -9,10 +9,10 @@ use super::super::taps::{EDGE, find, fold, interior};
 use super::super::{Interpolation, Padding, Sampling, Target};
 use crate::simd::{LANES, each, widest};
 
-/// Planes, rows and columns of a tile.
+/// The numbers of planes, rows and columns of a tile.
 const TILE: [usize; 3] = [8, 8, 64];
 
-/// One channel, and how it is sampled.
+/// One channel, and its sampling.
 struct Volume<'a> {
     values: &'a [f32],
     shape: [usize; 3],
@@ -21,7 +21,7 @@ struct Volume<'a> {
     low: [f64; 3],
     /// ...to here (not included) read only voxels inside.
     high: [f64; 3],
-    /// One plane, read at 0.
+    /// Whether the volume is one plane that is read at 0.
     flat: bool,
 }
 
@@ -59,14 +59,14 @@ impl<'a> Volume<'a> {
         if (first..3).any(|a| at[a] < -reach || at[a] > self.shape[a] as f64 - 1.0 + reach) {
             return 0.0;
         }
-        // One or two taps lie inside after the coordinate is folded.
+        // One or two taps lie inside after folding the coordinate.
         if T <= 2 && self.sampling.padding != Padding::Zeros {
             let mut folded = at;
             let mut inside = true;
             for a in first..3 {
                 match fold(at[a], self.shape[a], self.sampling) {
                     Some(c) => {
-                        // The last voxel itself is read from the one before.
+                        // The last voxel itself is read from the one before it.
                         folded[a] = c;
                         inside &= c >= 0.0 && c <= self.shape[a] as f64 - 1.0 && self.shape[a] >= T;
                     }
@@ -81,7 +81,7 @@ impl<'a> Volume<'a> {
         self.by_taps::<T>(at)
     }
 
-    /// The definition, with every tap handled separately.
+    /// Computes the value by definition, handling every tap separately.
     #[inline(never)]
     fn by_taps<const T: usize>(&self, at: [f64; 3]) -> f32 {
         let (mut index, mut weight) = ([[0; T]; 3], [[0.0; T]; 3]);
@@ -114,7 +114,7 @@ impl<'a> Volume<'a> {
         for axis in usize::from(FLAT)..3 {
             let c = at[axis];
             if T == 2 {
-                // Not negative: rounding towards zero is rounding down.
+                // Not negative, so rounding towards zero rounds down.
                 // SAFETY: the coordinate lies within the image.
                 let low = unsafe { c.to_int_unchecked::<i32>() }.min(self.shape[axis] as i32 - 2);
                 first[axis] = low as usize;
@@ -147,11 +147,12 @@ impl<'a> Volume<'a> {
         sums.iter().zip(weight[2]).map(|(sum, w)| sum * w).sum()
     }
 
-    /// [`Volume::inside`] at as many coordinates as a register has lanes, with the same arithmetic.
+    /// Same as [`Volume::inside`] for one coordinate per lane of a register, with the same
+    /// arithmetic.
     ///
     /// # Safety
-    /// As for [`Volume::inside`], at each of them; and the volume has fewer than 2^31 voxels and
-    /// one or two taps.
+    /// Same as for [`Volume::inside`], for each coordinate; and the volume has fewer than 2^31
+    /// voxels and one or two taps.
     #[inline(always)]
     unsafe fn inside_lanes<const T: usize, const FLAT: bool>(
         &self,
@@ -219,8 +220,7 @@ impl<'a> Volume<'a> {
         T <= 2 && i32::try_from(self.values.len()).is_ok()
     }
 
-    /// The part of `from..to` along which a row stays inside; its coordinates are
-    /// `start + step * z`.
+    /// The part of `from..to` in which a row stays inside; its coordinates are `start + step * z`.
     fn inner(&self, start: [f64; 3], step: [f64; 3], from: usize, to: usize) -> (usize, usize) {
         let (mut a, mut b) = (from as f64, to as f64);
         for axis in usize::from(self.flat)..3 {
@@ -240,7 +240,7 @@ impl<'a> Volume<'a> {
         }
         let (mut a, mut b) = (a.ceil() as usize, b.floor() as usize);
         // The division rounds, so the coordinates themselves are checked. A row is straight: if its
-        // ends are inside, so is all of it.
+        // ends are inside, all of it is.
         let holds = |z: usize| {
             let z = z as f64;
             (usize::from(self.flat)..3).all(|axis| self.is_inside(axis, start[axis] + step[axis] * z))
@@ -291,7 +291,7 @@ struct Task<'a> {
     channel: usize,
     x: usize,
     y: usize,
-    /// Rows of a plane in it.
+    /// The number of rows of a plane in the task.
     rows: usize,
     out: &'a mut [f32],
 }
@@ -326,7 +326,7 @@ fn tiles<const T: usize, const FLAT: bool>(image: &Volume, target: &Target, task
             for x in 0..planes {
                 for y in y0..(y0 + TILE[1]).min(task.rows) {
                     let row = &mut task.out[(x * task.rows + y) * size[2]..][..size[2]];
-                    // Counted from the start of the whole result: a part has exactly the
+                    // Counted from the start of the whole result, so that a part has exactly the
                     // coordinates of the whole.
                     let voxel = [(target.origin[0] + task.x + x) as f64, (target.origin[1] + task.y + y) as f64];
                     let start = target.matrix.map(|m| m[0] * voxel[0] + m[1] * voxel[1] + m[3]);
@@ -367,7 +367,7 @@ pub(super) fn by_grid<const T: usize>(
     let count = size.iter().product::<usize>();
     let axes: [&[f32]; 3] = std::array::from_fn(|a| &grid[a * count..][..count]);
     let shape = [dims[1], dims[2], dims[3]];
-    // A 2-D image as one plane, see `two_dimensional`.
+    // A 2-D image is treated as one plane, see `two_dimensional`.
     let flat = dims[3] == 1 && axes[2].iter().all(|c| *c == 0.0);
     let (axes, plane) = if flat { ([axes[2], axes[0], axes[1]], [1, shape[0], shape[1]]) } else { (axes, shape) };
     const RUN: usize = 4096;

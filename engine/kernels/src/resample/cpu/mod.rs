@@ -59,7 +59,8 @@ fn tensor(values: Vec<f32>, shape: [usize; 4]) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(values, shape))
 }
 
-/// A 2-D image (`Z = 1`) as one with `X = 1`, which is the same in memory, so that rows are long.
+/// Treats a 2-D image (`Z = 1`) as one with `X = 1`, which has the same memory layout, so that rows
+/// are long.
 fn two_dimensional(dims: [usize; 4], target: Target) -> ([usize; 4], Target) {
     let [c, x, y, z] = dims;
     if z != 1 || target.size[2] != 1 || !target.reads_zero(2) {

@@ -8,11 +8,11 @@ use crate::gpu::{UNITS, own, primitive};
 use crate::update::AdamStep;
 use crate::update::decided::Decision;
 
-/// What a launch goes by.
+/// The parameters of a launch.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct AdamNumbers {
     step: AdamStep,
-    /// Of the decays, where the device knows how many steps were taken.
+    /// The logarithms of the decays, where the device counts the steps that were taken.
     logarithms: [f32; 2],
     amsgrad: bool,
 }
@@ -106,14 +106,14 @@ struct AdamScalars {
     lr: f32,
     shrink: f32,
     weight_decay: f32,
-    /// Share of the gradient in the mean.
+    /// The weight of the gradient in the mean.
     new: f32,
     /// The decay of the mean square, and its complement.
     keep: f32,
     other: f32,
     correction: f32,
     eps: f32,
-    /// Logarithms of the decays.
+    /// The logarithms of the decays.
     log_first: f32,
     log_second: f32,
     /// The number of the step.
@@ -129,7 +129,7 @@ struct AdamOptions {
     decided: bool,
 }
 
-/// A workgroup for some values of one of the parameters.
+/// Each workgroup updates some values of one of the parameters.
 #[cube(launch)]
 fn adam_kernel(
     tensors: &mut AdamTensors,

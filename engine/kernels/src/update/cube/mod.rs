@@ -19,13 +19,13 @@ pub(super) use rms_prop::{rms_prop, rms_prop_where};
 pub(super) use sgd::{sgd, sgd_where};
 pub(super) use together::together;
 
-/// A parameter, its gradient or its state; within kernels a tensor is CubeCL's.
+/// A parameter, its gradient or its state; within kernels, a tensor is CubeCL's type.
 type Values = burn::tensor::Tensor<1>;
 
-/// A tensor of each of the parameters of a launch, or none.
+/// One tensor for each parameter of a launch, or none.
 type Tensors = Sequence<OwnedTensor<f32>>;
 
-/// What a launch reads of a decision: the tensors of [`Gate`].
+/// The tensors of a decision that a launch reads: those of [`Gate`].
 #[derive(CubeLaunch, CubeType)]
 struct Decided {
     taken: OwnedTensor<f32>,
@@ -67,14 +67,14 @@ impl Gate {
     }
 }
 
-/// Where this unit's value lies in a tensor whose first workgroup is `begin`.
+/// The index of this unit's value in a tensor whose first workgroup is `begin`.
 #[cube]
 fn place_after(begin: usize) -> usize {
     (CUBE_POS - begin) * UNITS + UNIT_POS as usize
 }
 
-/// How many steps of a parameter were left out before this one; the one of its first value notes
-/// whether this one is.
+/// The number of a parameter's skipped steps before this one; the unit of its first value records
+/// whether this step is skipped.
 #[cube]
 fn left_out(before: &Tensors, after: &mut Tensors, #[comptime] which: usize, at: usize, takes: bool) -> f32 {
     let count = before.index(which)[0];
@@ -84,8 +84,8 @@ fn left_out(before: &Tensors, after: &mut Tensors, #[comptime] which: usize, at:
     count
 }
 
-/// The gradient with the parameter's decay. Without one the result does not depend on the
-/// parameter, even if that is infinite.
+/// The gradient with the parameter's decay. Without decay, the result does not depend on the
+/// parameter, even if it is infinite.
 #[cube]
 fn decayed(g: f32, p: f32, weight_decay: f32) -> f32 {
     select(weight_decay == 0.0f32, g, g + p * weight_decay)

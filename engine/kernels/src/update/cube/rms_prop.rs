@@ -8,7 +8,7 @@ use crate::gpu::{UNITS, own, primitive};
 use crate::update::RmsPropStep;
 use crate::update::decided::Decision;
 
-/// What a launch goes by.
+/// The parameters of a launch.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct RmsPropNumbers {
     step: RmsPropStep,
@@ -106,7 +106,7 @@ struct RmsPropOptions {
     decided: bool,
 }
 
-/// A workgroup for some values of one of the parameters.
+/// Each workgroup updates some values of one of the parameters.
 #[cube(launch)]
 fn rms_prop_kernel(
     tensors: &mut RmsPropTensors,

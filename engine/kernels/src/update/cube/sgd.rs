@@ -8,11 +8,11 @@ use crate::gpu::UNITS;
 use crate::update::SgdStep;
 use crate::update::decided::Decision;
 
-/// What a launch goes by.
+/// The parameters of a launch.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct SgdNumbers {
     step: SgdStep,
-    /// Share of the gradient in the first step that is taken.
+    /// The weight of the gradient in the first step that is taken.
     first: f32,
 }
 
@@ -77,7 +77,7 @@ struct SgdScalars {
     weight_decay: f32,
     momentum: f32,
     share: f32,
-    /// The share in the first step that is taken.
+    /// The weight of the gradient in the first step that is taken.
     first: f32,
     /// The number of the step.
     number: f32,
@@ -92,7 +92,7 @@ struct SgdOptions {
     decided: bool,
 }
 
-/// A workgroup for some values of one of the parameters.
+/// Each workgroup updates some values of one of the parameters.
 #[cube(launch)]
 fn sgd_kernel(
     tensors: &mut SgdTensors,

@@ -1,4 +1,4 @@
-//! Steps that wait for each other, so that several parameters are stepped in one launch.
+//! Collects steps, so that several parameters are updated in one launch.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use super::sgd::SgdNumbers;
 use super::{DecidedLaunch, Gate};
 use crate::gpu::{UNITS, each};
 
-/// The rule, and the numbers that it goes by.
+/// The rule, and its parameters.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rule {
     Sgd(SgdNumbers),
@@ -19,24 +19,25 @@ pub(super) enum Rule {
     RmsProp(RmsPropNumbers),
 }
 
-/// A step that is not taken yet.
+/// A pending step.
 pub(super) struct Waiting {
     pub rule: Rule,
-    /// The parameter and its state, which the step writes to.
+    /// The parameter and its state, which the step changes.
     pub tensors: Vec<CubeTensor>,
     pub g: CubeTensor,
     pub gate: Gate,
 }
 
 impl Waiting {
-    /// Whether both are taken by the same numbers. Steps that a device decides about wait for one
+    /// Whether both steps have the same parameters. Steps that a device decides on share one
     /// decision.
     fn is_like(&self, other: &Self) -> bool {
         let numbers = |one: &Self| (one.rule, one.gate.count, one.gate.decided);
         numbers(self) == numbers(other) && self.g.device == other.g.device
     }
 
-    /// Parameters that a launch can step at most: as many as there are bindings for, beside two.
+    /// The maximum number of parameters that a launch can update: as many as there are bindings
+    /// for, in addition to two.
     fn at_once(&self) -> usize {
         let each = self.tensors.len() + if self.gate.decided { 3 } else { 1 };
         let bindings = self.g.client.properties().hardware.max_bindings as usize;
@@ -45,15 +46,15 @@ impl Waiting {
 }
 
 thread_local! {
-    /// The steps that wait for the end of [`together`]; none outside of it.
+    /// The pending steps until the end of [`together`]; `None` outside of it.
     static WAITING: RefCell<Option<Vec<Waiting>>> = const { RefCell::new(None) };
 }
 
-/// Parameters that are stepped in one launch at most.
+/// The maximum number of parameters that are updated in one launch.
 const AT_ONCE: usize = 8;
 
 pub(in crate::update) fn together<T>(work: impl FnOnce() -> T) -> T {
-    /// Takes the steps also where `work` panics: others may have the tensors.
+    /// Takes the pending steps even if `work` panics, since their tensors may be shared.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -75,7 +76,7 @@ pub(in crate::update) fn together<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Takes a step with others, or at once where none are waited for.
+/// Adds a step to the pending ones, or takes it at once outside of [`together`].
 pub(super) fn take(step: Waiting) {
     WAITING.with_borrow_mut(|waiting| match waiting {
         Some(all) => all.push(step),
@@ -93,7 +94,7 @@ fn launch(waiting: &[Waiting]) {
     }
 }
 
-/// One tensor of each of the steps; none of those that do not have it.
+/// One tensor of each of the steps; empty for steps that do not have it.
 pub(super) fn arguments<'a>(
     waiting: &'a [Waiting],
     of: impl Fn(&'a Waiting) -> Option<&'a CubeTensor>,
@@ -101,7 +102,7 @@ pub(super) fn arguments<'a>(
     SequenceArg { values: waiting.iter().filter_map(of).map(|one| one.clone().into_tensor_arg()).collect() }
 }
 
-/// What the steps read of their decision. Without one, what is passed for `taken` is not read.
+/// The decision of the steps. Without one, the value passed for `taken` is not read.
 pub(super) fn decided(waiting: &[Waiting]) -> DecidedLaunch {
     DecidedLaunch {
         taken: waiting[0].gate.taken.clone().into_tensor_arg(),
@@ -109,7 +110,7 @@ pub(super) fn decided(waiting: &[Waiting]) -> DecidedLaunch {
     }
 }
 
-/// Where the steps note how many were left out.
+/// The tensors in which the steps count the skipped ones.
 pub(super) fn after(waiting: &[Waiting]) -> SequenceArg<OwnedTensor<f32>> {
     arguments(waiting, |one| one.gate.decided.then_some(&one.gate.after))
 }

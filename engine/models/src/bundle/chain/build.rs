@@ -13,11 +13,11 @@ use crate::bundle::field::{self, Field, Kind};
 use crate::bundle::nodes::{base_names, each, fault, is, keys, node, read, table};
 use crate::bundle::save::Save;
 
-/// Where nothing is to do: an image is a tensor with its metadata already.
+/// Transforms that need no work: an image is already a tensor with metadata.
 const NOTHING: [&str; 8] =
     ["ToTensor", "ToNumpy", "ToDevice", "FromMetaTensor", "ToMetaTensor", "Identity", "SimulateDelay", "ToCupy"];
 
-/// Options that change nothing here.
+/// Options without effect here.
 const IGNORED: [&str; 12] = [
     "meta_keys",
     "meta_key_postfix",
@@ -33,7 +33,7 @@ const IGNORED: [&str; 12] = [
     "simple_keys",
 ];
 
-/// Transforms of bundles' own scripts that are here.
+/// Supported transforms of the bundles' own scripts.
 const SCRIPTS: [&str; 6] = [
     "ConcatImages",
     "MergeClasses",
@@ -43,7 +43,7 @@ const SCRIPTS: [&str; 6] = [
     "NpySaver",
 ];
 
-/// The steps of a component; a type of numbers that is asked for beside is one more.
+/// The steps of a component; a requested numeric type adds one more step.
 pub(crate) fn steps(component: &Component, random: bool, notes: &mut Vec<String>) -> Result<Vec<Step>, Fault> {
     let scripted = component.target.starts_with("scripts.");
     if scripted && !is(component, &SCRIPTS) {
@@ -56,7 +56,8 @@ pub(crate) fn steps(component: &Component, random: bool, notes: &mut Vec<String>
     };
     let cast = || -> Result<Option<Step>, Fault> {
         let Some(given) = component.get("dtype") else { return Ok(None) };
-        // One type for each key is of use where they differ; here all are f32 until they are written.
+        // Separate types per key only matter if they differ; here all values are f32 until they are
+        // written.
         let given = match given.as_slice() {
             Some([first, ..]) => first,
             _ => given,
@@ -115,7 +116,7 @@ pub(crate) fn steps(component: &Component, random: bool, notes: &mut Vec<String>
         return Ok(vec![step("SaveClassification", Work::Classes(Classes::new(component)?))?]);
     }
     if is(component, &["SqueezeDim"]) && component.get("dim").and_then(Value::as_int).unwrap_or(0) == 0 {
-        // Only an axis of patches stands before the channels, and there is none here.
+        // Only an axis of patches precedes the channels, and there is none here.
         return Ok(Vec::new());
     }
     if is(component, &["LoadImage"]) {
@@ -138,7 +139,7 @@ fn lambda(component: &Component, step: impl Fn(&str, Work) -> Result<Step, Fault
     step("Lambda", Work::Lambda(functions))
 }
 
-/// Tries a lambda on a small tensor, so that what is outside of the language is reported before a case is read.
+/// Tries a lambda on a small tensor, so that unsupported syntax is reported before a case is read.
 fn check(function: &Function) -> Result<(), Fault> {
     let data = burn::tensor::Tensor::zeros([8, 8, 8, 8], &hearth_data::host_device());
     match field::apply(function, Field::new(data, 3, Kind::Float)) {
@@ -228,7 +229,7 @@ fn load(
         None => None,
     };
     if let Some(reader) = reader {
-        // These read what the content says.
+        // These choose the format by the content of the file.
         let general = ["itkreader", "nibabelreader", "pilreader", "numpyreader", "nrrdreader"];
         if !general.contains(&reader.to_lowercase().as_str()) {
             table.insert("reader", Node::from(reader.as_str()));
@@ -284,7 +285,7 @@ fn registered(
         return Ok(vec![step("ConcatItems", Work::Registered(build(component, &table)?))?]);
     }
     let Some(entry) = found else {
-        return Err(fault(component, "is a transform that is not here"));
+        return Err(fault(component, "is a transform that is not supported"));
     };
     let selects =
         match component.get("select_fn") {
@@ -299,7 +300,7 @@ fn registered(
     if let Some(comparison) = selects {
         table.insert("select_fn", Node::from(comparison.as_str()));
     }
-    // Labels with their numbers: of those that clicks are given for, only the order counts.
+    // Labels with their numbers: only the order of the labels that have clicks matters.
     if let Some(labels) = component.get("label_names").and_then(Value::as_dict) {
         let names = Value::list(labels.iter().map(|(name, _)| name.clone()));
         table.insert("label_names", node(&names).unwrap_or_else(Node::empty));

@@ -1,4 +1,4 @@
-//! TotalSegmentator's tasks, and other models side by side, as a [`Model`].
+//! TotalSegmentator's tasks, and folders of several models, as a [`Model`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::nnunet::model::read_case;
 use crate::nnunet::{TotalLabels, TotalPrepared, TotalSegmentator};
 use crate::package::Unpacked;
 
-/// Models side by side as one model.
+/// Several models in one folder as one model.
 pub struct TotalModel {
     total: Arc<TotalSegmentator>,
     card: Card,
-    /// A package's folder, which networks are read from.
+    /// The unpacked folder of a package, from which networks are read.
     _unpacked: Option<Unpacked>,
 }
 
 impl TotalModel {
-    /// Opened models.
+    /// Wraps opened models.
     pub fn new(total: TotalSegmentator, unpacked: Option<Unpacked>) -> Self {
         let facts = total.card();
         let title =
@@ -94,7 +94,7 @@ impl Model for TotalModel {
     }
 }
 
-/// Reads and resamples images for models side by side.
+/// Reads and resamples images for a folder of several models.
 struct TotalPreparer(Arc<TotalSegmentator>);
 
 impl Prepare for TotalPreparer {

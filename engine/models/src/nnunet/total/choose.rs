@@ -1,4 +1,4 @@
-//! Which task a folder of models is for, and which of its models predict.
+//! Chooses the task of a folder of models, and the models that predict.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use hearth_recipe::{Outcome, RecipeError};
 pub(crate) struct Chosen<'a> {
     pub task: &'static Task,
     pub models: &'static Models,
-    /// Per part that is there: its place among the models, and the model.
+    /// For each existing part, its index among the models, and the model.
     pub parts: Vec<(usize, &'a Model)>,
 }
 
@@ -25,30 +25,30 @@ impl Chosen<'_> {
     }
 }
 
-/// The models of a folder, whose parts of `total` and `total_v3` with the same labels are told apart.
+/// The models of a folder, with ambiguous parts of `total` and `total_v3` assigned to one of them.
 pub(crate) struct Found<'a> {
     path: &'a Path,
     models: &'a [Model],
-    /// The name of the task, `total` or `total_v3`, of models that may be of either.
+    /// The task, `total` or `total_v3`, of models that fit both.
     either: &'static str,
 }
 
 impl<'a> Found<'a> {
-    /// `wanted` is the task's name, where it is given.
+    /// `wanted` is the name of the task, if given.
     pub fn new(path: &'a Path, models: &'a [Model], wanted: Option<&str>) -> Self {
         let alone =
             |name: &str| models.iter().any(|model| names(model).all(|found| found == name) && is_of(model, name));
         let either = match wanted {
             Some("total") => "total",
             Some("total_v3") => "total_v3",
-            // The vertebrae, or the number of a data set, tell which version the other parts are of.
+            // The vertebrae, or the number of a data set, determine the version of the other parts.
             _ if alone("total_v3") && !alone("total") => "total_v3",
             _ => "total",
         };
         Found { path, models, either }
     }
 
-    /// Whether a model is one of a task in a mode.
+    /// Whether a model belongs to a task in a mode.
     fn is_of_mode(&self, model: &Model, task: &str, mode: Mode) -> bool {
         self.is_of(model, task) && model.found.iter().any(|found| found.task.name == task && found.models.mode == mode)
     }
@@ -59,10 +59,10 @@ impl<'a> Found<'a> {
         is_of(model, task) && !(both && other)
     }
 
-    /// The task that is wanted, or the one whose models are there; `None` where the models are others.
+    /// The requested task, or the task of the existing models; `None` for other models.
     ///
     /// # Errors
-    /// An unknown task, one without a model, and models of several tasks.
+    /// An unknown task, a task without a model, or models of several tasks.
     pub fn task(&self, wanted: Option<&str>) -> Outcome<Option<&'static Task>> {
         if let Some(name) = wanted {
             let known: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
@@ -98,7 +98,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether all of a task's models are the rough models that other tasks that are there use.
+    /// Whether all models of a task are the rough models of other existing tasks.
     fn only_helps(&self, task: &Task, there: &[&'static Task]) -> bool {
         let is_there = |task: &str, mode: Mode| self.models.iter().any(|model| self.is_of_mode(model, task, mode));
         let others = there.iter().filter(|other| other.name != task.name);
@@ -113,10 +113,10 @@ impl<'a> Found<'a> {
         modes.all(|mode| used.contains(&(task.name, mode)))
     }
 
-    /// The models of a task: of the mode that is given, or of the first that has any.
+    /// The models of a task: of the given mode, or of the first mode with models.
     ///
     /// # Errors
-    /// Models that are missing, and several for the same part.
+    /// Missing models, or several models for the same part.
     pub fn choose(&self, task: &'static Task, variant: Variant) -> Outcome<Chosen<'a>> {
         let there = |models: &&Models| self.models.iter().any(|model| self.is_of_mode(model, task.name, models.mode));
         let models = match variant.mode {
@@ -152,8 +152,8 @@ impl<'a> Found<'a> {
         Ok(Chosen { task, models, parts })
     }
 
-    /// Of several models of the same part the one of the size that is given, else a big one, by the
-    /// task's trainer and configuration.
+    /// Selects among several models of the same part: by the given size, otherwise a big one, then
+    /// by the task's trainer and configuration.
     fn one_of(&self, mut all: Vec<&'a Model>, models: &Models, small: Option<bool>) -> Outcome<Option<&'a Model>> {
         let Some(first) = all.first().copied() else { return Ok(None) };
         match small {
@@ -182,7 +182,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The first of the rough models that is there and has all `classes`.
+    /// The first existing rough model that has all `classes`.
     ///
     /// # Errors
     /// Several models for the same part.
@@ -201,7 +201,7 @@ impl<'a> Found<'a> {
         Ok(None)
     }
 
-    /// What is said where a task's rough model is missing.
+    /// The error for a missing rough model of a task.
     pub fn without_rough(&self, task: &Task, rough: Rough, classes: &[&str]) -> RecipeError {
         let of = |(name, mode): (&str, Mode)| {
             let models = named(name)?.models.iter().find(|models| models.mode == mode)?;
@@ -217,12 +217,12 @@ impl<'a> Found<'a> {
     }
 }
 
-/// What finds the region of a subset of a task's classes.
+/// The rough model that finds the region of a subset of a task's classes.
 pub(crate) fn rough_of_subsets(task: &Task) -> Rough {
     if task.name == "total_mr" { Rough::Mode("total_mr", Mode::Fast) } else { Rough::Total }
 }
 
-/// The models that may be the rough one, the best first.
+/// The models that can be the rough one, best first.
 fn choices(rough: Rough) -> Vec<(&'static str, Mode)> {
     match rough {
         Rough::Total => {

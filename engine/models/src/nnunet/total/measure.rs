@@ -9,39 +9,39 @@ use serde_json::{Map, Value, json};
 use hearth_recipe::Outcome;
 use hearth_recipe::nnunet::Grid;
 
-/// A class this near to the image's border, in voxels, is taken as cut by it.
+/// A class within this distance of the image's border, in voxels, counts as cut by it.
 const BORDER: usize = 3;
 
-/// What a case gives.
+/// The result of a case.
 #[derive(Debug)]
 pub struct TotalLabels {
-    /// Labels in the axes of the image as it was read, turned to RAS.
+    /// The labels in the axes of the image as it was read, reordered to RAS.
     pub labels: Volume<u16>,
     pub(crate) grid: Grid,
     pub(crate) measured: Measured,
 }
 
-/// What is measured of all classes.
+/// The measurements of all classes.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// In the order of the labels.
+    /// The classes, in the order of the labels.
     classes: Vec<(String, Measures)>,
-    /// Volume of a voxel in mm³.
+    /// The volume of a voxel in mm³.
     voxel: f64,
 }
 
-/// What is measured of a class.
+/// The measurements of a class.
 #[derive(Debug, Default)]
 struct Measures {
     voxels: u64,
-    /// Sum of the image's values, each truncated to a whole number.
+    /// The sum of the image's values, each truncated to an integer.
     sum: f64,
-    /// Whether it comes within [`BORDER`] voxels of the image's border: a part may lie outside.
+    /// Whether it comes within [`BORDER`] voxels of the image's border, so that a part may be outside.
     cut: bool,
 }
 
 impl TotalLabels {
-    /// The grid of the labels: the image's file, and how its axes were turned.
+    /// The grid of the labels: the image's file, and the reordering of its axes.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
@@ -49,15 +49,15 @@ impl TotalLabels {
     /// Writes the labels on the image's grid.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write(&self, path: &Path) -> Outcome {
         let wide = self.labels.data.iter().any(|label| *label >= 255);
         self.grid.write(path, &self.labels, wide)
     }
 
-    /// Volume in mm³ and mean intensity of each class by name, as TotalSegmentator's
-    /// `statistics.json`: 0 where there is no voxel, and 0 for a class that the image's border may
-    /// cut, unless also `incomplete` ones are wanted (its `--stats_include_incomplete`).
+    /// The volume in mm³ and the mean intensity of each class by name, as in TotalSegmentator's
+    /// `statistics.json`: 0 for an empty class, and 0 for a class that the image's border may cut,
+    /// unless `incomplete` ones are requested (its `--stats_include_incomplete`).
     pub fn statistics(&self, incomplete: bool) -> Value {
         let of = |(name, measures): &(String, Measures)| {
             let (volume, intensity) = match measures {
@@ -72,14 +72,14 @@ impl TotalLabels {
         Value::Object(self.measured.classes.iter().map(of).collect::<Map<String, Value>>())
     }
 
-    /// Classes that are there and that the image's border may cut.
+    /// Existing classes that the image's border may cut.
     pub fn incomplete(&self) -> impl Iterator<Item = &str> {
         self.measured.classes.iter().filter(|(_, measures)| measures.cut).map(|(name, _)| name.as_str())
     }
 }
 
 impl Measured {
-    /// Measures labels on the image with the same voxels, whose sizes are z y x in mm.
+    /// Measures labels on an image of the same size, with voxel sizes z y x in mm.
     pub fn of(names: &BTreeMap<u16, String>, labels: &Volume<u16>, image: &Volume, voxels: Axes3<f64>) -> Self {
         let mut found: BTreeMap<u16, Measures> = names.keys().map(|label| (*label, Measures::default())).collect();
         let [depth, height, width] = labels.shape;
@@ -100,7 +100,7 @@ impl Measured {
     }
 }
 
-/// Five digits behind the point, ties to even, as numpy's `round`.
+/// Rounds to five decimal places, ties to even, like numpy's `round`.
 fn five_digits(value: f64) -> f64 {
     (value * 1e5).round_ties_even() / 1e5
 }

@@ -1,8 +1,8 @@
-//! TotalSegmentator's tasks, and other models side by side whose label maps become one.
+//! TotalSegmentator's tasks, and other folders of several models whose label maps are merged.
 //!
-//! A task takes three steps: [`TotalSegmentator::read`] an image, [`TotalSegmentator::prepare`] it, which
-//! runs no network, and [`TotalSegmentator::compute`] its labels. A task that crops images has another
-//! one within it, the rough model, which finds the region.
+//! A task has three steps: [`TotalSegmentator::read`] an image, [`TotalSegmentator::prepare`] it,
+//! which runs no network, and [`TotalSegmentator::compute`] its labels. A task that crops images
+//! contains another one, the rough model, which finds the region.
 
 mod as_model;
 mod choose;
@@ -26,71 +26,71 @@ pub(crate) use self::model::models_below;
 pub use self::predict::TotalPrepared;
 use super::predict::{NnunetOptions, NnunetPredictor};
 
-/// How several models side by side predict.
+/// The options of several models in one folder.
 #[derive(Clone, Debug, Default)]
 pub struct TotalOptions {
-    /// Only these classes, by the models that have them; empty: all.
+    /// Only these classes, by the models that have them; empty for all.
     pub subset: Vec<String>,
-    /// Distance of two tiles as a share of the patch, in place of the task's: 0.8 of `total`,
-    /// `total_v3` and `total_mr`, 0.5 of others.
+    /// The distance between two tiles as a share of the patch, instead of the task's: 0.8 for
+    /// `total`, `total_v3` and `total_mr`, 0.5 for others.
     pub step: Option<f64>,
-    /// The task of TotalSegmentator, where the models of several lie in the folder.
+    /// The task of TotalSegmentator, if the folder has the models of several.
     pub task: Option<String>,
-    /// Which models of the task: `fast`, `fastest` or `default`, `small` or `big`, or two of them as
-    /// `fast-small`. Else the finest that are there, and big ones where there are both.
+    /// The models of the task: `fast`, `fastest` or `default`, `small` or `big`, or two of them as
+    /// in `fast-small`. By default the finest existing ones, and big rather than small ones.
     pub variant: Option<String>,
-    /// Components of at most so many mm³ are removed from each class, as by TotalSegmentator's
-    /// `--remove_small_blobs`.
+    /// Components of at most this volume in mm³ are removed from each class, as with
+    /// TotalSegmentator's `--remove_small_blobs`.
     pub small_components: Option<f64>,
-    /// How each model predicts; `step` takes the place of its step size. Models of a task use fold 0
-    /// unless folds are given, as TotalSegmentator does, and images are not mirrored.
+    /// The options of each model; `step` replaces its step size. Models of a task use fold 0 unless
+    /// folds are given, as in TotalSegmentator, and images are not mirrored.
     pub models: NnunetOptions,
 }
 
-/// Models of nnU-Net that lie in folders `Dataset291_...` side by side.
+/// Several nnU-Net models in folders `Dataset291_...` of one folder.
 ///
-/// They are those of a task of TotalSegmentator, which are found by their labels, their voxels and the
-/// names of their data sets; or others, whose classes have the labels 1, 2, ... in the order of the
-/// folders, or those of `total` where all names are known there.
+/// They are either the models of a TotalSegmentator task, recognised by their labels, their voxel
+/// sizes and the names of their data sets; or other models, whose classes get the labels 1, 2, ...
+/// in the order of the folders, or those of `total` if it has all names.
 ///
-/// The image is turned to RAS and resampled to the task's voxels, or to the models' where those are
-/// cubes, linearly with ends on ends and truncated to whole numbers; labels are mapped back by the
-/// nearest voxel.
+/// The image is reordered to RAS and resampled to the task's voxel size, or to that of the models
+/// if their voxels are cubes: linearly, with coinciding ends and truncated to integers. Labels are
+/// mapped back by the nearest voxel.
 pub struct TotalSegmentator {
     parts: Vec<Part>,
-    /// Of the classes that are wanted.
+    /// The names of the requested classes.
     names: BTreeMap<u16, String>,
-    /// Size of the voxels, z y x in mm, that the image is resampled to beforehand, if it is.
+    /// The voxel size in mm, z y x, to which the image is resampled first, if any.
     voxels: Option<Axes3<f64>>,
-    /// The task and its mode; `None` of other models.
+    /// The task and its mode; `None` for other models.
     task: Option<(&'static Task, Mode)>,
     modality: Modality,
     crop: Option<CropBy>,
-    /// Components of at most so many mm³ are removed.
+    /// Components of at most this volume in mm³ are removed.
     small: Option<f64>,
 }
 
-/// A model, and the label of each of its own labels: 0 where it is removed.
+/// A model, and the final label of each of its own labels, with 0 for removed ones.
 struct Part {
     predictor: NnunetPredictor,
     labels: Vec<u16>,
 }
 
-/// What several models side by side predict.
+/// The output of several models in one folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TotalCard {
-    /// The task of TotalSegmentator; `None` of other models.
+    /// The task of TotalSegmentator; `None` for other models.
     pub task: Option<&'static str>,
-    /// `default`, `fast` or `fastest`, of a task.
+    /// The mode of a task: `default`, `fast` or `fastest`.
     pub mode: Option<&'static str>,
-    /// What images are made by.
+    /// The modality of images.
     pub modality: Modality,
     /// The classes, in the order of their labels.
     pub classes: Vec<String>,
 }
 
 impl TotalSegmentator {
-    /// Whether a folder holds models of nnU-Net in `Dataset...` folders, and is none itself.
+    /// Whether a folder holds nnU-Net models in `Dataset...` folders, and is not a model itself.
     pub fn is_one(path: &Path) -> bool {
         let named = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("Dataset");
         let any = std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(named));
@@ -101,7 +101,7 @@ impl TotalSegmentator {
         !found.is_empty()
     }
 
-    /// The models that are used, those of the rough model last.
+    /// The models in use, those of the rough model last.
     pub fn models(&self) -> impl Iterator<Item = &NnunetPredictor> {
         let mut all: Vec<&NnunetPredictor> = Vec::new();
         let mut next = Some(self);

@@ -1,4 +1,4 @@
-//! The model folders below a folder, and what their files say.
+//! The model folders below a folder, and the facts in their files.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use hearth_recipe::Outcome;
 /// A model folder.
 pub(crate) struct Model {
     pub path: PathBuf,
-    /// Its labels without background, and their names.
+    /// The labels without background, and their names.
     pub classes: Vec<(u16, String)>,
     /// Whether its labels can be merged with those of others: one channel, no regions.
     pub merges: bool,
-    /// Whether its network is a residual one, as those of TotalSegmentator's small models.
+    /// Whether its network is a residual one, as in TotalSegmentator's small models.
     pub residual: bool,
     pub modality: Modality,
-    /// Its places in the table of tasks.
+    /// The places in the table of tasks.
     pub found: Vec<Match>,
 }
 
@@ -45,7 +45,7 @@ impl Model {
         Ok(Model { path, classes, merges, residual, modality, found })
     }
 
-    /// Whether its folder is named by this trainer and this configuration, as nnU-Net does.
+    /// Whether the folder's name has this trainer and this configuration.
     pub fn is_of(&self, trainer: &str, configuration: &str) -> bool {
         let name = name(Some(&self.path)).unwrap_or_default();
         let mut parts = name.split("__");
@@ -56,7 +56,7 @@ impl Model {
 /// The models below a folder, in order.
 ///
 /// # Errors
-/// Files that cannot be used.
+/// Unusable files.
 pub(crate) fn models(path: &Path) -> Outcome<Vec<Model>> {
     let mut folders = Vec::new();
     models_below(path, 1, &mut folders);
@@ -81,8 +81,8 @@ fn name(path: Option<&Path>) -> Option<String> {
     Some(path?.file_name()?.to_string_lossy().into_owned())
 }
 
-/// The configuration that the folder is named by, or the only one of its plans. One that cannot be
-/// used is an error where the model is opened to predict.
+/// The configuration in the folder's name, or the only one of its plans. An unusable one is
+/// reported when the model is opened for prediction.
 fn configuration(folder: &ModelFolder) -> Option<Configuration> {
     let named = name(Some(&folder.path)).unwrap_or_default();
     let named = named.rsplit("__").next().filter(|named| folder.plans.names().any(|known| known == *named));
@@ -91,7 +91,7 @@ fn configuration(folder: &ModelFolder) -> Option<Configuration> {
     folder.plans.configuration(named.or(only)?).ok()
 }
 
-/// Voxels of a 3-D configuration in the axes of images.
+/// The voxel size of a 3-D configuration in the axes of images.
 fn voxels(folder: &ModelFolder, configuration: &Configuration) -> Option<Axes3<f64>> {
     let spacing = Axes3::try_from(configuration.spacing.as_slice()).ok()?;
     Some(folder.plans.transpose_backward.map(|axis| spacing[axis]))

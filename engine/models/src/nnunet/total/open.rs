@@ -1,4 +1,4 @@
-//! Opening the models of a task, and others side by side.
+//! Opens the models of a task, and other folders of several models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,23 +15,23 @@ use super::variant::Variant;
 use super::{Part, TotalOptions, TotalSegmentator};
 use hearth_recipe::{Context, Outcome, RecipeError};
 
-/// Distance of two tiles of models that are of no task: of those with the classes of `total`, and of
-/// others.
+/// The distance between two tiles for models without a task: for those with the classes of `total`,
+/// and for others.
 const TOTAL_STEP: f64 = 0.8;
 const STEP: f64 = 0.5;
 
-/// How far two sizes of voxels may differ and still be the same, in mm.
+/// The largest difference between voxel sizes that count as equal, in mm.
 const SAME: f64 = 1e-3;
 
-/// How far an image is extended around a subset of classes, in mm.
+/// The margin around a subset of classes, in mm.
 const MARGIN: f64 = 20.0;
 
 impl TotalSegmentator {
-    /// Opens the models below a folder; of a subset of names only those that have one of them.
+    /// Opens the models below a folder; for a subset of names only those that have one of them.
     ///
     /// # Errors
-    /// Models that cannot be opened, or have different voxels; models of several tasks of which none is
-    /// chosen, a rough model that is missing, and names that no model has.
+    /// Models that cannot be opened or have different voxel sizes, models of several tasks without
+    /// a choice, a missing rough model, or names that no model has.
     pub fn open(path: &Path, options: &TotalOptions) -> Outcome<Self> {
         let models = models(path)?;
         let found = Found::new(path, &models, options.task.as_deref());
@@ -47,7 +47,7 @@ impl TotalSegmentator {
     }
 }
 
-/// The models of a task, and its rough model.
+/// Opens the models of a task, and its rough model.
 fn of_task(
     found: &Found<'_>,
     task: &'static Task,
@@ -86,8 +86,8 @@ fn of_task(
 
 type RoughModel<'a> = (Chosen<'a>, Vec<&'static str>, f64);
 
-/// The rough model of a task, the classes around which it crops, and the margin. A subset is predicted
-/// in the whole image where there is no rough model for it.
+/// The rough model of a task, the classes around which it crops, and the margin. A subset is
+/// predicted in the whole image if there is no rough model for it.
 fn rough<'a>(found: &Found<'a>, task: &Task, options: &TotalOptions) -> Outcome<Option<RoughModel<'a>>> {
     if let Some(crop) = task.crop {
         let Some(rough) = found.rough(crop.rough, crop.classes)? else {
@@ -104,7 +104,7 @@ fn rough<'a>(found: &Found<'a>, task: &Task, options: &TotalOptions) -> Outcome<
     Ok(rough.map(|rough| (rough, classes, MARGIN)))
 }
 
-/// The rough model as it is used by TotalSegmentator: with the settings of its own task.
+/// Opens the rough model as TotalSegmentator does: with the settings of its own task.
 fn rough_model(found: &Found<'_>, rough: &Chosen<'_>, options: &TotalOptions) -> Outcome<TotalSegmentator> {
     let NnunetOptions { precision, device, kept, progress, .. } = options.models.clone();
     let models = NnunetOptions { precision, device, kept: kept / 2, progress, ..NnunetOptions::default() };
@@ -141,7 +141,7 @@ fn check_subset(subset: &[String], has: &[&str]) -> Outcome {
     }
 }
 
-/// Models that are of no task, or of several that are merged.
+/// Opens models without a task, or of several tasks that are merged.
 fn of_others(path: &Path, models: &[Model], options: &TotalOptions) -> Outcome<TotalSegmentator> {
     if let Some(model) = models.iter().find(|model| !model.merges) {
         let what = "has regions or several channels, which cannot be merged with others";
@@ -185,7 +185,7 @@ fn of_others(path: &Path, models: &[Model], options: &TotalOptions) -> Outcome<T
     })
 }
 
-/// The side of voxels that are cubes.
+/// The side length of voxels that are cubes.
 fn cube(spacing: &[f64]) -> Option<f64> {
     match *spacing {
         [z, y, x] if (z - y).abs() < SAME && (y - x).abs() < SAME => Some(z),

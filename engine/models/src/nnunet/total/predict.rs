@@ -1,4 +1,4 @@
-//! From an image to its labels: reading, preparing, computing.
+//! The steps from an image to its labels: reading, preparing, computing.
 
 use std::path::Path;
 
@@ -10,31 +10,31 @@ use super::measure::{Measured, TotalLabels};
 use hearth_recipe::Outcome;
 use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read};
 
-/// An image that is ready for the networks.
+/// A prepared image.
 pub struct TotalPrepared {
     image: CaseImage,
     ready: Ready,
 }
 
-/// What the first network takes.
+/// The input of the first network.
 enum Ready {
-    /// The image as it is.
+    /// The image without resampling.
     Whole,
-    /// The image at the task's voxels.
+    /// The image at the task's voxel size.
     Resampled(Volume),
-    /// That of the rough model, which finds the part of the image that is resampled then.
+    /// The input of the rough model, which finds the part of the image that is then resampled.
     Rough(Box<Ready>),
 }
 
 /// Labels of an image, or of a part of it.
 struct Labelled {
     labels: Volume<u16>,
-    /// What was measured before labels were mapped back, where that is done.
+    /// Measurements from before labels were mapped back, if requested at that time.
     measured: Option<Measured>,
 }
 
 impl TotalSegmentator {
-    /// The labels of an image, a NIfTI file.
+    /// Predicts the labels of an image, a NIfTI file.
     ///
     /// # Errors
     /// Images that cannot be read or predicted.
@@ -51,19 +51,19 @@ impl TotalSegmentator {
         read(Reader::SimpleItk { reorient: true }, &case)
     }
 
-    /// Resamples an image for the first network: what can be done on any thread.
+    /// Resamples an image for the first network, which can run on any thread.
     ///
     /// # Errors
-    /// Voxels without a size, and a size beyond all limits.
+    /// Voxels without a size, or a size beyond the limits.
     pub fn prepare(&self, image: CaseImage) -> Outcome<TotalPrepared> {
         let ready = self.ready(&image.volume, image.spacing)?;
         Ok(TotalPrepared { image, ready })
     }
 
-    /// The labels of a prepared image.
+    /// Computes the labels of a prepared image.
     ///
     /// # Errors
-    /// Images that do not fit the models, and what a device cannot compute.
+    /// Images that do not fit the models, or values that a device failed to compute.
     pub fn compute(&self, prepared: TotalPrepared) -> Outcome<TotalLabels> {
         let TotalPrepared { image: CaseImage { volume, spacing, grid }, ready } = prepared;
         let Labelled { labels, measured } = self.labelled(&volume, spacing, &grid, ready)?;
@@ -78,7 +78,8 @@ impl TotalSegmentator {
         }
     }
 
-    /// The image at the task's voxels. TotalSegmentator leaves one alone that has them already.
+    /// Resamples the image to the task's voxel size. As in TotalSegmentator, an image that already
+    /// has it stays unchanged.
     fn resampled(&self, image: &Volume, spacing: Axes3<f64>) -> Outcome<Ready> {
         match self.voxels {
             Some(voxels) if spacing.map(|size| f64::from(size as f32)) != voxels => {
@@ -126,7 +127,7 @@ impl TotalSegmentator {
         Ok(Labelled { labels, measured })
     }
 
-    /// The labels of all models; a later one takes precedence.
+    /// The merged labels of all models; a later model takes precedence.
     fn merged(&self, input: &Volume, voxels: Axes3<f64>, grid: &Grid) -> Outcome<Volume<u16>> {
         let mut merged = Volume::<u16>::zeros(1, input.shape);
         for part in &self.parts {

@@ -1,4 +1,4 @@
-//! Which models of a task: [`Variant`].
+//! The choice of a task's models: [`Variant`].
 
 use std::str::FromStr;
 
@@ -7,11 +7,11 @@ use hearth_registry::unknown;
 
 use hearth_recipe::RecipeError;
 
-/// A resolution and a size of models, where they are named.
+/// A resolution and a size of models, if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub mode: Option<Mode>,
-    /// Whether the small models are meant, in place of the big ones.
+    /// Whether the small models are chosen instead of the big ones.
     pub small: Option<bool>,
 }
 
@@ -20,7 +20,7 @@ const KNOWN: [&str; 5] = ["default", "fast", "fastest", "small", "big"];
 impl FromStr for Variant {
     type Err = RecipeError;
 
-    /// One of the known words, or one of each kind joined by `-`.
+    /// Parses one of the known words, or one of each kind joined by `-`.
     fn from_str(text: &str) -> Result<Self, RecipeError> {
         let mut variant = Variant::default();
         for word in text.split('-') {

@@ -1,17 +1,17 @@
-//! Distances counted in steps from voxel to voxel (`scipy.ndimage.distance_transform_cdt`).
+//! Distances in steps from voxel to voxel (`scipy.ndimage.distance_transform_cdt`).
 
 /// The allowed steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Steps {
-    /// To the 26 neighbours: the largest difference along an axis.
+    /// Steps to the 26 neighbours: the distance is the largest difference along an axis.
     Chessboard,
-    /// To the 6 neighbours: the sum of the differences.
+    /// Steps to the 6 neighbours: the distance is the sum of the differences.
     Taxicab,
 }
 
-/// Number of steps from every voxel to the nearest set one; at least one voxel must be set.
+/// Number of steps from every voxel to the nearest set voxel; at least one voxel must be set.
 ///
-/// Two passes over the volume, each reading the neighbours already visited, are exact for
+/// Two passes over the volume, each of which reads the neighbours already visited, are exact for
 /// both kinds of steps.
 pub(super) fn steps(set: &[bool], [nx, ny, nz]: [usize; 3], kind: Steps) -> Vec<u32> {
     let mut out: Vec<u32> = set.iter().map(|set| if *set { 0 } else { u32::MAX }).collect();

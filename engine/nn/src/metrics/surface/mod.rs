@@ -14,16 +14,16 @@ use super::MetricError;
 use super::inputs::{foreground, read, without_ignored};
 use chamfer::{Steps, steps};
 
-/// How distance is measured.
+/// The measure of distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DistanceMetric {
     /// Straight-line distance, in units of the spacing.
     #[default]
     Euclidean,
-    /// In voxels: the largest difference along an axis.
+    /// The largest difference along an axis, in voxels.
     Chessboard,
-    /// In voxels: the sum of the differences.
+    /// The sum of the differences along the axes, in voxels.
     Taxicab,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct Masks {
     label: Vec<f32>,
     pub(super) items: usize,
     pub(super) classes: usize,
-    /// The first class: 1 without the background, where it has a channel of its own.
+    /// The first class: 1 without the background, if the background has its own channel.
     pub(super) first: usize,
     size: [usize; 3],
 }
 
 impl Masks {
-    /// Without the background if requested, and empty where a voxel is ignored.
+    /// Reads the masks, without the background if requested, and empty at ignored voxels.
     pub(super) fn new(
         metric: &'static str,
         (pred, label): (&Tensor<5>, &Tensor<5>),
@@ -97,8 +97,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The part of both that holds all set voxels, with a margin of unset voxels around it (none on
-    /// an axis of length 1).
+    /// The part of both masks that contains all set voxels, with a margin of unset voxels around it
+    /// (no margin on an axis of length 1).
     fn cropped(self, margin: usize) -> Self {
         let [nx, ny, nz] = self.size;
         let (mut low, mut high) = ([usize::MAX; 3], [0; 3]);
@@ -135,7 +135,7 @@ impl Pair {
         Ok(Surfaces { pred: edges(&pred)?, label: edges(&label)?, size, areas: None })
     }
 
-    /// Cells between voxels that the surfaces cross, and the surface area in each.
+    /// The cells between voxels that the surfaces cross, with the surface area in each.
     pub(super) fn between_voxels(self, spacing: [f64; 3]) -> Surfaces {
         let Pair { pred, label, size } = self.cropped(1);
         if size.contains(&0) || size[0] < 2 || size[1] < 2 {
@@ -157,7 +157,7 @@ fn axes(size: &[usize; 3]) -> &[usize] {
     if size[2] == 1 { &size[..2] } else { size }
 }
 
-/// Which of the two surfaces.
+/// One of the two surfaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Pred,
@@ -180,17 +180,17 @@ impl Surfaces {
         }
     }
 
-    /// The area of each element of a surface, in order; `None` where surfaces consist of voxels.
+    /// The area of each element of a surface, in order; `None` if surfaces consist of voxels.
     pub(super) fn areas(&self, side: Side) -> Option<Vec<f32>> {
         let [pred, label] = self.areas.as_ref()?;
         let areas = if side == Side::Pred { pred } else { label };
         Some(self.of(side).iter().zip(areas).filter(|(edge, _)| **edge).map(|(_, area)| *area).collect())
     }
 
-    /// Distance of every element of a surface, in order, to the nearest of the other.
+    /// The distance of every element of a surface, in order, to the nearest element of the other.
     ///
-    /// Infinite where the other surface is empty. Where this one is empty, infinite once for every
-    /// element of the other, as in MONAI.
+    /// Infinite if the other surface is empty. If this one is empty, returns one infinite value for
+    /// every element of the other, as in MONAI.
     pub(super) fn distances(
         &self,
         from: Side,

@@ -1,8 +1,8 @@
-//! The surface within a cube of eight voxels, for each of their 256 configurations.
+//! The surface within a cube of eight voxels, for each of the 256 configurations.
 
-/// Normals of the up to four triangles of each code, in eighths, scaled by their areas: those of
+/// Normals of up to four triangles of each code, in eighths, scaled by their areas: those of
 /// marching cubes, from DeepMind's surface-distance (Apache License 2.0), which MONAI also uses.
-/// Trailing zeros are absent triangles.
+/// Trailing zeros are unused triangles.
 #[rustfmt::skip]
 pub(super) const NORMALS: [[i8; 12]; 256] = [
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], [-1, -1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -1,16 +1,16 @@
-//! Surfaces between voxels: in every cell of neighbouring voxels, the area that separates set from
-//! unset ones.
+//! Surfaces between voxels: the area that separates set from unset voxels in every cell of
+//! neighbouring voxels.
 
 use super::normals::NORMALS;
 
-/// The cells of a mask whose border of one voxel is unset: whether the surface crosses each, and
-/// its area there.
+/// The cells of a mask whose border of one voxel is unset: whether the surface crosses each cell,
+/// and its area there.
 pub(super) struct Cells {
     pub(super) edge: Vec<bool>,
     pub(super) area: Vec<f32>,
 }
 
-/// Areas by code, for cells of eight voxels.
+/// The area of each code, for cells of eight voxels.
 fn areas(spacing: [f64; 3]) -> Vec<f32> {
     let [sx, sy, sz] = spacing.map(|s| s as f32);
     let face = [sy * sz, sx * sz, sx * sy];
@@ -24,7 +24,7 @@ fn areas(spacing: [f64; 3]) -> Vec<f32> {
     NORMALS.iter().map(area).collect()
 }
 
-/// Lengths by code, for cells of four pixels.
+/// The length of each code, for cells of four pixels.
 fn lengths([first, second]: [f64; 2]) -> Vec<f32> {
     let diagonal = 0.5 * first.hypot(second);
     let of = |code: u32| match code {
@@ -37,8 +37,8 @@ fn lengths([first, second]: [f64; 2]) -> Vec<f32> {
     (0..16).map(|code| of(code) as f32).collect()
 }
 
-/// The cells of a mask with one voxel of unset border, `[x, y, z]`; there is one cell fewer than
-/// voxels per axis. A flat mask (`z = 1`) has cells of four pixels.
+/// The cells of a mask with one voxel of unset border, `[x, y, z]`. Each axis has one cell fewer
+/// than voxels. A flat mask (`z = 1`) has cells of four pixels.
 pub(super) fn cells(mask: &[bool], [nx, ny, nz]: [usize; 3], spacing: [f64; 3]) -> Cells {
     let flat = nz == 1;
     let table = if flat { lengths([spacing[0], spacing[1]]) } else { areas(spacing) };
@@ -49,7 +49,7 @@ pub(super) fn cells(mask: &[bool], [nx, ny, nz]: [usize; 3], spacing: [f64; 3]) 
     for x in 0..nx - 1 {
         for y in 0..ny - 1 {
             for z in 0..depth {
-                // The first corner has the highest bit.
+                // The first corner is the highest bit.
                 let corner = |dx: usize, dy: usize, dz: usize| mask[((x + dx) * ny + y + dy) * nz + z + dz];
                 let mut code = 0;
                 for (dx, dy) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -70,7 +70,7 @@ pub(super) fn cells(mask: &[bool], [nx, ny, nz]: [usize; 3], spacing: [f64; 3]) 
 mod tests {
     use super::cells;
 
-    /// A cube of one voxel becomes an octahedron.
+    /// A mask of one voxel becomes an octahedron.
     #[test]
     fn one_voxel_has_the_surface_of_an_octahedron() {
         let mut mask = vec![false; 27];

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_previous, describe, probability, range, tensor, volume};
 
-/// What nnU-Net does to a patch after its spatial transform, in this order, each with its own
-/// probability: noise, blur, brightness, contrast, low resolution, gamma of the negated image,
-/// gamma, mirroring. Blur and low resolution then take each channel with probability 0.5; the noise
-/// is the same for all channels. In the end the channels of `mask_channels` are 0 where the label is
-/// -1, and labels of -1 become 0.
+/// Augments a patch after nnU-Net's spatial transform. The steps, in this order and each with its
+/// own probability, are: noise, blur, brightness, contrast, low resolution, gamma of the negated
+/// image, gamma, mirroring. Blur and low resolution change each channel with probability 0.5; the
+/// noise is the same for all channels. At the end, the channels of `mask_channels` become 0 where
+/// the label is -1, and labels of -1 become 0.
 ///
-/// `keys` are the image and, where there is one, its label map; the labels of `previous_key` are
-/// mirrored with them. Factors of brightness, contrast and
-/// gamma are drawn with the same chance from below 1 and from above.
+/// `keys` are the image and, if there is one, its label map; the labels of `previous_key` are
+/// mirrored with them. Factors of brightness, contrast and gamma below 1 and above 1 are equally
+/// likely.
 ///
 /// ```
 /// # use hearth_data::tiny;
@@ -45,13 +45,13 @@ pub struct RandNnunetAugment {
     /// Range of its deviation in voxels, drawn for each axis.
     #[serde(default = "half_to_one")]
     blur_sigma: [f64; 2],
-    /// Probability of another brightness.
+    /// Probability of a brightness change.
     #[serde(default = "fifteen")]
     brightness_prob: f64,
     /// Range of the factor of each channel.
     #[serde(default = "around_one")]
     brightness_range: [f64; 2],
-    /// Probability of another contrast.
+    /// Probability of a contrast change.
     #[serde(default = "fifteen")]
     contrast_prob: f64,
     /// Range of the factor of each channel.
@@ -63,22 +63,22 @@ pub struct RandNnunetAugment {
     /// Range of the scale.
     #[serde(default = "half_to_one")]
     low_resolution_zoom: [f64; 2],
-    /// Whether the first axis keeps its resolution: of flat patches.
+    /// Whether the first axis keeps its resolution, for flat patches.
     #[serde(default)]
     keep_first_axis: bool,
-    /// Probability of a power of the negated image.
+    /// Probability of gamma on the negated image.
     #[serde(default = "tenth")]
     gamma_inverted_prob: f64,
-    /// Probability of a power of the image.
+    /// Probability of gamma on the image.
     #[serde(default = "three_tenths")]
     gamma_prob: f64,
-    /// Range of the powers of each channel.
+    /// Range of the gamma of each channel.
     #[serde(default = "powers")]
     gamma_range: [f64; 2],
     /// Axes that are mirrored, each with probability 0.5.
     #[serde(default = "all_axes")]
     pub mirror_axes: Vec<usize>,
-    /// Channels that are 0 where the label is -1: those that are normalised within a mask.
+    /// Channels that become 0 where the label is -1: those that are normalised within a mask.
     #[serde(default)]
     mask_channels: Vec<usize>,
     /// Key of the labels of the earlier stage of a cascade.
@@ -122,7 +122,7 @@ fn all_axes() -> Vec<usize> {
     vec![0, 1, 2]
 }
 
-/// A number below 1 or above, with the same chance where the range has both.
+/// A number below or above 1, equally likely if the range has both.
 fn around(draw: &Draw, [low, high]: [f64; 2]) -> f64 {
     let below = draw.happens(0.5);
     if below && low < 1.0 { draw.between(low, high.min(1.0)) } else { draw.between(low.max(1.0).min(high), high) }

@@ -1,7 +1,7 @@
 //! nnU-Net's preprocessing, patches and augmentation as transforms of a recipe.
 //!
-//! Arrays of nnU-Net are z y x, so the first step turns an image's axes, and all others see them
-//! that way.
+//! nnU-Net's arrays are z y x, so the first step reorders the axes of an image, and all others see
+//! them in this order.
 
 mod augment;
 mod patch;
@@ -32,14 +32,14 @@ fn volume(image: &Image) -> Result<Volume, TransformError> {
     Volume::new(image.channels(), shape, values).ok_or_else(|| TransformError::new("the image's values cannot be read"))
 }
 
-/// The same as a tensor; `flat`: that of a slice.
+/// The volume as a tensor; if `flat`, that of a slice.
 fn tensor(volume: Volume, flat: bool, device: &Device) -> Tensor<4> {
     let [z, y, x] = volume.shape;
     let shape = if flat { [volume.channels, y, x, 1] } else { [volume.channels, z, y, x] };
     Tensor::from_data(TensorData::new(volume.data, shape), device)
 }
 
-/// Name and parameters, as in a recipe.
+/// The name and parameters of a step, as in a recipe.
 fn describe(name: &str, parameters: &impl Serialize) -> serde_json::Value {
     let mut out = serde_json::Map::from_iter([("name".to_owned(), name.into())]);
     if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(parameters) {
@@ -62,7 +62,7 @@ fn range(key: &str, [low, high]: [f64; 2], least: f64) -> Result<(), Fault> {
     Err(Fault::at(key, format!("{low}..{high} is not a range of numbers of at least {least}")))
 }
 
-/// Whether the labels of an earlier stage exist at a step that works on them.
+/// Checks that the labels of an earlier stage exist at a step that uses them.
 fn check_previous(key: Option<&str>, known: &BTreeSet<String>) -> Result<(), Fault> {
     match key.filter(|key| !known.contains(*key)) {
         Some(key) => {

@@ -1,4 +1,4 @@
-//! A patch of a case, turned and scaled as nnU-Net's loader and its spatial transform do it.
+//! A patch of a case, rotated and scaled like in nnU-Net's loader and spatial transform.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_previous, describe, probability, range, tensor, volume};
 
-/// Cuts one patch of a case that `NnunetPreprocess` prepared, in
-/// nnU-Net's way: with probability `foreground` around a voxel of a class that the case has, each
-/// class with the same chance, else anywhere, or, with `annotated_key`, around any voxel that is
-/// annotated; it may hang out of the image, where images are 0 and
-/// labels -1. What is cut is larger than the patch, is turned and scaled about its centre, and the
-/// patch is left: linear for images, the label with the largest share for labels.
+/// Cuts one patch of a case that `NnunetPreprocess` prepared, in nnU-Net's way. With probability
+/// `foreground` the patch lies around a voxel of a class of the case, each class with the same
+/// probability; otherwise anywhere or, with `annotated_key`, around any annotated voxel. It may
+/// extend beyond the image, where images are 0 and labels -1. A larger part is cut, rotated and
+/// scaled about its centre, and cropped to the patch: with linear interpolation for images, and the
+/// label with the largest weight for labels.
 ///
 /// Three numbers of `patch_size` are z y x; two cut a slice of the first axis, and the result is an
-/// image of two axes. Angles follow from the size: 30 degrees, 180 in the plane where the patch is
-/// more than three times as wide as high, and of slices 180, or 15 where they are longer than 1.5
-/// times their width.
+/// image of two axes. The range of angles follows from the size: 30 degrees; 180 in the plane if
+/// the patch is more than three times as wide as high; for slices 180, or 15 if they are longer
+/// than 1.5 times their width.
 ///
 /// ```
 /// # use hearth_data::tiny;
@@ -46,14 +46,14 @@ pub struct RandNnunetPatch {
     /// Key of the voxels of each class, the background first, as `ClassesToIndices` makes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     indices_key: Option<String>,
-    /// Key of the voxels that are not annotated and of those that are, as `ClassesToIndices` makes
-    /// them: what is not cut around a class is cut around one of the latter.
+    /// Key of the voxels without and with annotation, as `ClassesToIndices` makes them: patches
+    /// that are not cut around a class are cut around one of the latter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     annotated_key: Option<String>,
     /// Probability that a patch is cut around a voxel of a class.
     #[serde(default = "third")]
     foreground: f64,
-    /// Probability that a patch is turned.
+    /// Probability that a patch is rotated.
     #[serde(default = "fifth")]
     rotation_prob: f64,
     /// Probability that a patch is scaled.
@@ -80,15 +80,15 @@ fn scales() -> [f64; 2] {
     [0.7, 1.4]
 }
 
-/// The voxels that a patch is cut around.
+/// The voxels around which patches are cut.
 struct Lists {
-    /// Of each class, the background first.
+    /// The voxels of each class, the background first.
     classes: Vec<IndexList>,
-    /// Not annotated, and annotated.
+    /// The voxels without annotation, and those with it.
     annotated: Vec<IndexList>,
 }
 
-/// What is drawn for a patch.
+/// The random draws of a patch.
 struct Drawn {
     start: [i64; 3],
     initial: [usize; 3],
@@ -135,7 +135,8 @@ impl RandNnunetPatch {
 
     fn cut(&self, image: Image, drawn: &Drawn, is_label: bool) -> Result<Image, TransformError> {
         let flat = self.patch_size.len() == 2;
-        // Only what is near is read; a patch hangs out, but never lies outside.
+        // Only the part near the patch is read; a patch may extend beyond the image, but always
+        // overlaps it.
         let shape = image.shape();
         let low: [usize; 3] =
             std::array::from_fn(|axis| (drawn.start[axis].max(0) as usize).min(shape[axis].saturating_sub(1)));
@@ -211,7 +212,7 @@ impl Transform for RandNnunetPatch {
             let what = format!("{:?}: expected two or three numbers above 0, of at most 2^30 voxels", self.patch_size);
             return Err(Fault::at("patch_size", what));
         }
-        // A long thin patch turns within a cube.
+        // A long thin patch rotates within a cube.
         let initial = patch::initial(&self.patch_size, patch::turning(&self.patch_size));
         if !few(&initial) {
             let what = format!("to be turned it needs {initial:?} voxels, more than 2^30: give a smaller patch");
@@ -263,7 +264,7 @@ mod tests {
             ("[8]", "two or three numbers"),
             ("[0, 8, 8]", "above 0"),
             ("[9223372036854775807, 9223372036854775807, 2]", "2^30 voxels"),
-            // Within the limit itself, but not the cube that it turns in.
+            // Within the limit itself, unlike the cube in which it rotates.
             ("[100000, 12, 12]", "to be turned"),
         ] {
             let (key, text) = check(size).expect_err(size);

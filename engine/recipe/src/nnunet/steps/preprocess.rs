@@ -1,4 +1,4 @@
-//! An image as nnU-Net's networks see it.
+//! nnU-Net's preprocessing of an image.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_previous, describe, tensor, volume};
 
-/// How nnU-Net prepares a case: the axes become z y x in the order `transpose`, the margin of zeros
-/// is cropped, each channel is normalised, then all is resampled to `spacing`: images by cubic
-/// splines, labels by linear indicators, and an axis that is more than three times as coarse apart.
+/// Prepares a case like nnU-Net: reorders the axes to z y x in the order `transpose`, crops the
+/// margin of zeros, normalises each channel, and resamples everything to `spacing`: images by cubic
+/// splines, labels by linear indicators, and an axis that is more than three times as coarse
+/// separately.
 ///
-/// `keys` are the image and, where there is one, its label map; labels outside of what the image
-/// shows become -1. `previous_key` is the label map that an earlier stage of a cascade predicted; it
-/// comes along in the same way. What comes from a folder of `nnUNet_preprocessed` is prepared already, and
-/// stays as it is. The parameters are those of nnU-Net's plans, which `hearth plan` writes.
+/// `keys` are the image and, if there is one, its label map; labels outside of the image's content
+/// become -1. `previous_key` is the label map predicted by an earlier stage of a cascade, which is
+/// processed the same way. Cases from a folder of `nnUNet_preprocessed` are already prepared and
+/// stay unchanged. The parameters are those of nnU-Net's plans, which `hearth plan` writes.
 /// Predictions are mapped back linearly.
 ///
 /// ```
@@ -40,12 +41,12 @@ use super::{check_previous, describe, tensor, volume};
 #[serde(deny_unknown_fields)]
 pub struct NnunetPreprocess {
     keys: Keys,
-    /// Size of the voxels in mm, z y x in the order of `transpose`; two numbers keep the distance of
+    /// Voxel size in mm, z y x in the order of `transpose`; two numbers keep the distance between
     /// slices.
     pub spacing: Vec<f64>,
-    /// How each channel is normalised.
+    /// The normalisation of each channel.
     pub normalization: Vec<Normalization>,
-    /// Which axis, of z y x, each axis of the result is.
+    /// The axis of z y x for each axis of the result.
     #[serde(default = "in_order")]
     pub transpose: [usize; 3],
     /// Key of the labels of the earlier stage of a cascade.
@@ -57,27 +58,27 @@ fn in_order() -> [usize; 3] {
     [0, 1, 2]
 }
 
-/// How a channel is normalised: nnU-Net's class, and for CT the intensities of the training images'
-/// foreground.
+/// The normalisation of a channel: nnU-Net's class, and for CT the foreground intensities of the
+/// training images.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Normalization {
     /// `ZScoreNormalization`, `CTNormalization`, `RescaleTo01Normalization`,
     /// `RGBTo01Normalization` or `NoNormalization`.
     pub scheme: String,
-    /// Whether only what the image shows counts, and is changed.
+    /// Whether only voxels of the image's content are used and changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub use_mask: bool,
-    /// Mean.
+    /// The mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
-    /// Standard deviation.
+    /// The standard deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub std: Option<f64>,
-    /// Smaller values become this one.
+    /// The lower limit to which values are clipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percentile_00_5: Option<f64>,
-    /// Larger values become this one.
+    /// The upper limit to which values are clipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percentile_99_5: Option<f64>,
 }
@@ -111,7 +112,7 @@ impl NnunetPreprocess {
         })
     }
 
-    /// What nnU-Net has prepared: z y x, and nothing else.
+    /// Reorders arrays that nnU-Net has prepared to z y x, without other changes.
     fn lying(&self, image: Image, maps: Vec<Image>) -> Result<(Image, Vec<Image>), TransformError> {
         let (found, expected) = (image.channels(), self.normalization.len());
         if found != expected {
@@ -126,7 +127,7 @@ impl NnunetPreprocess {
         Ok((turn(image), maps.into_iter().map(turn).collect()))
     }
 
-    /// The image and label maps on its grid.
+    /// Prepares the image and the label maps on its grid.
     fn run(&self, image: Image, maps: Vec<Image>) -> Result<(Image, Vec<Image>), TransformError> {
         if image.meta.stored_type == PREPROCESSED {
             return self.lying(image, maps);
@@ -134,7 +135,7 @@ impl NnunetPreprocess {
         let how = self.how().map_err(|fault| TransformError::new(fault.message))?;
         let size = spacing(&image);
         let (image, maps) = (as_volume(image), maps.into_iter().map(as_volume).collect::<Vec<_>>());
-        // The file's axes are x y z.
+        // The axes of the file are x y z.
         let turn = |axes: [usize; 3]| Reorder { source: axes, flip: [false; 3] };
         let lying = reorder(image.clone(), &turn([2, 1, 0]));
         let labels = maps.iter().map(|map| labels(&reorder(map.clone(), &turn([2, 1, 0]))));
@@ -168,7 +169,7 @@ impl NnunetPreprocess {
     }
 }
 
-/// The affine of another number of voxels over the same space.
+/// The affine for another number of voxels over the same space.
 fn resized(affine: &affine::Affine, old: [usize; 3], new: [usize; 3]) -> affine::Affine {
     let mut scale = IDENTITY;
     for axis in 0..3 {
@@ -178,10 +179,10 @@ fn resized(affine: &affine::Affine, old: [usize; 3], new: [usize; 3]) -> affine:
     compose(affine, &scale)
 }
 
-/// A picture, or another image of two axes, as a volume of one slice.
+/// Converts a picture, or another image of two axes, to a volume of one slice.
 fn as_volume(mut image: Image) -> Image {
     if image.meta.spatial_dims == 2 {
-        // Undone, it has two axes again.
+        // Undoing this restores the two axes.
         image.meta.applied.push(Applied::Resize {
             affine: image.affine,
             shape: image.shape(),
@@ -194,8 +195,8 @@ fn as_volume(mut image: Image) -> Image {
     image
 }
 
-/// Size of the voxels of an image in its file, z y x: nnU-Net takes that of the header. The only slice of
-/// a picture is far from all others.
+/// The voxel size of an image in its file, z y x: nnU-Net uses that of the header. The only slice
+/// of a picture is far from all others.
 fn spacing(image: &Image) -> [f64; 3] {
     let [x, y, z] = match &image.meta.header {
         Some(header) if image.meta.applied.is_empty() => [header.pixdim[1], header.pixdim[2], header.pixdim[3]],
@@ -204,11 +205,11 @@ fn spacing(image: &Image) -> [f64; 3] {
     if image.meta.spatial_dims == 2 { [999.0 * x.max(y), y, x] } else { [z, y, x] }
 }
 
-/// An image and its label map as they lie in their files, z y x, and the size of the voxels: what the
-/// preprocessing begins with.
+/// An image and its label map in the axes of their files, z y x, and the voxel size: the input of
+/// the preprocessing.
 ///
 /// # Errors
-/// A label map of other voxels, or of other than whole numbers.
+/// A label map with another size, or with values that are not integers.
 pub(in crate::nnunet) fn as_read(
     image: Image,
     label: Image,

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{check_previous, describe, tensor, volume};
 
-/// Appends the labels that an earlier stage of a cascade predicted to the image: a channel of 0 and 1
-/// for each of `labels`, in this order, behind the image's own. The label map has the image's grid, and
-/// is removed. The network takes as many more channels.
+/// Appends the labels that an earlier stage of a cascade predicted to the image: a channel of 0 and
+/// 1 for each of `labels`, in this order, after the image's own channels. The label map has the
+/// image's grid, and is removed. The network needs that many more input channels.
 ///
-/// In training it comes after `RandNnunetAugment`, which is for intensities, and before
+/// In training it comes after `RandNnunetAugment`, which changes intensities, and before
 /// `RandNnunetPreviousStage`.
 ///
 /// ```

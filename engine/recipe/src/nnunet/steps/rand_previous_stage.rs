@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{describe, probability, range, tensor, volume};
 
-/// What nnU-Net does to the labels of an earlier stage, so that the second stage of a cascade learns to
-/// correct them: with `operator_prob` each label is dilated, eroded, closed or opened with
-/// `operator_label_prob` by a ball, and what it gains the other labels lose; then with `remove_prob` each
-/// label loses a component with `remove_label_prob`, if it has one that is small enough. The order of
-/// the labels is drawn, too.
+/// Augments the labels of an earlier stage, so that the second stage of a cascade learns to correct
+/// them. With `operator_prob`, each label is dilated, eroded, closed or opened by a ball with
+/// `operator_label_prob`, and added voxels are removed from the other labels. Then with
+/// `remove_prob`, each label loses a component with `remove_label_prob`, if it has one that is
+/// small enough. The order of the labels is random as well.
 ///
 /// The labels are the last `channels` channels of the image, of 0 and 1, as `NnunetPreviousStage`
-/// appends them; the others stay.
+/// appends them; other channels stay unchanged.
 ///
 /// ```
 /// # use hearth_data::tiny;
@@ -31,12 +31,12 @@ use super::{describe, probability, range, tensor, volume};
 #[serde(deny_unknown_fields)]
 pub struct RandNnunetPreviousStage {
     keys: Keys,
-    /// How many channels, the last ones of the image, are labels.
+    /// The number of last channels of the image that are labels.
     channels: usize,
     /// Probability that labels are changed by operators.
     #[serde(default = "two_fifths")]
     operator_prob: f64,
-    /// Probability of each label, if so.
+    /// Probability of each label in that case.
     #[serde(default = "half")]
     operator_label_prob: f64,
     /// Range of the ball's radius in voxels.
@@ -45,10 +45,10 @@ pub struct RandNnunetPreviousStage {
     /// Probability that components are removed.
     #[serde(default = "fifth")]
     remove_prob: f64,
-    /// Probability of each label, if so.
+    /// Probability of each label in that case.
     #[serde(default = "half")]
     remove_label_prob: f64,
-    /// Components of this share of the patch and more stay.
+    /// Share of the patch from which on components stay.
     #[serde(default = "share")]
     remove_below: f64,
 }
@@ -74,7 +74,7 @@ fn radii() -> [f64; 2] {
 }
 
 impl RandNnunetPreviousStage {
-    /// The labels that are changed, in the order in which they are.
+    /// The labels that are changed, in the order of processing.
     fn chosen(&self, probability: f64, draw: &Draw) -> Vec<usize> {
         draw.permutation(self.channels).into_iter().filter(|_| draw.happens(probability)).collect()
     }

@@ -1,4 +1,4 @@
-//! Levers of the chain: a case, or a batch, is prepared with each, and without.
+//! Levers of the chain: a case or a batch is prepared with and without each of them.
 
 use std::time::Instant;
 
@@ -14,11 +14,11 @@ use crate::plan::Plan;
 use hearth_recipe::Outcome;
 use hearth_recipe::recipe::{Document, Node};
 
-/// So many cases are prepared, and so often.
+/// The number of prepared cases, and of repetitions.
 const CASES: usize = 2;
 const TIMES: usize = 3;
 
-/// Seconds that a case takes, before the first random step and from there on.
+/// The seconds of a case before the first random step, and from it on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Took {
     fixed: f64,
@@ -46,15 +46,15 @@ fn took(plan: &Plan, cases: &Cases) -> Outcome<Took> {
     Ok(Took { fixed: sum.fixed / count, random: sum.random / count })
 }
 
-/// What seconds of the threads that prepare batches are of an epoch: at most those that the training
-/// waits, or, where the network has the same cores, a part of what they compute.
+/// The gain per epoch from saved seconds of the threads that prepare batches: at most the time that
+/// the training waits, or a part of the saved time if the network uses the same cores.
 fn of_an_epoch(saved: f64, plan: &Plan, facts: &Facts) -> f64 {
     let threads = plan.recipe.data.workers.clamp(1, facts.cores.max(1)) as f64;
     let beside = if facts.on_processor { saved / facts.cores.max(1) as f64 } else { 0.0 };
     (saved / threads).min(facts.wait).max(beside)
 }
 
-/// Spatial steps that are sampled together.
+/// Tries sampling spatial steps together.
 pub(crate) fn lazy(document: &Document, plan: &Plan, cases: &Cases, facts: &Facts) -> Outcome<Vec<Finding>> {
     let words = match plan.recipe.data.lazy {
         Lazy::Off => &["exact", "on"][..],
@@ -62,13 +62,13 @@ pub(crate) fn lazy(document: &Document, plan: &Plan, cases: &Cases, facts: &Fact
         Lazy::On => return Ok(Vec::new()),
     };
     let steps = plan.training.steps();
-    // One step alone is sampled once in any case.
+    // A single step is sampled once in any case.
     if steps.iter().filter(|step| step.is_lazy()).count() < 2 {
         return Ok(Vec::new());
     }
     let before = took(plan, cases)?;
     let all = cases.training.len();
-    // What is kept is prepared once.
+    // Cached cases are prepared once.
     let again = all.saturating_sub(plan.recipe.data.cache.kept(all)) as f64;
     let of_cases = |took: Took| took.fixed * again + took.random * all as f64;
     let mut found = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn lazy(document: &Document, plan: &Plan, cases: &Cases, facts: &Fact
     Ok(found)
 }
 
-/// Random steps on whole batches.
+/// Tries random steps on whole batches.
 pub(crate) fn batches(document: &Document, plan: &Plan, cases: &Cases, facts: &Facts) -> Outcome<Vec<Finding>> {
     let transforms = &plan.recipe.transforms;
     let Some(first) = first_on_batches(transforms) else { return Ok(Vec::new()) };
@@ -138,7 +138,7 @@ pub(crate) fn batches(document: &Document, plan: &Plan, cases: &Cases, facts: &F
     }])
 }
 
-/// Transforms that keep channels apart: a batch's entries are channels to them.
+/// Transforms that process channels separately: they treat the entries of a batch as channels.
 const APART: [&str; 12] = [
     "ColorJitter",
     "RandFlip",
@@ -154,7 +154,8 @@ const APART: [&str; 12] = [
     "EnsureType",
 ];
 
-/// The first transform that may work on batches: a random one from which on all keep channels apart.
+/// The first transform that may work on batches: a random one from which on all transforms process
+/// channels separately.
 fn first_on_batches(transforms: &[Node]) -> Option<usize> {
     if transforms.iter().any(|step| step.get("batch").is_some()) {
         return None;
@@ -171,7 +172,7 @@ fn first_on_batches(transforms: &[Node]) -> Option<usize> {
     transforms.iter().enumerate().skip(from).find(|(_, step)| random(step)).map(|(place, _)| place)
 }
 
-/// Seconds of preparing a batch.
+/// The seconds needed to prepare a batch.
 fn batch_took(plan: &Plan, cases: &Cases) -> Outcome<f64> {
     let Some(loader) = dataset::first_case(plan, cases)? else { return Ok(0.0) };
     let mut best = f64::INFINITY;

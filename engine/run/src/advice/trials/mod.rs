@@ -1,5 +1,5 @@
-//! Levers that a profile does not show: a step is taken with each, on crops that are made up, and with
-//! none.
+//! Levers that a profile does not show: a step on synthetic crops is measured with and without each
+//! of them.
 
 mod chain;
 
@@ -15,38 +15,38 @@ use crate::plan::Plan;
 use hearth_recipe::Outcome;
 use hearth_recipe::recipe::{Document, Node};
 
-/// A step that is less than this faster is not.
+/// The smallest relative gain of a step that counts.
 const LEAST: f64 = 0.05;
 
-/// The part of the free memory that a larger batch may take.
+/// The share of the free memory that a larger batch may use.
 const ROOM: f64 = 0.7;
 
-/// The plan with some changes; `None` for one that cannot be.
+/// The plan with some changes; `None` for invalid changes.
 fn with(document: &Document, sets: &[String]) -> Option<Plan> {
     let mut document = document.clone();
     sets.iter().try_for_each(|set| document.set(set)).ok()?;
     Plan::new(document).ok()
 }
 
-/// What other ways to prepare cases win, and steps with another precision, with more crops, or without
-/// a look at the labels.
+/// Measures the gain of other ways to prepare cases, and of steps with another precision, with more
+/// crops, or without label checks.
 pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcome<Vec<Finding>> {
     let plan = Plan::new(document.clone())?;
     let mut found = chain::lazy(document, &plan, cases, facts)?;
     found.extend(chain::batches(document, &plan, cases, facts)?);
-    // Two networks that compete do not wait for each other's batches.
+    // Two competing networks do not wait for each other's batches.
     if plan.recipe.learns().generates() || facts.training <= facts.wait {
         return Ok(found);
     }
     let crops = crops(&plan, cases)?;
     let Some(crop) = crops.first() else { return Ok(found) };
     let count = crops.len() * plan.recipe.training.batch_size;
-    // The faster of two: what else the machine does is no gain of a lever.
+    // The faster of two measurements, because other load on the machine is no gain of a lever.
     let base = paced(&plan, crop, count)?.min(paced(&plan, crop, count)?);
     let computing = facts.training - facts.wait;
     for word in ["bf16", "fp16"] {
         let sets = vec![format!("training.precision={word}")];
-        // What the device cannot do is no lever.
+        // Precisions that the device does not support are skipped.
         let Some(changed) = with(document, &sets).filter(|changed| changed.precision != plan.precision) else {
             continue;
         };
@@ -82,7 +82,7 @@ pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
         let (before, free) = (memory::in_use(), hearth_machine::Allowance::now().free as f64);
         Ok((stepped(&plan, crop, count, before)?.peak as f64) < free * ROOM)
     };
-    // An epoch of one batch has no second one to join it.
+    // An epoch of a single batch has no second one to merge with.
     if cases.training.len() >= 2 * doubled
         && plan.on_processor
         && fits()?
@@ -112,13 +112,13 @@ pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
     Ok(found)
 }
 
-/// What a loss takes that reads predictions and labels back to look at them: words for that, its part of
-/// a step, and the change.
+/// Measures a loss that reads predictions and labels back to check them: returns a description, its
+/// share of a step, and the change.
 fn checks(document: &Document, crop: &Sample, count: usize, base: f64) -> Outcome<Option<(String, f64, Vec<String>)>> {
     let sets = vec!["loss.check_labels=false".to_owned()];
     let is_off = |node: &Node| *node == Node::from(false);
     let off = document.root().get("loss").and_then(|loss| loss.get("check_labels")).is_some_and(is_off);
-    // A loss without the option has nothing to look at.
+    // A loss without this option checks nothing.
     let Some(changed) = with(document, &sets).filter(|_| !off) else { return Ok(None) };
     let step = paced(&changed, crop, count)?.min(paced(&changed, crop, count)?);
     let won = 1.0 - step / base;

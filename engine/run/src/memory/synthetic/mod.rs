@@ -1,5 +1,5 @@
-//! Steps and validations on crops that no image has: what they take and how long they last is that of
-//! the recipe's own.
+//! Steps and validations on synthetic crops, which take the same memory and time as those of the
+//! recipe's own.
 
 pub(crate) mod samples;
 pub(crate) mod steps;

@@ -1,4 +1,4 @@
-//! Crops that no image has, of the shapes that a recipe's have.
+//! Synthetic crops with the shapes of a recipe's crops.
 
 use burn::tensor::{Tensor, TensorData};
 use hearth_data::affine::IDENTITY;
@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use hearth_recipe::recipe::{Node, Output};
 use hearth_recipe::{Outcome, RecipeError};
 
-/// A crop with its label, or a volume, as the network takes it.
+/// A synthetic crop with its label, or a volume, as the network gets it.
 pub(crate) fn sample(plan: &Plan, network: &AnyNetwork, patch: [usize; 3]) -> Outcome<Sample> {
     let recipe = &plan.recipe;
     let ([taken, out], dims) = (network.channels(), network.spatial_dims());
@@ -20,7 +20,7 @@ pub(crate) fn sample(plan: &Plan, network: &AnyNetwork, patch: [usize; 3]) -> Ou
         let data = Tensor::from_data(TensorData::new(values, [channels, x, y, z]), &host_device());
         Image::new(data, IDENTITY).with_spatial_dims(dims)
     };
-    // Any values do; in labels each class occurs.
+    // The values are arbitrary; in labels each class occurs.
     let noise = |at: usize| (at as f32 * 0.618_034).fract();
     let channels = if recipe.learns().generates() { recipe.image_channels() } else { taken };
     let sample = Sample::new("made up").with_image("image", image(channels, &noise));
@@ -61,10 +61,10 @@ pub(crate) fn crops(plan: &Plan, cases: &Cases) -> Outcome<Vec<Sample>> {
     Ok(plan.training.run_random(samples, DrawKey::new(plan.recipe.training.seed, 0, 0))?)
 }
 
-/// The crops of a case: those of the data, or made up ones, of this size or the chain's.
+/// The crops of a case: from the data, or synthetic ones of this size or the chain's.
 ///
 /// # Errors
-/// Where nothing says how large they are, and where the data cannot be used.
+/// An unknown size, or data that cannot be used.
 pub(crate) fn crops_of(
     plan: &Plan,
     network: &AnyNetwork,
@@ -80,12 +80,13 @@ pub(crate) fn crops_of(
     Ok(vec![sample(plan, network, patch)?; crops_of_a_case(plan)])
 }
 
-/// A number that is written in a recipe.
+/// An integer written in a recipe.
 pub(crate) fn integer(node: &Node) -> Option<usize> {
     node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok())
 }
 
-/// How many crops the chain makes of a case: the product of its steps' `num_samples`, and of grids.
+/// The number of crops that the chain makes of a case: the product of its steps' `num_samples`, and
+/// of grids.
 fn crops_of_a_case(plan: &Plan) -> usize {
     let of = |step: &Node| {
         let samples = step.get("num_samples").and_then(integer).unwrap_or(1);
@@ -96,7 +97,7 @@ fn crops_of_a_case(plan: &Plan) -> usize {
     plan.recipe.transforms.iter().map(of).product::<usize>().max(1)
 }
 
-/// The first voxels of each image of a crop, along each axis.
+/// Crops each image of a sample to its first voxels along each axis.
 pub(crate) fn narrowed(sample: &Sample, to: [usize; 3]) -> Outcome<Sample> {
     let mut small = sample.clone();
     let keys: Vec<String> = small.values.keys().cloned().collect();

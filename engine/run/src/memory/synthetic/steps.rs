@@ -1,4 +1,4 @@
-//! The memory of a step and of a validation, measured.
+//! Measures the memory of a step and of a validation.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,21 +15,21 @@ use crate::session::trainer_over;
 use crate::start::Start;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// Steps of a measurement: the second has the optimizer's state.
+/// The number of measured steps: the second one includes the optimizer's state.
 const STEPS: usize = 2;
 
-/// Steps that are timed.
+/// The number of timed steps.
 const TIMED: usize = 3;
 
-/// What a step takes.
+/// The memory of a step.
 pub(crate) struct Step {
-    /// Bytes, at most.
+    /// The peak in bytes.
     pub peak: usize,
-    /// Bytes of it that stay: weights, and the optimizer's state.
+    /// The part that stays: weights, and the optimizer's state.
     pub kept: usize,
 }
 
-/// The same samples again and again.
+/// A data set that repeats the same samples.
 pub(crate) struct Same {
     pub samples: Vec<Sample>,
     pub cases: usize,
@@ -49,11 +49,11 @@ impl Dataset for Same {
     }
 }
 
-/// Takes some steps of so many crops, and counts from `before` on.
+/// Runs some steps with this number of crops, and measures memory from `before` on.
 pub(crate) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: usize) -> Outcome<Step> {
     memory::begin_peak();
     let with = trained(plan, crop, crops, STEPS, memory::in_use)?;
-    // The trainer is gone.
+    // The trainer has been dropped here.
     let kept = with.saturating_sub(memory::in_use());
     if !memory::is_counted() {
         return Err(RecipeError::new("this program's allocator does not count memory (hearth_kernels::memory)"));
@@ -62,7 +62,7 @@ pub(crate) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: usize) -
     Ok(Step { peak: peak.saturating_sub(before), kept })
 }
 
-/// Seconds of a step of so many crops, without the first ones.
+/// The seconds of a step with this number of crops, without the first steps.
 pub(crate) fn paced(plan: &Plan, crop: &Sample, crops: usize) -> Outcome<f64> {
     let seconds = |steps: usize| -> Outcome<f64> {
         let start = Instant::now();
@@ -73,7 +73,7 @@ pub(crate) fn paced(plan: &Plan, crop: &Sample, crops: usize) -> Outcome<f64> {
     Ok(((seconds(STEPS + TIMED)? - few) / TIMED as f64).max(1e-6))
 }
 
-/// Takes so many steps; `then` sees the trainer's memory before it goes.
+/// Runs this number of steps; `then` runs before the trainer is dropped.
 fn trained<T>(plan: &Plan, crop: &Sample, crops: usize, steps: usize, then: impl FnOnce() -> T) -> Outcome<T> {
     let same = Same { samples: vec![crop.clone(); crops], cases: steps };
     let mut loader = DataLoader::new(Arc::new(same), LoaderOptions::default())?;
@@ -94,7 +94,7 @@ fn trained<T>(plan: &Plan, crop: &Sample, crops: usize, steps: usize, then: impl
     Ok(then())
 }
 
-/// Evaluates a volume of this size, and counts what that takes above the weights.
+/// Evaluates a volume of this size, and measures the memory above the weights.
 pub(crate) fn evaluated(plan: &Plan, volume: [usize; 3]) -> Outcome<usize> {
     let network = plan.starting_network(Start::Init)?;
     let sample = sample(plan, &network, volume)?;

@@ -1,4 +1,4 @@
-//! A discriminator beside a supervised network, as in MONAI's `AdversarialTrainer`:
+//! A discriminator for a supervised network, as in MONAI's `AdversarialTrainer`:
 //! [`AdversaryOptions`].
 
 use burn::tensor::activation::{sigmoid, softmax};
@@ -22,17 +22,17 @@ pub(crate) const RECONSTRUCTION: &str = "reconstruction_loss";
 const GENERATOR: &str = "generator_loss";
 const DISCRIMINATOR: &str = "discriminator_loss";
 
-/// What the discriminator is shown of a prediction, and of its label.
+/// The form in which the discriminator gets a prediction and its label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Shown {
-    /// Both as they are: images.
+    /// Both unchanged: images.
     #[default]
     Raw,
-    /// The softmax over the channels; a label of one channel as one-hot.
+    /// The softmax over the channels; a label of one channel becomes one-hot.
     Softmax,
-    /// The sigmoid; the label as it is.
+    /// The sigmoid of the prediction; the label unchanged.
     Sigmoid,
 }
 
@@ -45,7 +45,7 @@ impl Shown {
         }
     }
 
-    /// A label as a perfect prediction with so many channels would be shown.
+    /// Converts a label to the form of a perfect prediction with this number of channels.
     fn label(self, label: Tensor<5>, channels: usize) -> Tensor<5> {
         if self != Shown::Softmax || label.dims()[1] == channels {
             return label;
@@ -55,20 +55,21 @@ impl Shown {
     }
 }
 
-/// How a discriminator takes part in supervised training; see
+/// The options of a discriminator in supervised training; see
 /// [`TrainerBuilder::adversary`](crate::TrainerBuilder::adversary).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AdversaryOptions {
-    /// The factor of the adversarial loss beside the supervised one. MONAI's trainer has 1.
+    /// The factor of the adversarial loss, relative to the supervised one. MONAI's trainer uses 1.
     pub weight: f64,
-    /// Epochs in which the discriminator neither judges nor learns, at the beginning.
+    /// The number of first epochs in which the discriminator is not used.
     pub warmup_epochs: u64,
-    /// What it is shown.
+    /// The form of prediction and label for the discriminator.
     pub shown: Shown,
-    /// Whether it is shown the image, too: its channels come before those of prediction or label.
+    /// Whether the discriminator also gets the image: its channels come before those of prediction
+    /// or label.
     pub condition: bool,
-    /// Its optimizer; by default as the network's.
+    /// The discriminator's optimizer; by default the same as the network's.
     pub optimizer: Option<OptimizerConfig>,
 }
 
@@ -79,35 +80,35 @@ impl Default for AdversaryOptions {
 }
 
 impl AdversaryOptions {
-    /// The factor of the adversarial loss; by default 1.
+    /// Sets the factor of the adversarial loss; by default 1.
     #[must_use]
     pub fn weight(mut self, weight: f64) -> Self {
         self.weight = weight;
         self
     }
 
-    /// Epochs without the discriminator at the beginning; by default 0.
+    /// Sets the number of first epochs without the discriminator; by default 0.
     #[must_use]
     pub fn warmup_epochs(mut self, epochs: u64) -> Self {
         self.warmup_epochs = epochs;
         self
     }
 
-    /// What the discriminator is shown; by default prediction and label as they are.
+    /// Sets the form of prediction and label for the discriminator; by default unchanged.
     #[must_use]
     pub fn shown(mut self, shown: Shown) -> Self {
         self.shown = shown;
         self
     }
 
-    /// Whether the discriminator is shown the image, too; by default it is not.
+    /// Sets whether the discriminator also gets the image; by default it does not.
     #[must_use]
     pub fn condition(mut self, condition: bool) -> Self {
         self.condition = condition;
         self
     }
 
-    /// The discriminator's optimizer; by default as the network's.
+    /// Sets the discriminator's optimizer; by default the same as the network's.
     #[must_use]
     pub fn optimizer(mut self, optimizer: impl Into<OptimizerConfig>) -> Self {
         self.optimizer = Some(optimizer.into());
@@ -115,57 +116,57 @@ impl AdversaryOptions {
     }
 }
 
-/// A trainer's discriminator, whatever network it is. The trainer calls its parts in the order of
-/// the events between them.
+/// A trainer's discriminator, of any network type. The trainer calls its parts in the order of the
+/// events between them.
 pub(crate) trait Adversary: Send {
-    /// Whether it takes part in this epoch.
+    /// Whether the discriminator is used in this epoch.
     fn takes_part(&self, epoch: u64) -> bool;
 
-    /// The weighted adversarial loss of a prediction, which has its graph.
+    /// The weighted adversarial loss of a prediction with its autodiff graph.
     fn judge(&mut self, pred: Tensor<5>, state: &State, feed: &Feed) -> Result<Tensor<1>, BoxError>;
 
-    /// The supervised loss of the present iteration, for the metrics.
+    /// Records the supervised loss of the current iteration, for the metrics.
     fn note_supervised(&mut self, loss: Tensor<1>);
 
-    /// The discriminator's loss of the label and of the judged prediction.
+    /// Computes the discriminator's loss of the label and of the judged prediction.
     fn compare(&mut self, feed: &Feed) -> Result<(), BoxError>;
 
-    /// Its gradients.
+    /// Computes the discriminator's gradients.
     fn backward(&mut self, feed: &Feed) -> Result<(), BoxError>;
 
-    /// Its step, when there are gradients of `accumulate` batches.
+    /// Takes the discriminator's step, once there are gradients of `accumulate` batches.
     fn step(&mut self, accumulate: u64, feed: &Feed) -> Result<(), BoxError>;
 
     fn losses(&self) -> &EpochLosses;
 
     fn next_iteration(&mut self);
 
-    /// The losses of an iteration are complete.
+    /// Completes the losses of an iteration.
     fn settle(&mut self, ranks: Option<&Ranks>, iteration: u64) -> Result<(), BoxError>;
 
     fn epoch_started(&mut self);
 
     fn epoch_completed(&mut self, state: &mut State, feed: &Feed) -> Result<(), BoxError>;
 
-    /// Keeps its learning rate in proportion to that of a network that began with `first`.
+    /// Keeps the learning rate in proportion to that of a network that started with `first`.
     fn follow(&mut self, learning_rate: f64, first: f64);
 
-    /// Its gradient scaler's factor, in fp16.
+    /// The gradient scaler's factor, in fp16.
     fn scale(&self) -> Option<f64>;
 
     fn collect(&self, files: &mut Files) -> Result<(), BoxError>;
 
-    /// The discriminator of a checkpoint; this one stays as it is.
+    /// Reads a discriminator from a checkpoint; this one does not change.
     fn restored(&self, checkpoint: &Checkpoint, device: &Device) -> Result<Box<dyn Adversary>, BoxError>;
 }
 
-/// The discriminator `D`.
+/// The adversary with the discriminator `D`.
 pub(crate) struct Discriminating<D> {
     learner: Learner<D>,
     loss: std::sync::Arc<dyn AdversarialLoss>,
     options: AdversaryOptions,
     losses: EpochLosses,
-    /// What is shown of the present prediction, without its graph, and of its label.
+    /// The current prediction without its graph, and its label, in the discriminator's form.
     shown: Option<(Tensor<5>, Tensor<5>)>,
     /// The discriminator's loss, before `backward`.
     own: Option<Tensor<1>>,
@@ -174,7 +175,7 @@ pub(crate) struct Discriminating<D> {
 
 impl<D: Network> Discriminating<D> {
     /// # Errors
-    /// For options that are invalid, and where the optimizer or the device does not fit.
+    /// For invalid options, and where the optimizer or the device does not fit.
     pub fn new(
         network: D,
         loss: Box<dyn AdversarialLoss>,
@@ -191,7 +192,7 @@ impl<D: Network> Discriminating<D> {
         Ok(Self { learner, loss, options, losses, shown: None, own: None, gradients: None })
     }
 
-    /// With the image's channels before, where they are shown.
+    /// Puts the image's channels in front, where the discriminator gets them.
     fn conditioned(&self, x: Tensor<5>, feed: &Feed) -> Result<Tensor<5>, BoxError> {
         if !self.options.condition {
             return Ok(x);

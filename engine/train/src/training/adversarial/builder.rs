@@ -1,4 +1,4 @@
-//! [`GanBuilder`]: what a trainer of two networks is made of, part by part.
+//! [`GanBuilder`]: the parts of a trainer of two networks, set one by one.
 
 use burn::tensor::Device;
 use hearth_engine::Handler;
@@ -12,8 +12,8 @@ use crate::training::adversarial::trainer::{GanOptions, GanTrainer};
 use crate::training::precision::Precision;
 use crate::training::trainer::TrainerError;
 
-/// Makes a [`GanTrainer`]; begun by [`GanTrainer::builder`]. What is not set is as
-/// [`GanOptions::new`] has it.
+/// Builds a [`GanTrainer`]; returned by [`GanTrainer::builder`]. Options that are not set are those
+/// of [`GanOptions::new`].
 #[must_use]
 pub struct GanBuilder<G, D> {
     pub(crate) generator: G,
@@ -34,91 +34,91 @@ impl<G, D> std::fmt::Debug for GanBuilder<G, D> {
 }
 
 impl<G: Network, D: Network> GanBuilder<G, D> {
-    /// All options at once, in place of those set so far.
+    /// Sets all options at once, replacing those set so far.
     pub fn options(mut self, options: GanOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The discriminator's optimizer; as the generator's where nothing is said.
+    /// The discriminator's optimizer; by default the same as the generator's.
     pub fn d_optimizer(mut self, optimizer: impl Into<OptimizerConfig>) -> Self {
         self.d_optimizer = Some(optimizer.into());
         self
     }
 
-    /// Steps of the discriminator for each of the generator; 1 where nothing is said.
+    /// Steps of the discriminator for each step of the generator; by default 1.
     pub fn d_train_steps(mut self, steps: u64) -> Self {
         self.options.d_train_steps = steps;
         self
     }
 
-    /// The shape of an image's latent numbers, one to four axes; `[64]` where nothing is said.
+    /// The shape of an image's latent numbers, one to four axes; by default `[64]`.
     pub fn latent_shape(mut self, shape: &[usize]) -> Self {
         self.options.latent_shape = shape.to_vec();
         self
     }
 
-    /// Whether the generator's step has latent numbers of its own; it does where nothing is said.
+    /// Whether the generator's step draws new latent numbers; by default it does.
     pub fn g_update_latents(mut self, update: bool) -> Self {
         self.options.g_update_latents = update;
         self
     }
 
-    /// Where it computes; the generator's device where nothing is said.
+    /// The device; by default the generator's.
     pub fn device(mut self, device: &Device) -> Self {
         self.options.device = device.clone().inner();
         self
     }
 
-    /// The number type of convolutions and matrix products of both networks; [`Precision::Fp32`]
-    /// where nothing is said.
+    /// The number type of convolutions and matrix products of both networks; by default
+    /// [`Precision::Fp32`].
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
     }
 
-    /// Epochs to run; 1 where nothing is said.
+    /// Epochs to run; by default 1.
     pub fn max_epochs(mut self, max_epochs: u64) -> Self {
         self.options.max_epochs = max_epochs;
         self
     }
 
-    /// The key of the batch's real images; `image` where nothing is said.
+    /// The key of the batch's real images; by default `image`.
     pub fn key(mut self, image: impl Into<String>) -> Self {
         self.options.image_key = image.into();
         self
     }
 
-    /// How gradients of each network are kept small before a step.
+    /// How the gradients of each network are clipped before a step.
     pub fn clip(mut self, clip: GradientClip) -> Self {
         self.options.clip = Some(clip);
         self
     }
 
-    /// The seed that every random draw is keyed by; 0 where nothing is said.
+    /// The seed that keys every random draw; by default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
     }
 
-    /// An evaluator of the generator that handlers run by this name.
+    /// Adds an evaluator of the generator that handlers run by this name.
     pub fn evaluator(mut self, name: impl Into<String>, evaluator: impl Evaluate<G> + 'static) -> Self {
         self.evaluators.push((name.into(), Box::new(evaluator)));
         self
     }
 
-    /// A handler; called after those added before it.
+    /// Adds a handler; it is called after those added before it.
     pub fn handler(mut self, handler: impl Handler + 'static) -> Self {
         self.handlers.push(Box::new(handler));
         self
     }
 
-    /// The trainer.
+    /// Builds the trainer.
     ///
     /// # Errors
-    /// When an optimizer's options make no sense, the generator does not take latent numbers of
-    /// this shape, the discriminator is to take no step, the device cannot compute in the
-    /// precision asked for, or a handler listens to something that does not exist.
+    /// When an optimizer's options are invalid, the generator does not accept latent numbers of
+    /// this shape, `d_train_steps` is 0, the device cannot compute in the requested precision, or a
+    /// handler listens to an event that does not exist.
     pub fn build(self) -> Result<GanTrainer<G, D>, TrainerError> {
         GanTrainer::from_builder(self)
     }

@@ -3,8 +3,8 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 
-/// The shape of an image's latent numbers, and how they are drawn: from the normal distribution, as
-/// a function of what they are keyed by and of their place alone.
+/// The shape of an image's latent numbers. They are drawn from the normal distribution, as a
+/// function of the key and their position only.
 ///
 /// ```
 /// # use burn::tensor::Device;
@@ -20,8 +20,8 @@ pub struct Latents {
 }
 
 impl Latents {
-    /// Latent numbers of this shape, without the batch: one to four axes. Those that are missing
-    /// are 1 at the end.
+    /// Makes latent numbers of this shape, without the batch: one to four axes. Missing axes are
+    /// appended with length 1.
     ///
     /// # Errors
     /// For no axis, more than four, or an empty one.
@@ -34,18 +34,19 @@ impl Latents {
         Ok(Self { shape: whole })
     }
 
-    /// The shape of a batch of them, `[batch, channel, x, y, z]`.
+    /// The shape of a batch, `[batch, channel, x, y, z]`.
     pub fn batch(&self, count: usize) -> [usize; 5] {
         let [c, x, y, z] = self.shape;
         [count, c, x, y, z]
     }
 
-    /// A batch of them, keyed by a seed and further numbers, in their order.
+    /// Draws a batch, keyed by a seed and further numbers, in their order.
     pub fn draw(&self, seed: u64, key: &[u64], count: usize, device: &Device) -> Tensor<5> {
         self.draw_part(seed, key, count, (0, 1), device)
     }
 
-    /// What `(rank, world)` has of a batch that is `world` times as large: every `world`-th.
+    /// Draws the part of `(rank, world)` in a batch that is `world` times as large: every
+    /// `world`-th item.
     pub(crate) fn draw_part(
         &self,
         seed: u64,
@@ -76,13 +77,13 @@ mod tests {
         };
         let many = values(1, &[2, 3, 0], 200);
         assert_eq!(many, values(1, &[2, 3, 0], 200));
-        // A smaller batch is the beginning of a larger one.
+        // A smaller batch is the start of a larger one.
         assert_eq!(many[..400], values(1, &[2, 3, 0], 2));
         for other in [values(2, &[2, 3, 0], 200), values(1, &[3, 2, 0], 200), values(1, &[2, 3, 1], 200)] {
             assert_eq!(many.iter().zip(&other).filter(|(a, b)| a == b).count(), 0);
         }
         let moment = |p: i32| many.iter().map(|v| f64::from(*v).powi(p)).sum::<f64>() / many.len() as f64;
-        // Five deviations of each estimate, of 40000 numbers.
+        // Five standard deviations of each estimate, of 40000 numbers.
         for (p, expected, deviation) in [(1, 0.0, 1.0_f64), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)] {
             let error = (moment(p) - expected).abs();
             assert!(error < 5.0 * (deviation / many.len() as f64).sqrt(), "moment {p} is off by {error}");

@@ -1,4 +1,4 @@
-//! The losses of networks that compete, each under its name: [`EpochLosses`].
+//! The losses of competing networks, by name: [`EpochLosses`].
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::floats::Floats;
 use crate::ranks::Ranks;
 use crate::training::step::read_back;
 
-/// Their file in a checkpoint, where the epoch is not over.
+/// The file in a checkpoint, where the epoch is not over.
 const FILE: &str = "losses.json";
 
-/// The losses of the present iteration, and their sums over the epoch so far. Values stay on the
-/// device until somebody asks.
+/// The losses of the current iteration, and their sums over the epoch so far. Values stay on the
+/// device until they are read.
 #[derive(Clone, Default)]
 pub(crate) struct EpochLosses {
     now: BTreeMap<String, Tensor<1>>,
@@ -24,23 +24,23 @@ pub(crate) struct EpochLosses {
 
 #[derive(Serialize, Deserialize)]
 struct SumJson {
-    /// As text: a JSON number may come back with another last digit and cannot be NaN.
+    /// As text: a JSON number may come back with a different last digit, and cannot be NaN.
     sum: String,
     iterations: u64,
 }
 
 impl EpochLosses {
-    /// Forgets the losses of the iteration before.
+    /// Clears the losses of the previous iteration.
     pub fn next_iteration(&mut self) {
         self.now.clear();
     }
 
-    /// Forgets everything.
+    /// Clears everything.
     pub fn next_epoch(&mut self) {
         *self = Self::default();
     }
 
-    /// Notes a loss, `[1]`, of the present iteration.
+    /// Records a loss, `[1]`, of the current iteration.
     pub fn note(&mut self, name: &str, loss: Tensor<1>) {
         self.now.insert(name.to_owned(), loss);
     }
@@ -72,17 +72,17 @@ impl EpochLosses {
         Ok(())
     }
 
-    /// The names of the losses that the present iteration has.
+    /// The names of the losses of the current iteration.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.now.keys().map(String::as_str)
     }
 
-    /// A loss of the present iteration, read back, where it has one of this name.
+    /// A loss of the current iteration by name, read back; `None` where it does not exist.
     pub fn read(&self, name: &str) -> Option<Result<f64, HostError>> {
         self.now.get(name).map(|loss| read_back(loss.clone(), name))
     }
 
-    /// Makes the means over the epoch metrics of the state.
+    /// Adds the means over the epoch to the metrics of the state.
     pub fn finish(&mut self, state: &mut State) -> Result<(), HostError> {
         for (name, (sum, iterations)) in std::mem::take(&mut self.sums) {
             state.observe(&name, read_back(sum, &name)? / iterations as f64);
@@ -104,7 +104,7 @@ impl EpochLosses {
         Ok(())
     }
 
-    /// The sums that a checkpoint holds.
+    /// Reads the sums from a checkpoint.
     pub fn from_checkpoint(checkpoint: &Checkpoint, device: &Device) -> Result<Self, BoxError> {
         if !checkpoint.has(FILE) {
             return Ok(Self::default());
@@ -113,7 +113,7 @@ impl EpochLosses {
         let json: BTreeMap<String, SumJson> = serde_json::from_slice(&checkpoint.file(FILE)?)
             .map_err(|error| mismatch(format!("it does not parse: {error}")))?;
         let sums = json.into_iter().map(|(name, SumJson { sum, iterations })| {
-            let number: f32 = sum.parse().map_err(|_| mismatch(format!("the loss `{sum}` is no number")))?;
+            let number: f32 = sum.parse().map_err(|_| mismatch(format!("the loss `{sum}` is not a number")))?;
             Ok((name, (Tensor::<1>::from_floats([number], device), iterations)))
         });
         Ok(Self { now: BTreeMap::new(), sums: sums.collect::<Result<_, CheckpointError>>()? })

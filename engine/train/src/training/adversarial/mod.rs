@@ -1,5 +1,5 @@
-//! Adversarial training: a discriminator tells what a network makes from what is real. The network
-//! makes images from latent numbers, or predicts in supervised training.
+//! Adversarial training: a discriminator distinguishes a network's outputs from real data. The
+//! network generates images from latent numbers, or predicts in supervised training.
 
 pub(crate) mod adversary;
 pub(crate) mod builder;

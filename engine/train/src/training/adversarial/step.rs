@@ -1,4 +1,4 @@
-//! One step of two networks that compete: the workflow behind [`GanTrainer`](crate::GanTrainer).
+//! One step of two competing networks: the workflow behind [`GanTrainer`](crate::GanTrainer).
 
 use burn::tensor::{DType, Tensor};
 use hearth_engine::{BoxError, Engine, Host, HostError, HostTensor, LayerStatistics, LayerValues, State, Workflow};
@@ -26,7 +26,7 @@ pub(crate) struct Adversarial<G, D> {
     pub discriminator: Learner<D>,
     pub options: GanOptions,
     pub evaluators: Evaluators<G>,
-    /// `g_loss` and `d_loss`.
+    /// The losses `g_loss` and `d_loss`.
     pub losses: EpochLosses,
     loss: Box<dyn AdversarialLoss>,
     latents: Latents,
@@ -59,15 +59,15 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         }
     }
 
-    /// Latent numbers of an iteration: those of the discriminator's steps, then those of the
-    /// generator's.
+    /// Draws the latent numbers of an iteration: those of the discriminator's steps, then those of
+    /// the generator's.
     fn latents(&self, state: &State, draw: u64, count: usize) -> Tensor<5> {
         let device = self.options.device.clone().inner();
         let part = (state.rank, state.world_size.max(1));
         self.latents.draw_part(state.seed, &[state.epoch, state.iteration, draw], count, part, &device)
     }
 
-    /// Images, with their autodiff graph.
+    /// Generates images, with their autodiff graph.
     fn generate(&self, latents: &Tensor<5>) -> Result<Tensor<5>, BoxError> {
         let _range = tracing::trace_span!("forward").entered();
         let network = self.generator.network()?;
@@ -75,14 +75,14 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         take_single_value_norm().map_or(Ok(images), |norm| Err(self.feed.part("the generator", norm).into()))
     }
 
-    /// What the discriminator says of images, given to a loss; its mean, `[1]`.
+    /// The mean of a loss that gets the discriminator's judgement, `[1]`.
     fn judged(&self, loss: impl FnOnce(&Judge<'_>) -> Result<Tensor<1>, LossError>) -> Result<Tensor<1>, BoxError> {
         let _range = tracing::trace_span!("loss").entered();
         let network = self.discriminator.network()?;
         Ok(loss(&judgements(network)).map_err(|e| self.feed.part("the loss", e))?.mean())
     }
 
-    /// As MONAI's `GanTrainer`, in its order, and without events of its own.
+    /// Runs an iteration like MONAI's `GanTrainer`, in its order, and without events within it.
     fn compete(&mut self, state: &State) -> Result<(), BoxError> {
         let reals = self.feed.named("image")?;
         self.feed.insert("reals", reals.clone())?;
@@ -91,7 +91,7 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         self.discriminator.network()?.set_draw(of_rank(state), state.iteration);
 
         let mut latents = self.latents(state, 0, count);
-        // The discriminator's steps leave the generator alone.
+        // The discriminator's steps do not change the generator.
         let fakes = self.generate(&latents)?.detach();
         self.check_images(&fakes, &reals)?;
         let mut d_loss: Option<Tensor<1>> = None;
@@ -123,8 +123,8 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         self.losses.settle(self.options.ranks.as_ref(), state.iteration)
     }
 
-    /// Fails where the discriminator does not take the images, or where generated ones are not as
-    /// large as real ones.
+    /// Fails where the discriminator does not accept the images, or where the sizes of generated
+    /// and real images differ.
     fn check_images(&self, fakes: &Tensor<5>, reals: &Tensor<5>) -> Result<(), BoxError> {
         let network = self.discriminator.network()?;
         for (what, images) in [("the discriminator, given a real image,", reals), ("the discriminator", fakes)] {
@@ -141,7 +141,7 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         Ok(())
     }
 
-    /// The names of the numbers that handlers find now.
+    /// The names of the numbers that handlers can read now.
     fn outputs(&self) -> Vec<String> {
         let (losses, scales) = (self.losses.names().next().is_some(), self.generator.scaler.is_some());
         let known = [("d_loss", losses), ("d_scale", scales), ("g_loss", losses), ("loss", losses), ("scale", scales)];

@@ -20,29 +20,29 @@ use crate::training::precision::Precision;
 use crate::training::shared::{self, trainer_parts};
 use crate::training::trainer::TrainerError;
 
-/// How a trainer of two networks works.
+/// The options of a trainer of two networks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GanOptions {
     /// The engine's name, `trainer`.
     pub name: String,
-    /// Where it computes.
+    /// The device.
     pub device: Device,
     /// The number type of convolutions and matrix products of both networks.
     pub precision: Precision,
     /// Epochs to run.
     pub max_epochs: u64,
-    /// The batch's real images.
+    /// The key of the batch's real images.
     pub image_key: String,
-    /// Steps of the discriminator for each of the generator, all on the same images.
+    /// Steps of the discriminator for each step of the generator, all on the same images.
     pub d_train_steps: u64,
     /// The shape of an image's latent numbers, one to four axes.
     pub latent_shape: Vec<usize>,
-    /// Whether the generator's step has latent numbers of its own.
+    /// Whether the generator's step draws new latent numbers.
     pub g_update_latents: bool,
-    /// How gradients of each network are kept small before a step.
+    /// How the gradients of each network are clipped before a step.
     pub clip: Option<GradientClip>,
-    /// The seed that every random draw is keyed by.
+    /// The seed that keys every random draw.
     pub seed: u64,
     /// The ranks that train together, each on its part of the data; `None` where there is one.
     pub ranks: Option<Ranks>,
@@ -68,20 +68,20 @@ impl GanOptions {
     }
 }
 
-/// Trains two networks that compete, as MONAI's `GanTrainer`. For each batch of real images: the
-/// generator makes as many from latent numbers; the discriminator takes `d_train_steps` steps on
-/// both; the generator makes images anew, from new latent numbers with `g_update_latents`, and
-/// takes one step. Latent numbers are keyed by seed, epoch and iteration; several ranks have parts of
-/// one draw, and the losses that handlers find are the means over the ranks.
+/// Trains two competing networks, as MONAI's `GanTrainer`. For each batch of real images: the
+/// generator makes as many images from latent numbers; the discriminator takes `d_train_steps`
+/// steps on both; the generator makes images again, from new latent numbers with
+/// `g_update_latents`, and takes one step. Latent numbers are keyed by seed, epoch and iteration;
+/// several ranks have parts of one draw, and handlers get the means of the losses over the ranks.
 ///
-/// As in MONAI there are no events within an iteration. Handlers find the numbers `g_loss` and
+/// As in MONAI, there are no events within an iteration. Handlers can read the numbers `g_loss` and
 /// `d_loss` (the sum over the discriminator's steps), `loss` as another name of `g_loss`, and the
 /// tensors `reals` (also `image`), `fakes` and `latents` (those of the generator's step). The means
 /// of both losses over an epoch are metrics of the state. The learning rate is the generator's;
 /// when it is set, the discriminator's changes in the same proportion.
 ///
-/// A checkpoint holds both networks and both optimizers: the generator's files are called as a
-/// supervised trainer's network's, the discriminator's are in the folder `discriminator`.
+/// A checkpoint holds both networks and both optimizers: the generator's files have the names of a
+/// supervised trainer's files, the discriminator's are in the folder `discriminator`.
 pub struct GanTrainer<G, D> {
     engine: Engine,
     work: Adversarial<G, D>,
@@ -97,10 +97,10 @@ impl<G, D> fmt::Debug for GanTrainer<G, D> {
 }
 
 impl<G: Network, D: Network> GanTrainer<G, D> {
-    /// A trainer of these networks:
+    /// Builds a trainer of these networks:
     /// `GanTrainer::builder(generator, discriminator, loss, optimizer, loader).build()?`. Each
-    /// network has an optimizer of its own, of the same options unless
-    /// [`d_optimizer`](GanBuilder::d_optimizer) gives others.
+    /// network has its own optimizer, with the same options unless
+    /// [`d_optimizer`](GanBuilder::d_optimizer) sets others.
     pub fn builder(
         generator: G,
         discriminator: D,
@@ -142,17 +142,17 @@ impl<G: Network, D: Network> GanTrainer<G, D> {
 
     trainer_parts!(GanOptions, evaluates: G, checkpoints: gan_files);
 
-    /// The generator as it is now, under autodiff. `None` only after its optimizer failed.
+    /// The current generator, under autodiff. `None` only after its optimizer failed.
     pub fn generator(&self) -> Option<&G> {
         self.work.generator.network.as_ref()
     }
 
-    /// The discriminator as it is now, under autodiff. `None` only after its optimizer failed.
+    /// The current discriminator, under autodiff. `None` only after its optimizer failed.
     pub fn discriminator(&self) -> Option<&D> {
         self.work.discriminator.network.as_ref()
     }
 
-    /// The learning rates of the next step: the generator's, the discriminator's.
+    /// The learning rates of the next step: of the generator and of the discriminator.
     pub fn learning_rates(&self) -> [f64; 2] {
         [self.work.generator.learning_rate, self.work.discriminator.learning_rate]
     }

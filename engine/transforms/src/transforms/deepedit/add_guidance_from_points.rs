@@ -10,13 +10,14 @@ use crate::params::check_key;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Gathers the clicks of all labels as the value `guidance`, scaled from the size of the image's file to
-/// its size now (MONAI's `AddGuidanceFromPointsDeepEditd`, Diaz-Pinto et al.,
-/// <https://arxiv.org/abs/2203.12362>).
+/// Collects the clicks of all labels in the value `guidance`, scaled from the size of the image's
+/// file to the current size of the image (MONAI's `AddGuidanceFromPointsDeepEditd`, Diaz-Pinto et
+/// al., <https://arxiv.org/abs/2203.12362>).
 ///
-/// The value of each label has the coordinates of its clicks, three each, one click after the other; a
-/// label without a value has no clicks. Coordinates are cut off to whole numbers before and behind. The
-/// guidance is a text here, a JSON object of lists of points in the order of the labels.
+/// The value of each label holds the coordinates of its clicks, three each, one click after the
+/// other; a label without a value has no clicks. Coordinates are truncated to whole numbers before
+/// and after scaling. The guidance is a text: a JSON object of lists of points in the order of the
+/// labels.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, Value, tiny, transforms::AddGuidanceFromPointsDeepEdit};
@@ -38,7 +39,7 @@ pub struct AddGuidanceFromPointsDeepEdit {
 }
 
 impl AddGuidanceFromPointsDeepEdit {
-    /// Gathers the clicks of these labels on the value `image`.
+    /// Creates the transform: collects the clicks of these labels on the value `image`.
     pub fn new<S: Into<String>>(label_names: impl IntoIterator<Item = S>) -> Self {
         let label_names = label_names.into_iter().map(Into::into).collect();
         AddGuidanceFromPointsDeepEdit { ref_image: image(), guidance: guidance(), label_names }
@@ -48,9 +49,9 @@ impl AddGuidanceFromPointsDeepEdit {
 setters!(AddGuidanceFromPointsDeepEdit {
     /// Key of the image.
     ref_image: String,
-    /// Key of the guidance, which is made.
+    /// Key of the guidance that is created.
     guidance: String,
-    /// The labels, which are the keys of their clicks, in the order of their channels.
+    /// Labels, which are the keys of their clicks, in the order of their channels.
     label_names: Vec<String>,
 });
 

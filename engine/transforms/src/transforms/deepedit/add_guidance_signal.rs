@@ -14,9 +14,9 @@ use crate::{Draw, Sample};
 
 /// Appends a channel for each label of the guidance to an image: a Gaussian at each of its clicks,
 /// scaled to 0..=1 (MONAI's `AddGuidanceSignalDeepEditd`, Diaz-Pinto et al.,
-/// <https://arxiv.org/abs/2203.12362>). A label without clicks has a channel of 0.
+/// <https://arxiv.org/abs/2203.12362>). The channel of a label without clicks is 0.
 ///
-/// Clicks with a negative coordinate are left out, those beyond the end are moved to it.
+/// Clicks with a negative coordinate are skipped; those beyond the end are moved to it.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, Value, tiny, transforms::AddGuidanceSignalDeepEdit};
@@ -52,11 +52,12 @@ fn one() -> usize {
     1
 }
 
-/// Where the Gaussian ends, in deviations.
+/// The truncation of the Gaussian, in standard deviations.
 const TRUNCATED: f64 = 4.0;
 
 impl AddGuidanceSignalDeepEdit {
-    /// Appends the value `guidance` to these images, of one channel, by Gaussians of 3 voxels.
+    /// Creates the transform: appends the value `guidance` to these images of one channel, with
+    /// Gaussians of 3 voxels.
     pub fn new(keys: impl Into<Keys>) -> Self {
         AddGuidanceSignalDeepEdit {
             keys: keys.into(),
@@ -67,7 +68,7 @@ impl AddGuidanceSignalDeepEdit {
         }
     }
 
-    /// The channel `[1, x, y, z]` of some clicks.
+    /// The channel `[1, x, y, z]` of a label's clicks.
     fn signal(&self, image: &Image, points: &[Vec<i64>]) -> Result<Tensor<4>, TransformError> {
         let ([x, y, z], device) = (image.shape(), image.data.device());
         let dims = image.meta.spatial_dims;
@@ -101,9 +102,9 @@ impl AddGuidanceSignalDeepEdit {
 setters!(AddGuidanceSignalDeepEdit {
     /// Key of the guidance.
     guidance: String,
-    /// Deviation of the Gaussians, in voxels.
+    /// Standard deviation of the Gaussians, in voxels.
     sigma: f64,
-    /// How many channels of the image stay before those of the labels.
+    /// Number of channels of the image that are kept before those of the labels.
     number_intensity_ch: usize,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -1,4 +1,4 @@
-//! Clicks as channels of an image, as MONAI's DeepEdit has them.
+//! Clicks as channels of an image, as in MONAI's DeepEdit.
 
 mod add_guidance_from_points;
 mod add_guidance_signal;
@@ -22,8 +22,8 @@ fn guidance() -> String {
     "guidance".to_owned()
 }
 
-/// The clicks of each label, in the order of the labels. A sample holds them as a text, a JSON object of
-/// lists of points.
+/// The clicks of each label, in the order of the labels. A sample stores them as text: a JSON
+/// object of lists of points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Guidance(Vec<(String, Vec<Vec<i64>>)>);
 
@@ -37,7 +37,7 @@ impl Guidance {
             other => return Err(wrong(format!("it is {}", other.kind()))),
         };
         let parsed = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        let serde_json::Value::Object(labels) = parsed else { return Err(wrong("it is no JSON object".to_owned())) };
+        let serde_json::Value::Object(labels) = parsed else { return Err(wrong("it is not a JSON object".to_owned())) };
         let points = |label: String, points| {
             let points = serde_json::from_value(points).map_err(|error| wrong(format!("{label}: {error}")))?;
             Ok((label, points))
@@ -50,7 +50,8 @@ impl Guidance {
         Value::Text(serde_json::Value::Object(labels.collect()).to_string())
     }
 
-    /// All coordinates times the factor of their axis, cut off towards 0 as NumPy does it.
+    /// Multiplies all coordinates by the factor of their axis, and truncates them towards 0 like
+    /// NumPy.
     fn scaled(self, factors: [f64; 3]) -> Self {
         let scaled = |point: Vec<i64>| {
             point.iter().zip(factors).map(|(at, factor)| (*at as f64 * factor).trunc() as i64).collect()
@@ -60,7 +61,7 @@ impl Guidance {
     }
 }
 
-/// The coordinates of clicks, three each; a label without a value has none.
+/// The coordinates of clicks, three each; empty for a label without a value.
 fn clicks(sample: &Sample, label: &str) -> Result<Vec<[f64; 3]>, TransformError> {
     let numbers = match sample.values.get(label) {
         None => return Ok(Vec::new()),
@@ -77,7 +78,7 @@ fn clicks(sample: &Sample, label: &str) -> Result<Vec<[f64; 3]>, TransformError>
     Ok(numbers.chunks_exact(3).map(|point| [point[0], point[1], point[2]]).collect())
 }
 
-/// The size of an image for that in its file, along each axis.
+/// The ratio of an image's size to that in its file, along each axis.
 fn factors(image: &Image) -> Result<[f64; 3], TransformError> {
     let before = &image.meta.original_shape;
     if image.meta.spatial_dims != 3 || before.len() < 3 || before[..3].contains(&0) {
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn guidance_that_is_none_is_told() {
-        for (text, part) in [("[]", "no JSON object"), ("{\"a\": 3}", "a: invalid type"), ("{", "EOF")] {
+        for (text, part) in [("[]", "not a JSON object"), ("{\"a\": 3}", "a: invalid type"), ("{", "EOF")] {
             let sample = Sample::new("case").with("guidance", Value::Text(text.to_owned()));
             let error = Guidance::of(&sample, "guidance").expect_err(text).to_string();
             assert!(error.contains(part), "{error}");

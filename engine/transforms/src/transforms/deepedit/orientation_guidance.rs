@@ -11,12 +11,12 @@ use crate::params::check_key;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample, Value};
 
-/// Moves clicks that are given in voxels of an image's file to voxels of the image as it is now:
-/// behind `Orientation`, for instance (`OrientationGuidanceMultipleLabelDeepEditd` of MONAI's bundle
+/// Moves clicks from voxels of an image's file to voxels of the image as it is now, for instance
+/// after `Orientation` (`OrientationGuidanceMultipleLabelDeepEditd` of MONAI's bundle
 /// `spleen_deepedit_annotation`).
 ///
-/// The value of each label has the coordinates of its clicks, three each, one click after the other. A
-/// label without a value has no clicks.
+/// The value of each label holds the coordinates of its clicks, three each, one click after the
+/// other. A label without a value has no clicks.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, Value, tiny};
@@ -37,7 +37,7 @@ pub struct OrientationGuidanceMultipleLabelDeepEdit {
 }
 
 impl OrientationGuidanceMultipleLabelDeepEdit {
-    /// Moves the clicks of these labels to the grid of the value `image`.
+    /// Creates the transform: moves the clicks of these labels to the grid of the value `image`.
     pub fn new<S: Into<String>>(label_names: impl IntoIterator<Item = S>) -> Self {
         let label_names = label_names.into_iter().map(Into::into).collect();
         OrientationGuidanceMultipleLabelDeepEdit { ref_image: image(), label_names }
@@ -47,7 +47,7 @@ impl OrientationGuidanceMultipleLabelDeepEdit {
 setters!(OrientationGuidanceMultipleLabelDeepEdit {
     /// Key of the image.
     ref_image: String,
-    /// The labels, which are the keys of their clicks.
+    /// Labels, which are the keys of their clicks.
     label_names: Vec<String>,
 });
 
@@ -82,9 +82,10 @@ impl Transform for OrientationGuidanceMultipleLabelDeepEdit {
     }
 }
 
-/// From voxels of the file to those of the image. The steps that follow cut coordinates off, so the last
-/// bit decides between two voxels: this is computed as NumPy and its libraries do it, with reciprocals
-/// of the pivots and fused products. The voxels of images along the axes of the world are then the same.
+/// The matrix from voxels of the file to those of the image. Later steps truncate coordinates, so
+/// the last bit may decide between two voxels: it is computed like in NumPy and its libraries, with
+/// reciprocals of the pivots and fused products. For images along the world axes the voxels are
+/// then the same.
 fn way(image: &Image) -> Option<Affine> {
     let back = inverse(&image.affine)?;
     let file = &image.meta.original_affine;
@@ -97,7 +98,7 @@ fn apply(way: &Affine, [x, y, z]: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|r| (0..4).fold(0.0, |sum, k| f64::mul_add(way[r][k], at[k], sum)))
 }
 
-/// The inverse by an LU decomposition with row pivoting; `None` where there is none.
+/// The inverse by an LU decomposition with row pivoting; `None` if it does not exist.
 #[allow(clippy::needless_range_loop, reason = "the indices are rows and columns of several arrays")]
 fn inverse(affine: &Affine) -> Option<Affine> {
     let (mut lu, mut rows) = (*affine, [0, 1, 2, 3]);

@@ -10,9 +10,10 @@ use crate::params::check_key;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// Scales guidance from the size of the image's file to its size now (MONAI's
-/// `ResizeGuidanceMultipleLabelDeepEditd`): behind `Resize`, of clicks that were gathered before it by
-/// [`AddGuidanceFromPointsDeepEdit`](crate::transforms::AddGuidanceFromPointsDeepEdit).
+/// Scales guidance from the size of the image's file to the current size of the image (MONAI's
+/// `ResizeGuidanceMultipleLabelDeepEditd`). Use it after `Resize`, for clicks that
+/// [`AddGuidanceFromPointsDeepEdit`](crate::transforms::AddGuidanceFromPointsDeepEdit) collected
+/// before.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, Value, tiny};
@@ -40,7 +41,7 @@ impl Default for ResizeGuidanceMultipleLabelDeepEdit {
 }
 
 impl ResizeGuidanceMultipleLabelDeepEdit {
-    /// Scales the value `guidance` to the value `image`.
+    /// Creates the transform: scales the value `guidance` to the value `image`.
     pub fn new() -> Self {
         ResizeGuidanceMultipleLabelDeepEdit { guidance: guidance(), ref_image: image() }
     }

@@ -10,10 +10,10 @@ use super::statistics::{image_extremes, image_moments};
 use super::values::map_blocks;
 use crate::params::Keys;
 
-/// Gamma correction within the range of the image: `((x - min) / range) ^ gamma * range + min`.
+/// Corrects gamma within the range of the image: `((x - min) / range) ^ gamma * range + min`.
 ///
-/// `invert_image`: of the negated image, negated back. `retain_stats`: mean and standard deviation
-/// are brought back to what they were. The range is that of all channels together.
+/// With `invert_image` the image is negated before and after. With `retain_stats` mean and standard
+/// deviation are restored. The range is that of all channels together.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::AdjustContrast};
@@ -36,7 +36,7 @@ pub struct AdjustContrast {
 }
 
 impl AdjustContrast {
-    /// By this gamma.
+    /// Creates the transform with this gamma.
     pub fn new(keys: impl Into<Keys>, gamma: f64) -> Self {
         AdjustContrast { keys: keys.into(), gamma, invert_image: false, retain_stats: false, allow_missing_keys: false }
     }
@@ -55,13 +55,13 @@ impl AdjustContrast {
     }
 }
 
-/// The highest power that values are raised to.
+/// The maximum power to which values are raised.
 const MOST_POWER: f64 = 1e9;
 
 /// Checks a gamma.
 ///
 /// # Errors
-/// One that is not above 0, or beyond [`MOST_POWER`].
+/// If it is not above 0, or exceeds [`MOST_POWER`].
 pub(super) fn check_gamma(gamma: f64) -> Result<(), Fault> {
     check_positive("gamma", gamma)?;
     match gamma <= MOST_POWER {
@@ -70,13 +70,13 @@ pub(super) fn check_gamma(gamma: f64) -> Result<(), Fault> {
     }
 }
 
-/// [`AdjustContrast`] with a given gamma.
+/// Applies [`AdjustContrast`] with a given gamma.
 pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bool) -> Image {
     let before = retain.then(|| image_moments(&image, false, false)[0]);
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
     let (min, max, sign) = if invert { (-high, -low, -1.0) } else { (low, high, 1.0) };
     let (range, gamma) = (max - min, gamma as f32);
-    // MONAI's epsilon: a constant image keeps its value and does not become NaN.
+    // MONAI's epsilon: a constant image keeps its value instead of becoming NaN.
     let scale = 1.0 / (range + 1e-7);
     let curve = |block: &mut [f32]| {
         block.iter_mut().for_each(|v| *v = (sign * *v - min) * scale);
@@ -97,9 +97,9 @@ pub(super) fn adjust_contrast(image: Image, gamma: f64, invert: bool, retain: bo
 }
 
 setters!(AdjustContrast {
-    /// Apply it to the negated image.
+    /// Whether to apply it to the negated image.
     invert_image: bool,
-    /// Keep mean and deviation.
+    /// Whether to keep mean and standard deviation.
     retain_stats: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -14,7 +14,7 @@ use crate::params::Keys;
 /// Clips to the values at two percentiles of the image, or of each channel; one of them may be
 /// omitted.
 ///
-/// With `sharpness_factor` c, softly:
+/// With `sharpness_factor` c the clipping is soft:
 /// `x + softplus(-c (x - low)) / c - softplus(c (x - high)) / c`, which keeps the order of the
 /// values.
 ///
@@ -44,7 +44,7 @@ pub struct ClipIntensityPercentiles {
 }
 
 impl ClipIntensityPercentiles {
-    /// Hard clipping to the percentiles `lower` and `upper`.
+    /// Creates the transform: hard clipping to the percentiles `lower` and `upper`.
     pub fn new(keys: impl Into<Keys>, lower: impl Into<Option<f64>>, upper: impl Into<Option<f64>>) -> Self {
         ClipIntensityPercentiles {
             keys: keys.into(),
@@ -59,7 +59,7 @@ impl ClipIntensityPercentiles {
     /// Clips one image.
     ///
     /// # Errors
-    /// None so far.
+    /// Never.
     pub fn clip(&self, image: Image) -> Result<Image, TransformError> {
         let (_, size) = groups(&image, self.channel_wise);
         let wanted: Vec<f64> = [self.lower, self.upper].into_iter().flatten().collect();
@@ -133,9 +133,9 @@ fn softplus_of(z: Tensor<4>) -> Tensor<4> {
 }
 
 setters!(ClipIntensityPercentiles {
-    /// Soft clipping; a larger factor is sharper.
+    /// Factor of soft clipping; a larger factor is sharper.
     sharpness_factor: Option<f64>,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -6,7 +6,7 @@ use hearth_registry::Fault;
 use crate::Draw;
 use crate::params::resolve_size;
 
-/// More boxes than this are a mistake: each is drawn, and written one after the other.
+/// The maximum number of boxes: each is drawn and written in turn, so more are probably a mistake.
 const MOST: usize = 1 << 20;
 
 /// The number of boxes, and their sizes.
@@ -25,13 +25,13 @@ pub(super) struct Hole {
 }
 
 impl Hole {
-    /// The starts of its rows in a row-major array of this shape.
+    /// Returns the starts of its rows in a row-major array of this shape.
     pub fn rows(&self, [_, ny, nz]: [usize; 3]) -> impl Iterator<Item = usize> {
         let Hole { start: [x, y, z], size: [sx, sy, _] } = *self;
         (x..x + sx).flat_map(move |x| (y..y + sy).map(move |y| (x * ny + y) * nz + z))
     }
 
-    /// The part of an image of this shape that it covers.
+    /// Returns the part of an image of this shape that the box covers.
     pub fn within(&self, shape: [usize; 3]) -> Hole {
         let start = std::array::from_fn(|axis| self.start[axis].min(shape[axis]));
         let size = std::array::from_fn(|axis| self.size[axis].min(shape[axis] - start[axis]));
@@ -42,8 +42,8 @@ impl Hole {
 impl Holes<'_> {
     /// Draws the boxes: their number, then size and corner of each.
     ///
-    /// MONAI draws each size from the one before up to the largest; here every size is drawn from
-    /// the whole range.
+    /// MONAI draws each size from the previous one up to the largest; this implementation draws
+    /// every size from the whole range.
     pub fn draw(&self, draw: &Draw, shape: [usize; 3], n: usize) -> Result<Vec<Hole>, TransformError> {
         let more = self.max_holes.map_or(0, |most| draw.below(most.saturating_sub(self.holes) as u64 + 1) as usize);
         let least = resolve_size(self.spatial_size, shape, n)?;
@@ -66,8 +66,8 @@ impl Holes<'_> {
         Ok((0..self.holes + more).map(one).collect())
     }
 
-    /// Checks that there is at least one hole and not more than can be drawn, and that no largest
-    /// number or size is below the smallest.
+    /// Checks that there is at least one hole and not more than the maximum, and that no upper
+    /// limit is below the lower one.
     pub fn check(&self) -> Result<(), Fault> {
         if self.holes < 1 {
             return Err(Fault::at("holes", "must be at least 1"));

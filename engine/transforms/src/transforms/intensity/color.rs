@@ -18,7 +18,7 @@ pub enum PixelType {
     /// Numbers from 0 to 1.
     #[default]
     Float32,
-    /// Whole grey levels from 0 to 255; results are truncated to whole levels.
+    /// Integer grey levels from 0 to 255; results are truncated to integers.
     Uint8,
 }
 
@@ -44,7 +44,7 @@ impl PixelType {
     }
 }
 
-/// The weights of grey in torchvision (and TensorFlow).
+/// The weights of the colours in torchvision's (and TensorFlow's) grey.
 const GREY: [f32; 3] = [0.2989, 0.587, 0.114];
 
 #[inline(always)]
@@ -103,10 +103,10 @@ fn each_pixel(
     image
 }
 
-/// Multiplies by `factor`: 0 yields black, 1 the image.
+/// Multiplies by `factor`: 0 yields black, 1 the unchanged image.
 ///
 /// # Errors
-/// Where the factor is negative or the image has neither one channel nor three; the same for all
+/// If the factor is negative or the image has neither one nor three channels; the same for all
 /// `adjust_*` functions.
 pub fn adjust_brightness(image: Image, factor: f64, pixel: PixelType) -> Result<Image, TransformError> {
     check_channels(&image)?;
@@ -115,10 +115,10 @@ pub fn adjust_brightness(image: Image, factor: f64, pixel: PixelType) -> Result<
     Ok(map(image, |x| pixel.hold(x * factor), |x| pixel.hold_all(x * factor)))
 }
 
-/// Blends with the mean grey of the whole image: 0 yields that, 1 the image.
+/// Blends with the mean grey of the whole image: 0 yields the mean, 1 the unchanged image.
 ///
 /// # Errors
-/// As [`adjust_brightness`].
+/// Those of [`adjust_brightness`].
 pub fn adjust_contrast(image: Image, factor: f64, pixel: PixelType) -> Result<Image, TransformError> {
     check_channels(&image)?;
     check_factor("contrast", factor)?;
@@ -127,7 +127,7 @@ pub fn adjust_contrast(image: Image, factor: f64, pixel: PixelType) -> Result<Im
     Ok(map(image, |x| pixel.hold(x * factor + rest), |x| pixel.hold_all(x * factor + rest)))
 }
 
-/// [`adjust_contrast`] of several pictures, `[n, 3, x, y, z]`, each with its own mean.
+/// Applies [`adjust_contrast`] to several pictures, `[n, 3, x, y, z]`, each with its own mean.
 pub(super) fn adjust_contrasts(
     pictures: Tensor<5>,
     factor: f64,
@@ -166,10 +166,11 @@ fn mean_grey(image: &Image, pixel: PixelType) -> f32 {
     })
 }
 
-/// Blends with the grey image: 0 yields that, 1 the image. A grey image is unchanged.
+/// Blends with the grey image: 0 yields the grey image, 1 the unchanged image. A grey image is
+/// unchanged.
 ///
 /// # Errors
-/// As [`adjust_brightness`].
+/// Those of [`adjust_brightness`].
 pub fn adjust_saturation(image: Image, factor: f64, pixel: PixelType) -> Result<Image, TransformError> {
     check_channels(&image)?;
     check_factor("saturation", factor)?;
@@ -187,7 +188,7 @@ pub fn adjust_saturation(image: Image, factor: f64, pixel: PixelType) -> Result<
 /// Rotates the hue by `factor`, from -0.5 to 0.5 of a full turn. A grey image is unchanged.
 ///
 /// # Errors
-/// As [`adjust_brightness`], and where the factor lies outside.
+/// Those of [`adjust_brightness`], and if the factor is outside this range.
 pub fn adjust_hue(image: Image, factor: f64, pixel: PixelType) -> Result<Image, TransformError> {
     check_channels(&image)?;
     if !(-0.5..=0.5).contains(&factor) {
@@ -252,7 +253,7 @@ fn turn_hue_of(x: Tensor<4>, turn: f32) -> Tensor<4> {
     let h = blue.mask_where(most.clone().equal(g), rc - bc.clone() + 2.0).mask_where(most.clone().equal(r), bc - gc);
     let h = h + 6.0 * turn;
     let channel = |offset: f32| {
-        // In -6..15 before; two turns more make it positive.
+        // The value was in -6..15; two more turns make it positive.
         let k = h.clone() + (offset + 12.0);
         let k = k.clone() - (k / 6.0).floor() * 6.0;
         let part = k.clone().min_pair(-k + 4.0).clamp(0.0, 1.0);

@@ -14,9 +14,9 @@ use crate::params::Keys;
 /// `color_jitter`.
 ///
 /// A number b means factors from `max(0, 1 - b)` to `1 + b`, for `hue` from -b to b; a pair is the
-/// range itself; 0 leaves a step out. All keys share order and factors. `dtype` says what the
-/// values are: `float32`, from 0 to 1, or `uint8`, grey levels from 0 to 255. An image of 3n
-/// channels is n pictures, as in a batch, which share order and factors too.
+/// range itself; 0 omits a step. All keys share order and factors. `dtype` is the type of the
+/// values: `float32` from 0 to 1, or `uint8`, grey levels from 0 to 255. An image of 3n channels is
+/// n pictures, as in a batch, which also share order and factors.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ColorJitter};
@@ -59,7 +59,7 @@ enum Step {
 }
 
 impl ColorJitter {
-    /// Changes nothing until a range is set.
+    /// Creates the transform: no change until a range is set.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ColorJitter {
             keys: keys.into(),
@@ -73,7 +73,7 @@ impl ColorJitter {
         }
     }
 
-    /// The ranges in torchvision's order; `None` where a step is omitted.
+    /// Returns the ranges in torchvision's order; `None` for an omitted step.
     fn ranges(&self) -> [Option<[f64; 2]>; 4] {
         let range = |values: &OneOrMany<f64>, centre: f64, lowest: f64| {
             let range = match values.as_slice() {
@@ -112,8 +112,9 @@ impl ColorJitter {
         })
     }
 
-    /// The same for several pictures, three channels each. All but the contrast work on single
-    /// pixels, so that the pictures can stand side by side; each has its own mean.
+    /// Applies the steps to several pictures, three channels each. All steps but the contrast
+    /// process single pixels, so the pictures can be adjacent; for the contrast each has its own
+    /// mean.
     fn change_all(&self, mut image: Image, steps: &[Step]) -> Result<Image, TransformError> {
         let [channels, x, y, z] = image.data.dims();
         let count = channels / 3;
@@ -162,15 +163,15 @@ impl ColorJitter {
 }
 
 setters!(ColorJitter {
-    /// The change of brightness, or the range of its factor.
+    /// Change of brightness, or the range of its factor.
     brightness: OneOrMany<f64>,
-    /// The change of contrast, or the range of its factor.
+    /// Change of contrast, or the range of its factor.
     contrast: OneOrMany<f64>,
-    /// The change of saturation, or the range of its factor.
+    /// Change of saturation, or the range of its factor.
     saturation: OneOrMany<f64>,
-    /// The rotation of the hue, or its range.
+    /// Rotation of the hue, or its range.
     hue: OneOrMany<f64>,
-    /// The range of the values.
+    /// Range of the values.
     dtype: PixelType,
     /// Probability that the transform is applied.
     prob: f64,
@@ -235,7 +236,7 @@ mod tests {
             let all = jitter.change(all, &steps, 0).expect("pictures").to_vec();
             let each = (0..3).flat_map(|i| jitter.change(picture(pixels(i), 3), &steps, 0).expect("one").to_vec());
             for (a, b) in all.iter().zip(each) {
-                // A mean may be rounded the other way, and then truncated.
+                // A mean may be rounded differently, and then truncated.
                 assert!((a - b).abs() <= 1.0, "{a} for {b}");
             }
         }

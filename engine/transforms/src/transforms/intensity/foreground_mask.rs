@@ -14,12 +14,14 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample, Value};
 
-/// A mask of one channel: 1 where a colour channel is not above its threshold (tissue on a bright
-/// slide) and, where `hsv_threshold` is given, a channel of the HSV image is above its own.
+/// Creates a mask of one channel: 1 where a colour channel is not above its threshold (tissue on a
+/// bright slide) and, if `hsv_threshold` is given, a channel of the HSV image is above its
+/// threshold.
 ///
 /// `threshold` and `hsv_threshold` are a number, `"otsu"`, `"mean"`, or a table of these by channel
-/// (`R`, `G`, `B`; `H`, `S`, `V`). A threshold of 0 leaves its channel out, as in MONAI. `invert`:
-/// of `1 - x`. `new_key_prefix`: the mask is a new value and the image stays. Runs on the CPU.
+/// (`R`, `G`, `B`; `H`, `S`, `V`). A threshold of 0 skips its channel, as in MONAI. With `invert`
+/// the mask is computed from `1 - x`. With `new_key_prefix` the mask is a new value and the image
+/// is kept. Runs on the CPU.
 ///
 /// ```
 /// # use hearth_transforms::tiny;
@@ -50,9 +52,9 @@ pub struct ForegroundMask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a threshold, or a table with one for each channel")]
 pub enum Thresholds {
-    /// For every channel.
+    /// One threshold for every channel.
     All(Threshold),
-    /// By name of the channel.
+    /// Thresholds by channel name.
     Each(BTreeMap<String, Threshold>),
 }
 
@@ -60,9 +62,9 @@ pub enum Thresholds {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or the name of a method")]
 pub enum Threshold {
-    /// This number.
+    /// A fixed number.
     Number(f64),
-    /// Computed for each image.
+    /// A threshold computed for each image.
     Found(ThresholdMethod),
 }
 
@@ -72,7 +74,7 @@ pub enum Threshold {
 pub enum ThresholdMethod {
     /// Otsu's method, over 256 bins.
     Otsu,
-    /// The mean.
+    /// The mean of the values.
     Mean,
 }
 
@@ -135,7 +137,7 @@ impl Threshold {
 }
 
 impl ForegroundMask {
-    /// With Otsu's thresholds of the colour channels.
+    /// Creates the transform with Otsu's thresholds of the colour channels.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ForegroundMask {
             keys: keys.into(),
@@ -147,10 +149,10 @@ impl ForegroundMask {
         }
     }
 
-    /// The mask of one image, of one channel.
+    /// Computes the mask of one image, of one channel.
     ///
     /// # Errors
-    /// Where a threshold cannot be computed, or the image does not have three channels for
+    /// If a threshold cannot be computed, or the image does not have three channels for
     /// `hsv_threshold`.
     pub fn mask(&self, mut image: Image) -> Result<Image, TransformError> {
         let [channels, x, y, z] = image.data.dims();
@@ -195,13 +197,13 @@ fn restrict(
 }
 
 setters!(ForegroundMask {
-    /// Thresholds of the colour channels; foreground is not above.
+    /// Thresholds of the colour channels; foreground is not above them.
     threshold: Option<Thresholds>,
-    /// Thresholds of hue, saturation and value; foreground is above.
+    /// Thresholds of hue, saturation and value; foreground is above them.
     hsv_threshold: Option<Thresholds>,
-    /// Apply it to `1 - x`.
+    /// Whether to use `1 - x`.
     invert: bool,
-    /// Write the mask to a new key with this prefix.
+    /// Prefix of a new key to which the mask is written.
     new_key_prefix: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -7,13 +7,13 @@ use realfft::RealFftPlanner;
 use realfft::num_complex::{Complex32, Complex64};
 use rustfft::{Fft, FftPlanner};
 
-/// The spectrum of one channel. That of real values is symmetric, so half of the last axis is
-/// enough.
+/// The spectrum of one channel. The spectrum of real values is symmetric, so half of the last axis
+/// is sufficient.
 pub(super) struct Spectrum {
-    /// Row-major `[zh, y, x]` with `zh = z / 2 + 1`.
+    /// Coefficients, row-major `[zh, y, x]` with `zh = z / 2 + 1`.
     values: Vec<Complex32>,
-    /// `[x, y, z]` of the channel; a 2-D image as `[1, x, y]`, so that its last axis has more than
-    /// one value.
+    /// Shape `[x, y, z]` of the channel; `[1, x, y]` for a 2-D image, so that its last axis has
+    /// more than one value.
     shape: [usize; 3],
 }
 
@@ -28,7 +28,7 @@ fn own_axes(shape: [usize; 3], frequency: [usize; 3]) -> [usize; 3] {
 }
 
 impl Spectrum {
-    /// The transform of the values, `[x, y, z]` row-major. No axis may be empty.
+    /// Transforms the values, `[x, y, z]` row-major. No axis may be empty.
     pub fn of(values: &[f32], shape: [usize; 3]) -> Self {
         let shape = rows_last(shape);
         let [nx, ny, nz] = shape;
@@ -54,7 +54,7 @@ impl Spectrum {
         Spectrum { values, shape }
     }
 
-    /// Back to values, divided by their number.
+    /// Transforms back to values, divided by their number.
     pub fn into_values(mut self, values: &mut [f32]) {
         let [nx, ny, nz] = self.shape;
         let half = nz / 2 + 1;
@@ -70,7 +70,7 @@ impl Spectrum {
                 columns.process(transposed);
                 transpose(transposed, half, ny, plane);
                 for (values, line) in values.chunks_exact_mut(nz).zip(plane.chunks_exact_mut(half)) {
-                    // Real up to rounding, and the plan requires it.
+                    // The values are real up to rounding, and the plan requires exactly real ones.
                     line[0].im = 0.0;
                     if nz % 2 == 0 {
                         line[half - 1].im = 0.0;
@@ -83,7 +83,7 @@ impl Spectrum {
     }
 
     /// Multiplies each coefficient by a real number; `weight` receives its frequency along the
-    /// channel's own axes, and must be equal for the opposite one.
+    /// channel's own axes, and must return the same number for the opposite frequency.
     pub fn weigh(&mut self, shape: [usize; 3], weight: impl Fn([usize; 3]) -> f32 + Sync) {
         let [nx, ny, _] = self.shape;
         self.values.par_chunks_mut(nx).enumerate().for_each(|(line, values)| {
@@ -93,7 +93,7 @@ impl Spectrum {
         });
     }
 
-    /// Mean of `ln(|k| + 1e-10)` over all frequencies.
+    /// Returns the mean of `ln(|k| + 1e-10)` over all frequencies.
     pub fn mean_log(&self) -> f64 {
         let [nx, ny, nz] = self.shape;
         let total: Vec<f64> = self
@@ -117,7 +117,7 @@ fn each_line(values: &mut [Complex32], n: usize, plan: &dyn Fft<f32>) {
     values.par_chunks_mut(n * 4096_usize.div_ceil(n)).for_each(|lines| plan.process(lines));
 }
 
-/// `[rows, columns]` to `[columns, rows]`.
+/// Transposes `[rows, columns]` to `[columns, rows]`.
 fn transpose(from: &[Complex32], rows: usize, columns: usize, to: &mut [Complex32]) {
     for (column, to) in to.chunks_exact_mut(rows).enumerate() {
         for (row, to) in to.iter_mut().enumerate() {
@@ -126,9 +126,9 @@ fn transpose(from: &[Complex32], rows: usize, columns: usize, to: &mut [Complex3
     }
 }
 
-/// The same for arrays larger than the cache, in threads.
+/// Transposes arrays that are larger than the cache, in threads.
 fn across(from: &[Complex32], rows: usize, columns: usize, to: &mut [Complex32]) {
-    /// Columns that are read together: a cache line of them.
+    /// The number of columns that are read together: a cache line of them.
     const WIDE: usize = 8;
     to.par_chunks_mut(rows * WIDE).enumerate().for_each(|(block, to)| {
         let wide = to.len() / rows;
@@ -144,14 +144,14 @@ fn wave(frequency: usize, n: usize) -> Vec<Complex64> {
     (0..n).map(|place| Complex64::cis(TAU * ((frequency * place) % n) as f64 / n as f64)).collect()
 }
 
-/// The waves along the three axes, and their shape, whose last axis is a long row.
+/// Returns the waves along the three axes, and their shape, whose last axis is a long row.
 fn waves(shape: [usize; 3], frequency: [usize; 3]) -> ([usize; 3], [Vec<Complex64>; 3]) {
     let frequency = if shape[2] == 1 { [0, frequency[0], frequency[1]] } else { frequency };
     let shape = rows_last(shape);
     (shape, std::array::from_fn(|axis| wave(frequency[axis], shape[axis])))
 }
 
-/// One coefficient of the transform, by its definition.
+/// Returns one coefficient of the transform, by its definition.
 pub(super) fn coefficient(values: &[f32], shape: [usize; 3], frequency: [usize; 3]) -> Complex64 {
     let (shape, [xs, ys, zs]) = waves(shape, frequency);
     let rows: Vec<Complex64> = values

@@ -8,8 +8,8 @@ use super::ranges::check_finite;
 use super::values::zip;
 use crate::params::Keys;
 
-/// Unsharp masking: smoothed by `sigma1`, plus `alpha` times its difference from itself smoothed
-/// once more by `sigma2`.
+/// Sharpens by unsharp masking: the image smoothed by `sigma1`, plus `alpha` times its difference
+/// from itself smoothed once more by `sigma2`.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::GaussianSharpen};
@@ -47,7 +47,7 @@ fn thirty() -> f64 {
 }
 
 impl GaussianSharpen {
-    /// With sigmas 3 and 1 and alpha 30.
+    /// Creates the transform: sigmas 3 and 1, alpha 30.
     pub fn new(keys: impl Into<Keys>) -> Self {
         GaussianSharpen {
             keys: keys.into(),
@@ -62,7 +62,7 @@ impl GaussianSharpen {
     /// Sharpens one image.
     ///
     /// # Errors
-    /// As [`GaussianSmooth::smooth`](super::GaussianSmooth::smooth).
+    /// Those of [`GaussianSmooth::smooth`](super::GaussianSmooth::smooth).
     pub fn sharpen(&self, image: Image) -> Result<Image, TransformError> {
         sharpen(image, &self.sigma1, &self.sigma2, self.alpha, self.approx)
     }
@@ -74,7 +74,7 @@ impl GaussianSharpen {
     }
 }
 
-/// [`GaussianSharpen`] with given numbers.
+/// Applies [`GaussianSharpen`] with given numbers.
 pub(super) fn sharpen(
     image: Image,
     sigma1: &OneOrMany<f64>,
@@ -89,11 +89,11 @@ pub(super) fn sharpen(
 }
 
 setters!(GaussianSharpen {
-    /// Deviation in voxels of the first smoothing, one or one per axis.
+    /// Standard deviation in voxels of the first smoothing, one or one per axis.
     sigma1: OneOrMany<f64>,
-    /// Deviation in voxels of the second smoothing, one or one per axis.
+    /// Standard deviation in voxels of the second smoothing, one or one per axis.
     sigma2: OneOrMany<f64>,
-    /// The strength.
+    /// Strength of the sharpening.
     alpha: f64,
     /// How the Gaussians are discretized.
     approx: GaussianApprox,

@@ -12,10 +12,10 @@ use crate::params::Keys;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GaussianApprox {
-    /// Its integral over each voxel.
+    /// The integral over each voxel.
     #[default]
     Erf,
-    /// Its value at the centre of each voxel.
+    /// The value at the centre of each voxel.
     Sampled,
     /// The discrete Gaussian of scale-space theory.
     Scalespace,
@@ -32,7 +32,7 @@ impl From<GaussianApprox> for Approximation {
 }
 
 /// Smooths by a Gaussian of `sigma` voxels, one number or one per spatial axis, truncated at four
-/// sigmas; zeros around the image.
+/// sigmas; the outside of the image is 0.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::GaussianSmooth};
@@ -58,7 +58,7 @@ fn one() -> OneOrMany<f64> {
 }
 
 impl GaussianSmooth {
-    /// By one voxel.
+    /// Creates the transform: a sigma of one voxel.
     pub fn new(keys: impl Into<Keys>) -> Self {
         GaussianSmooth { keys: keys.into(), sigma: one(), approx: GaussianApprox::default(), allow_missing_keys: false }
     }
@@ -66,8 +66,8 @@ impl GaussianSmooth {
     /// Smooths one image.
     ///
     /// # Errors
-    /// Where a list of sigmas has another length than there are spatial axes, or a sigma is
-    /// negative or not finite.
+    /// If a list of sigmas does not have one entry per spatial axis, or a sigma is negative or not
+    /// finite.
     pub fn smooth(&self, image: Image) -> Result<Image, TransformError> {
         smooth(image, &self.sigma, self.approx)
     }
@@ -77,7 +77,7 @@ impl GaussianSmooth {
     }
 }
 
-/// [`GaussianSmooth`] with given sigmas.
+/// Applies [`GaussianSmooth`] with given sigmas.
 pub(super) fn smooth(
     mut image: Image,
     sigma: &OneOrMany<f64>,
@@ -103,7 +103,7 @@ pub(super) fn check_sigma(parameter: &str, sigma: &OneOrMany<f64>) -> Result<(),
 }
 
 setters!(GaussianSmooth {
-    /// Deviation in voxels, one or one per axis.
+    /// Standard deviation in voxels, one or one per axis.
     sigma: OneOrMany<f64>,
     /// How the Gaussian is discretized.
     approx: GaussianApprox,

@@ -8,11 +8,11 @@ use super::values::on_host;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// Gibbs artefacts: high frequencies are cut off. `alpha` ranges from 0 (no change) to 1
+/// Simulates Gibbs artefacts by removing high frequencies. `alpha` ranges from 0 (no change) to 1
 /// (everything is removed).
 ///
-/// What is kept lies within `(1 - alpha) * sqrt(2) / 2` of the largest side of the spectrum, around
-/// its middle. Runs on the CPU.
+/// Frequencies are kept within `(1 - alpha) * sqrt(2) / 2` of the largest side of the spectrum,
+/// around its middle. Runs on the CPU.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::GibbsNoise};
@@ -33,7 +33,7 @@ pub struct GibbsNoise {
 }
 
 impl GibbsNoise {
-    /// With `alpha` 0.1.
+    /// Creates the transform: an `alpha` of 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         GibbsNoise { keys: keys.into(), alpha: tenth(), allow_missing_keys: false }
     }
@@ -52,7 +52,7 @@ impl GibbsNoise {
     }
 }
 
-/// [`GibbsNoise`] with a given alpha.
+/// Applies [`GibbsNoise`] with a given alpha.
 pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
     let shape = image.shape();
     let size: usize = shape.iter().product();
@@ -69,8 +69,8 @@ pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
         (0..n).map(|frequency| centred(frequency).powi(2)).collect()
     });
     let kept = |k: [usize; 3]| f32::from((distance[0][k[0]] + distance[1][k[1]] + distance[2][k[2]]).sqrt() <= radius);
-    // The middle lies between two frequencies where a side is even, so a frequency may be kept and
-    // its opposite not. MONAI takes the real part of the result, which equals half of both.
+    // If a side is even, the middle lies between two frequencies, so a frequency may be kept and
+    // its opposite removed. MONAI uses the real part of the result, which equals half of both.
     let opposite = |k: [usize; 3]| std::array::from_fn(|axis| (shape[axis] - k[axis]) % shape[axis]);
     on_host(image, |values| {
         for values in values.chunks_exact_mut(size) {
@@ -81,7 +81,7 @@ pub(super) fn cut_frequencies(image: Image, alpha: f64) -> Image {
     })
 }
 
-/// Checks for a fraction of 1.
+/// Checks that a number is a fraction of 1.
 pub(super) fn check_alpha(parameter: &str, alpha: f64) -> Result<(), Fault> {
     if (0.0..=1.0).contains(&alpha) {
         Ok(())
@@ -91,7 +91,7 @@ pub(super) fn check_alpha(parameter: &str, alpha: f64) -> Result<(), Fault> {
 }
 
 setters!(GibbsNoise {
-    /// The strength of the cut-off.
+    /// Strength of the cut-off.
     alpha: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -5,16 +5,16 @@ use super::statistics::extremes;
 /// Counts and centres of bins of equal width from the smallest to the largest value:
 /// `skimage.exposure.histogram` of f32 values.
 ///
-/// All in f32 and in numpy's order of operations, so that a value on the edge of a bin falls into
-/// the same one. NaN is not counted.
+/// All computations are in f32 and in numpy's order of operations, so that a value on the edge of a
+/// bin falls into the same bin. NaN is not counted.
 pub(super) struct Histogram {
     pub counts: Vec<u64>,
     pub centres: Vec<f32>,
 }
 
 impl Histogram {
-    /// The histogram of the values whose entry in `counts` is true; `None` where there is none, or
-    /// one is not finite.
+    /// Returns the histogram of the values whose entry in `counts` is true; `None` if there are
+    /// none, or one is not finite.
     pub fn of(values: &[f32], bins: usize, counts: Option<&[bool]>) -> Option<Self> {
         let chosen: Vec<f32>;
         let values = match counts {
@@ -48,8 +48,9 @@ impl Histogram {
     }
 }
 
-/// The threshold that separates two classes best (Otsu, 1979): `skimage.filters.threshold_otsu`, in
-/// its own precision. The value itself where there is only one.
+/// Returns the threshold that separates two classes best (Otsu, 1979):
+/// `skimage.filters.threshold_otsu`, with the same precision. If there is only one value, it is
+/// returned.
 pub(super) fn otsu(values: &[f32]) -> Option<f32> {
     let first = *values.first()?;
     if values.iter().all(|v| *v == first) {
@@ -70,7 +71,7 @@ pub(super) fn otsu(values: &[f32]) -> Option<f32> {
     let (above, mean_above) = (sums(&mut weights.iter().rev().copied()), sums(&mut weighted().rev()));
     let n = weights.len();
     let variance = |i: usize| {
-        // Class one is bins 0..=i, class two the rest; sums from above run backwards.
+        // Class one is bins 0..=i, class two the rest; sums from above are accumulated backwards.
         let j = n - 2 - i;
         below[i] * above[j] * (mean_below[i] / below[i] - mean_above[j] / above[j]).powi(2)
     };

@@ -12,10 +12,11 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample};
 
-/// Histogram equalization: each value becomes the share of values below it, scaled to `min..max`.
+/// Equalizes the histogram: each value becomes the fraction of values below it, scaled to
+/// `min..max`.
 ///
-/// `mask_key` names an image of the same shape: values are counted only where it is not 0; all are
-/// changed. Runs on the CPU.
+/// `mask_key` is the key of an image of the same shape: only values where it is not 0 are counted,
+/// but all are changed. Runs on the CPU.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::HistogramNormalize};
@@ -40,7 +41,7 @@ pub struct HistogramNormalize {
     allow_missing_keys: bool,
 }
 
-/// The most bins: about the number of f32 values of one magnitude.
+/// The maximum number of bins: about the number of f32 values of one magnitude.
 const MAX_BINS: usize = 1 << 24;
 
 fn bins() -> usize {
@@ -52,7 +53,7 @@ fn highest() -> f64 {
 }
 
 impl HistogramNormalize {
-    /// By 256 bins to 0..255, all values counted.
+    /// Creates the transform: 256 bins, to 0..255, with all values counted.
     pub fn new(keys: impl Into<Keys>) -> Self {
         HistogramNormalize {
             keys: keys.into(),
@@ -64,10 +65,10 @@ impl HistogramNormalize {
         }
     }
 
-    /// Equalizes one image, counting where `mask` is not 0.
+    /// Equalizes one image; values where `mask` is not 0 are counted.
     ///
     /// # Errors
-    /// Where the mask has another shape or is 0 everywhere, or a value is not finite.
+    /// If the mask has another shape or is 0 everywhere, or a value is not finite.
     pub fn normalize(&self, image: Image, mask: Option<&Image>) -> Result<Image, TransformError> {
         let mask: Option<Vec<bool>> = match mask {
             Some(mask) if mask.data.dims() != image.data.dims() => {
@@ -162,7 +163,7 @@ setters!(HistogramNormalize {
     min: f64,
     /// Largest value of the result.
     max: f64,
-    /// The mask: values count where it is not 0.
+    /// Key of the mask: values where it is not 0 are counted.
     mask_key: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -9,12 +9,13 @@ use super::ranges::check_finite;
 use super::values::on_host;
 use crate::params::Keys;
 
-/// Spikes in k-space, which appear as herringbone patterns.
+/// Adds spikes in k-space, which appear as herringbone patterns.
 ///
-/// `loc` is a place in the spectrum with frequency 0 in its centre, `[x, y, z]` for all channels or
-/// `[channel, x, y, z]` for one, or a list of such places; `k_intensity` is the logarithm of the
-/// magnitude there, one for a place and a list for a list. Without it, 2.5 times the mean logarithm
-/// of each channel, given to a list of places in order, as MONAI does. Runs on the CPU.
+/// `loc` is a position in the spectrum with frequency 0 in its centre, `[x, y, z]` for all channels
+/// or `[channel, x, y, z]` for one, or a list of such positions. `k_intensity` is the logarithm of
+/// the magnitude there: a number for one position, a list for a list. The default is 2.5 times the
+/// mean logarithm of each channel; the entries of a list of positions get those of the channels in
+/// order, as in MONAI. Runs on the CPU.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::KSpaceSpikeNoise};
@@ -41,7 +42,7 @@ pub struct KSpaceSpikeNoise {
 pub enum SpikeLocation {
     /// One position.
     One(Vec<usize>),
-    /// Several.
+    /// Several positions.
     Many(Vec<Vec<usize>>),
 }
 
@@ -75,7 +76,7 @@ pub(super) struct Spike {
 }
 
 impl KSpaceSpikeNoise {
-    /// At this position, with 2.5 times the mean logarithm.
+    /// Creates the transform: a spike at this position, with 2.5 times the mean logarithm.
     pub fn new(keys: impl Into<Keys>, loc: impl Into<SpikeLocation>) -> Self {
         KSpaceSpikeNoise { keys: keys.into(), loc: loc.into(), k_intensity: None, allow_missing_keys: false }
     }
@@ -83,7 +84,7 @@ impl KSpaceSpikeNoise {
     /// Changes one image.
     ///
     /// # Errors
-    /// Where a position lies outside the image or has another number of axes.
+    /// If a position lies outside the image or has a wrong number of axes.
     pub fn spike(&self, image: Image) -> Result<Image, TransformError> {
         self.check_parameters().map_err(|e| TransformError::new(e.to_string()))?;
         let (n, channels, shape) = (image.meta.spatial_dims, image.channels(), image.shape());
@@ -137,7 +138,7 @@ impl KSpaceSpikeNoise {
     }
 }
 
-/// Mean logarithm of the magnitudes, per channel.
+/// Returns the mean logarithm of the magnitudes, per channel.
 pub(super) fn mean_logs(image: &Image) -> Vec<f64> {
     let shape = image.shape();
     let size: usize = shape.iter().product();
@@ -146,15 +147,15 @@ pub(super) fn mean_logs(image: &Image) -> Vec<f64> {
 
 /// Changes the magnitude of single coefficients and keeps their phases.
 ///
-/// One coefficient is one wave over the image: it is added, and no transform of the whole is
-/// needed.
+/// A coefficient is a single wave over the image: the wave is added, without a transform of the
+/// whole image.
 pub(super) fn add_spikes(image: Image, spikes: &[Spike]) -> Image {
     let shape = image.shape();
     let size: usize = shape.iter().product();
     on_host(image, |values| {
         for (channel, values) in values.chunks_exact_mut(size.max(1)).enumerate() {
             let mine: Vec<&Spike> = spikes.iter().filter(|s| s.channel == channel).collect();
-            // Of several spikes at one position the last counts.
+            // If several spikes have the same position, the last is used.
             let last = |i: usize| mine[i + 1..].iter().all(|later| later.place != mine[i].place);
             let changes: Vec<([usize; 3], Complex64)> = (0..mine.len())
                 .filter(|i| last(*i))

@@ -6,7 +6,7 @@ use hearth_kernels::host;
 
 use super::values::{each_piece, groups};
 
-/// `(x - shift) * factor + offset`, then clamped to `low` and `high`. NaN stays NaN; with
+/// The map `(x - shift) * factor + offset`, then clamped to `low` and `high`. NaN stays NaN; with
 /// `keep_zero`, zeros stay zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Linear {
@@ -15,18 +15,18 @@ pub(super) struct Linear {
     pub offset: f32,
     pub low: f32,
     pub high: f32,
-    /// Keep zeros.
+    /// Whether zeros stay zero.
     pub keep_zero: bool,
 }
 
 impl Linear {
-    /// Changes nothing.
+    /// The identity.
     pub const IDENTITY: Linear =
         Linear { shift: 0.0, factor: 1.0, offset: 0.0, low: f32::NEG_INFINITY, high: f32::INFINITY, keep_zero: false };
 
-    /// From `a_min..a_max` to `b_min..b_max`, or to 0..1 where one of them is missing; where the
-    /// first range is empty, only shifted from `a_min` to `b_min`. `clip` applies to given ends,
-    /// and never to an empty range. All as in MONAI.
+    /// Maps `a_min..a_max` to `b_min..b_max`, or to 0..1 if one of them is missing; if the first
+    /// range is empty, values are only shifted from `a_min` to `b_min`. `clip` applies to given
+    /// ends, and never to an empty range. All as in MONAI.
     pub fn range(a: (f64, f64), b: (Option<f64>, Option<f64>), clip: bool) -> Self {
         let (a_min, a_max) = a;
         let shift = a_min as f32;
@@ -65,7 +65,7 @@ impl Linear {
     }
 }
 
-/// Maps all values by the one entry of `maps`, or each channel by its own.
+/// Maps all values by the only entry of `maps`, or each channel by its own entry.
 pub(super) fn map_linear(mut image: Image, maps: &[Linear]) -> Image {
     let (_, size) = groups(&image, maps.len() > 1);
     let changed = host::change(image.data, |values| {
@@ -96,7 +96,7 @@ pub(super) fn map_linear(mut image: Image, maps: &[Linear]) -> Image {
     image
 }
 
-/// One number per channel, which broadcasts over the image.
+/// Converts one number per channel to a tensor that broadcasts over the image.
 pub(super) fn column(values: Vec<f32>, device: &Device) -> Tensor<4> {
     let n = values.len();
     Tensor::from_data(TensorData::new(values, [n, 1, 1, 1]), device)

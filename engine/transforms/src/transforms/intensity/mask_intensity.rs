@@ -12,8 +12,8 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample};
 
-/// Keeps the values where the image `mask_key` is above `threshold` (MONAI's `select_fn`, which is
-/// `x > 0` by default), and makes the others 0. A mask of one channel serves all.
+/// Keeps the values where the image `mask_key` is above `threshold` (MONAI's `select_fn`, by
+/// default `x > 0`), and sets the others to 0. A mask of one channel applies to all channels.
 ///
 /// ```
 /// # use hearth_transforms::{Sample, tiny, transforms::MaskIntensity};
@@ -27,7 +27,7 @@ use crate::{Draw, Sample};
 #[serde(deny_unknown_fields)]
 pub struct MaskIntensity {
     keys: Keys,
-    /// The mask: an image of one channel, or of as many as the image.
+    /// Key of the mask: an image with one channel, or with as many as the image.
     mask_key: String,
     #[serde(default)]
     threshold: f64,
@@ -36,7 +36,7 @@ pub struct MaskIntensity {
 }
 
 impl MaskIntensity {
-    /// Keeps values where `mask_key` is above 0.
+    /// Creates the transform: keeps values where `mask_key` is above 0.
     pub fn new(keys: impl Into<Keys>, mask_key: &str) -> Self {
         MaskIntensity { keys: keys.into(), mask_key: mask_key.to_owned(), threshold: 0.0, allow_missing_keys: false }
     }
@@ -44,7 +44,7 @@ impl MaskIntensity {
     /// Masks one image.
     ///
     /// # Errors
-    /// Where the mask has another spatial shape, or neither one channel nor as many as the image.
+    /// If the mask has another spatial shape, or neither one channel nor as many as the image.
     pub fn mask(&self, image: Image, mask: &Image) -> Result<Image, TransformError> {
         let (channels, of_mask) = (image.channels(), mask.channels());
         if mask.shape() != image.shape() || (of_mask != 1 && of_mask != channels) {
@@ -54,7 +54,7 @@ impl MaskIntensity {
         }
         let threshold = self.threshold as f32;
         let data = mask.data.clone().to_device(&image.data.device());
-        // The product, as in MONAI: NaN times 0 stays NaN.
+        // The product, as in MONAI: NaN times 0 is NaN.
         let product = |x: f32, m: f32| x * f32::from(m > threshold);
         let elsewhere = |x: Tensor<4>, m: Tensor<4>| x * m.greater_elem(threshold).float();
         let data = if of_mask == channels { data } else { data.repeat_dim(0, channels) };
@@ -63,7 +63,7 @@ impl MaskIntensity {
 }
 
 setters!(MaskIntensity {
-    /// Mask values above this are selected.
+    /// Threshold of the mask: values above it are selected.
     threshold: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

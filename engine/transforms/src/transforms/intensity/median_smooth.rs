@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 
-/// The median of the `2 * radius + 1` voxels along each spatial axis around each voxel; edge voxels
-/// are repeated outwards.
+/// Replaces each voxel by the median of the `2 * radius + 1` voxels along each spatial axis around
+/// it; edge voxels are repeated outwards.
 ///
 /// `radius` is one number or one per spatial axis. Runs on the CPU.
 ///
@@ -26,7 +26,7 @@ pub struct MedianSmooth {
     allow_missing_keys: bool,
 }
 
-/// The largest radius: a window of it has a quarter of a million voxels.
+/// The maximum radius, whose window has a quarter of a million voxels.
 const MAX_RADIUS: usize = 31;
 
 fn one() -> OneOrMany<usize> {
@@ -34,7 +34,7 @@ fn one() -> OneOrMany<usize> {
 }
 
 impl MedianSmooth {
-    /// With radius 1.
+    /// Creates the transform: radius 1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         MedianSmooth { keys: keys.into(), radius: one(), allow_missing_keys: false }
     }
@@ -42,7 +42,7 @@ impl MedianSmooth {
     /// Smooths one image.
     ///
     /// # Errors
-    /// Where a list of radii has another length than there are spatial axes.
+    /// If a list of radii does not have one entry per spatial axis.
     pub fn smooth(&self, mut image: Image) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         if let OneOrMany::Many(radii) = &self.radius
@@ -67,7 +67,7 @@ impl MedianSmooth {
 }
 
 setters!(MedianSmooth {
-    /// Voxels to each side, one number or one per axis.
+    /// Number of voxels to each side, one number or one per axis.
     radius: OneOrMany<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

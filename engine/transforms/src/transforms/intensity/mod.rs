@@ -1,16 +1,18 @@
-//! Transforms of the values only: scaling, noise, filters, colour. The geometry is unchanged.
+//! Transforms that change only the values: scaling, noise, filters, colour. The geometry is
+//! unchanged.
 //!
-//! On the CPU they are loops over the values in place, in threads; elsewhere tensor operations.
-//! Percentiles, histograms, medians and Fourier transforms always run on the CPU: values are copied
-//! from another device and back.
+//! On the CPU they are loops over the values in place, in threads; on other devices they are tensor
+//! operations. Percentiles, histograms, medians and Fourier transforms always run on the CPU:
+//! values on another device are copied there and back.
 
 /// Implements [`Transform`](crate::Transform) for a type that draws once for all keys, with
 /// probability `prob`.
 ///
-/// It has `keys`, `prob`, `allow_missing_keys`, `check_parameters(&self)`,
-/// `draw(&self, &Draw, &[&Image])` that draws the parameters, and
-/// `change(&self, Image, &Drawn, usize)` that changes the image of the key at that place. `through_host`,
-/// a function of it, says whether it [goes through the host](crate::Transform::through_host).
+/// The type has `keys`, `prob`, `allow_missing_keys`, `check_parameters(&self)`,
+/// `draw(&self, &Draw, &[&Image])`, which draws the parameters, and
+/// `change(&self, Image, &Drawn, usize)`, which changes the image of the key at that index. Its
+/// function `through_host` returns whether it
+/// [goes through the host](crate::Transform::through_host).
 macro_rules! random_image_transform {
     ($type:ident $(, through_host: $host:expr)?) => {
         impl $crate::Transform for $type {

@@ -8,11 +8,12 @@ use super::ranges::check_finite;
 use super::statistics::image_moments;
 use crate::params::Keys;
 
-/// `(x - subtrahend) / divisor`, by default the mean and the (population) standard deviation.
+/// Computes `(x - subtrahend) / divisor`, by default with the mean and the (population) standard
+/// deviation.
 ///
-/// `nonzero`: statistics over, and change of, voxels other than 0 only; an image without such
-/// voxels stays. `channel_wise`: each channel by itself. A deviation of 0 counts as 1. Statistics
-/// are summed in f64.
+/// With `nonzero` only voxels other than 0 are changed and used in statistics; an image without
+/// such voxels is unchanged. With `channel_wise` each channel is treated separately. A deviation of
+/// 0 is replaced by 1. Statistics are summed in f64.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::NormalizeIntensity};
@@ -37,7 +38,7 @@ pub struct NormalizeIntensity {
 }
 
 impl NormalizeIntensity {
-    /// By mean and deviation of the whole image.
+    /// Creates the transform: mean and deviation of the whole image.
     pub fn new(keys: impl Into<Keys>) -> Self {
         NormalizeIntensity {
             keys: keys.into(),
@@ -52,7 +53,7 @@ impl NormalizeIntensity {
     /// Normalizes one image.
     ///
     /// # Errors
-    /// Where `subtrahend` or `divisor` is a list of another length than there are channels.
+    /// If `subtrahend` or `divisor` is a list whose length is not the number of channels.
     pub fn normalize(&self, image: Image) -> Result<Image, TransformError> {
         let channels = image.channels();
         for (name, given) in [("subtrahend", &self.subtrahend), ("divisor", &self.divisor)] {
@@ -65,7 +66,7 @@ impl NormalizeIntensity {
         }
         let groups = if self.channel_wise { channels } else { 1 };
         let given = |values: &Option<OneOrMany<f64>>, group: usize| values.as_ref().and_then(|v| v.at(group));
-        // Only the moments tell which voxels count.
+        // Only the moments show which voxels are used.
         let known = self.subtrahend.is_some() && self.divisor.is_some() && !self.nonzero;
         let moments = if known { Vec::new() } else { image_moments(&image, self.channel_wise, self.nonzero) };
         let map = |group: usize| {
@@ -73,7 +74,7 @@ impl NormalizeIntensity {
             if self.nonzero && own.count == 0 {
                 return Linear::IDENTITY;
             }
-            // PyTorch computes the deviation in f32: one that is 0 there counts as 0, and 0 as 1.
+            // PyTorch computes the deviation in f32: one that is 0 in f32 counts as 0, and 0 as 1.
             let deviation = given(&self.divisor, group).unwrap_or_else(|| own.deviation()) as f32;
             let deviation = if deviation == 0.0 { 1.0 } else { f64::from(deviation) };
             Linear {
@@ -96,13 +97,13 @@ impl NormalizeIntensity {
 }
 
 setters!(NormalizeIntensity {
-    /// The number to subtract instead of the mean.
+    /// Number to subtract instead of the mean.
     subtrahend: Option<OneOrMany<f64>>,
-    /// The divisor instead of the deviation.
+    /// Divisor instead of the deviation.
     divisor: Option<OneOrMany<f64>>,
-    /// Ignore zeros and keep them.
+    /// Whether to ignore zeros and keep them.
     nonzero: bool,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

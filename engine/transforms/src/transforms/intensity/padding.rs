@@ -5,16 +5,16 @@ use hearth_kernels::filter::{Edge, FilterError, separable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The values beyond the edge of a filtered image, by PyTorch's names.
+/// The values beyond the edge of a filtered image; the names are PyTorch's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FilterPadding {
-    /// Zero.
+    /// Zeros.
     #[default]
     Zeros,
     /// The image mirrored about the centre of its edge voxel.
     Reflect,
-    /// The edge voxel.
+    /// The edge voxel, repeated.
     Replicate,
     /// The other end of the image.
     Circular,

@@ -1,19 +1,19 @@
-//! Percentiles, as MONAI computes them.
+//! Percentiles, computed as in MONAI.
 
 use rayon::prelude::*;
 
-/// Above this size MONAI uses numpy's `percentile` instead of PyTorch's `quantile`, which rounds
-/// differently.
+/// The number of values above which MONAI uses numpy's `percentile` instead of PyTorch's
+/// `quantile`, which rounds differently.
 const LARGE: usize = 1_000_000;
 
-/// Bits of the three digits that a key is sorted out by, highest first.
+/// The numbers of bits of the three digits by which keys are counted, highest first.
 const DIGITS: [u32; 3] = [11, 11, 10];
 
-/// The percentiles `q` (0 to 100) of the values, linearly interpolated, as MONAI's `percentile`,
-/// including the rounding of its rank.
+/// Returns the percentiles `q` (0 to 100) of the values, linearly interpolated, like MONAI's
+/// `percentile`, including the rounding of its rank.
 ///
-/// NaN where a value is NaN or there is none. The values are not sorted and not copied: three
-/// passes count them by the leading bits, in threads.
+/// NaN if a value is NaN or there are no values. The values are neither sorted nor copied: three
+/// passes count them by their leading bits, in threads.
 pub fn percentiles(values: &[f32], q: &[f64]) -> Vec<f32> {
     if values.is_empty() {
         return vec![f32::NAN; q.len()];
@@ -53,8 +53,8 @@ pub fn percentiles(values: &[f32], q: &[f64]) -> Vec<f32> {
     places.into_iter().map(between).collect()
 }
 
-/// The values of these ranks (ascending, each below the number of values); `None` where a value is
-/// NaN.
+/// Returns the values of these ranks (ascending, each below the number of values); `None` if a
+/// value is NaN.
 fn select(values: &[f32], ranks: &[usize]) -> Option<Vec<f32>> {
     // Leading bits found so far, and the rank among the values that share them.
     let mut found: Vec<(u32, usize)> = ranks.iter().map(|rank| (0, *rank)).collect();
@@ -78,8 +78,8 @@ fn select(values: &[f32], ranks: &[usize]) -> Option<Vec<f32>> {
     Some(found.into_iter().map(|(key, _)| value(key)).collect())
 }
 
-/// The number of values with each of the prefixes (of `known` bits) followed by each digit of
-/// `bits` bits.
+/// Counts the values with each of the prefixes (of `known` bits) followed by each digit of `bits`
+/// bits.
 fn count(values: &[f32], prefixes: &[u32], known: u32, bits: u32) -> Option<Vec<u64>> {
     let rest = 32 - known - bits;
     let mask = (1_u32 << bits) - 1;
@@ -112,7 +112,7 @@ fn count(values: &[f32], prefixes: &[u32], known: u32, bits: u32) -> Option<Vec<
     )
 }
 
-/// A key with the order of the values.
+/// A key that sorts like the values.
 fn key(value: f32) -> u32 {
     let bits = value.to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }

@@ -8,7 +8,8 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// [`AdjustContrast`](super::AdjustContrast) with a gamma drawn uniformly, with probability `prob`.
+/// Applies [`AdjustContrast`](super::AdjustContrast) with a gamma drawn uniformly, with probability
+/// `prob`.
 ///
 /// A single number `gamma` means 0.5..gamma. All keys share the gamma.
 ///
@@ -40,7 +41,7 @@ fn gammas() -> OneOrMany<f64> {
 }
 
 impl RandAdjustContrast {
-    /// Gamma from 0.5 to 4.5, with probability 0.1.
+    /// Creates the transform: gamma from 0.5 to 4.5, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandAdjustContrast {
             keys: keys.into(),
@@ -82,11 +83,11 @@ impl RandAdjustContrast {
 setters!(RandAdjustContrast {
     /// Probability that the transform is applied.
     prob: f64,
-    /// The range of gamma.
+    /// Range of gamma.
     gamma: OneOrMany<f64>,
-    /// Apply it to the negated image.
+    /// Whether to apply it to the negated image.
     invert_image: bool,
-    /// Keep mean and deviation.
+    /// Whether to keep mean and standard deviation.
     retain_stats: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

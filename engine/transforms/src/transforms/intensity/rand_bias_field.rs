@@ -12,11 +12,11 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// The bias field of MR images: multiplies by `exp` of a polynomial over the image, with
+/// Simulates the bias field of MR images: multiplies by `exp` of a polynomial over the image, with
 /// probability `prob` (Van Leemput et al., "Automated model-based tissue classification of MR
 /// images of the brain", 1999).
 ///
-/// The polynomial has all products of Legendre polynomials up to `degree` together, with
+/// The polynomial has all products of Legendre polynomials with a total degree up to `degree`, with
 /// coefficients drawn uniformly from `coeff_range`; all channels and keys share them.
 ///
 /// ```
@@ -40,7 +40,7 @@ pub struct RandBiasField {
     allow_missing_keys: bool,
 }
 
-/// The highest degree of a plausible bias field.
+/// The maximum degree of a plausible bias field.
 const MAX_DEGREE: usize = 30;
 
 fn three() -> usize {
@@ -52,7 +52,7 @@ fn coefficients() -> [f64; 2] {
 }
 
 impl RandBiasField {
-    /// Degree 3, coefficients from 0 to 0.1, with probability 0.1.
+    /// Creates the transform: degree 3, coefficients from 0 to 0.1, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandBiasField {
             keys: keys.into(),
@@ -70,7 +70,7 @@ impl RandBiasField {
     }
 
     fn change(&self, image: Image, drawn: &[f64], _: usize) -> Result<Image, TransformError> {
-        // A 2-D image next to a 3-D one uses the first of its coefficients.
+        // A 2-D image uses the first of the coefficients that are drawn for a 3-D one.
         let count = bias_coefficients(self.degree, image.meta.spatial_dims);
         apply_bias_field(image, self.degree, drawn.get(..count).unwrap_or(drawn))
     }
@@ -91,13 +91,13 @@ pub fn bias_coefficients(degree: usize, spatial_dims: usize) -> usize {
 /// The logarithm of a bias field, row by row: a polynomial along the last axis whose coefficients
 /// depend on the row.
 struct Field {
-    /// Degrees of the three axes with their coefficient.
+    /// Degrees of the three axes, with their coefficient.
     terms: Vec<([usize; 3], f64)>,
     /// Legendre polynomials of the first two axes, by degree.
     across: [Vec<Vec<f64>>; 2],
-    /// Those along a row.
+    /// Legendre polynomials along a row.
     along: Vec<Vec<f32>>,
-    /// `[X, Y, Z]`; `[1, X, Y]` of a 2-D image.
+    /// Shape `[X, Y, Z]`; `[1, X, Y]` for a 2-D image.
     shape: [usize; 3],
 }
 
@@ -118,7 +118,7 @@ impl Field {
                 terms.extend((0..=degree - i).flat_map(|j| (0..=degree - i - j).map(move |k| [i, j, k])));
             }
         }
-        // The rows of a 2-D image lie along its second axis: the last one has a single voxel.
+        // The rows of a 2-D image are along its second axis: the last axis has a single voxel.
         let shape = if n == 2 { [1, shape[0], shape[1]] } else { shape };
         let [x, y, z] = std::array::from_fn(|axis| legendre(shape[axis], degree));
         let along = z.into_iter().map(|p| p.into_iter().map(|v| v as f32).collect()).collect();
@@ -126,7 +126,7 @@ impl Field {
         Ok(Field { terms, across: [x, y], along, shape })
     }
 
-    /// The values along one row, by its number.
+    /// Returns the values along one row, by its number.
     fn row(&self, number: usize, row: &mut [f32]) {
         let (x, y) = (number / self.shape[1], number % self.shape[1]);
         let mut coefficients = vec![0.0_f64; self.along.len()];
@@ -140,7 +140,7 @@ impl Field {
         }
     }
 
-    /// The values of the whole image, changed row by row.
+    /// Changes the values of the whole image row by row.
     fn values(&self, change: impl Fn(&mut [f32]) + Sync) -> Vec<f32> {
         let mut values = vec![0.0_f32; self.shape.iter().product()];
         values.par_chunks_mut(self.shape[2].max(1)).enumerate().for_each(|(number, row)| {
@@ -170,7 +170,7 @@ fn legendre(n: usize, degree: usize) -> Vec<Vec<f64>> {
 /// The logarithm of a bias field, `[X, Y, Z]` row-major (`Z` = 1 for 2 axes).
 ///
 /// # Errors
-/// Where there are not [`bias_coefficients`] coefficients.
+/// If the number of coefficients is not [`bias_coefficients`].
 pub fn bias_field(
     shape: [usize; 3],
     spatial_dims: usize,
@@ -183,14 +183,14 @@ pub fn bias_field(
 /// Multiplies each channel by the `exp` of a bias field.
 ///
 /// # Errors
-/// Where there are not [`bias_coefficients`] coefficients.
+/// If the number of coefficients is not [`bias_coefficients`].
 pub fn apply_bias_field(mut image: Image, degree: usize, coefficients: &[f64]) -> Result<Image, TransformError> {
     let shape = image.shape();
     let field = Field::new(shape, image.meta.spatial_dims, degree, coefficients)?;
     let [planes, rows, length] = field.shape;
     let rows = planes * rows;
     let changed = host::change(image.data, |values| {
-        // Recomputed for each channel, which costs less than reading it from memory.
+        // The field is recomputed for each channel, which costs less than reading it from memory.
         let all = values.par_chunks_mut(length.max(1)).enumerate();
         all.for_each_init(
             || vec![0.0_f32; length],

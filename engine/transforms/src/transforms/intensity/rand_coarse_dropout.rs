@@ -13,14 +13,14 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// Fills random boxes, or (`dropout_holes` false) everything except them, with probability `prob`
-/// (DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout",
-/// 2017).
+/// Fills random boxes, or everything outside of them (`dropout_holes = false`), with probability
+/// `prob` (DeVries and Taylor, "Improved regularization of convolutional neural networks with
+/// cutout", 2017).
 ///
-/// `fill_value` is a number, a pair that each voxel is drawn from uniformly, or left out: then
-/// drawn from the range of the image. There are `holes` boxes of `spatial_size` (an entry that is
-/// not positive means the image's own size), or a number and sizes up to `max_holes` and
-/// `max_spatial_size`. All keys share the boxes, each has fillings of its own.
+/// `fill_value` is a number, or a pair from which each voxel is drawn uniformly; by default voxels
+/// are drawn from the range of the image. There are `holes` boxes of `spatial_size` (an entry that
+/// is not positive means the image's own size), or numbers and sizes up to `max_holes` and
+/// `max_spatial_size`. All keys share the boxes, but have separate fillings.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandCoarseDropout};
@@ -33,7 +33,7 @@ use crate::transforms::rand_flip::tenth;
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseDropout {
     keys: Keys,
-    /// Number of holes, or the least number.
+    /// Number of holes, or the minimum.
     holes: usize,
     spatial_size: OneOrMany<i64>,
     #[serde(default = "yes")]
@@ -57,7 +57,8 @@ enum Fill {
 }
 
 impl RandCoarseDropout {
-    /// `holes` boxes of this size, filled from the range of the image, with probability 0.1.
+    /// Creates the transform: `holes` boxes of this size, filled from the range of the image, with
+    /// probability 0.1.
     pub fn new(keys: impl Into<Keys>, holes: usize, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCoarseDropout {
             keys: keys.into(),
@@ -166,13 +167,13 @@ fn put(mut image: Image, hole: Hole, filling: Vec<f32>) -> Image {
 }
 
 setters!(RandCoarseDropout {
-    /// Fill the boxes instead of their surroundings.
+    /// Whether to fill the boxes instead of their surroundings.
     dropout_holes: bool,
-    /// A number, or a range.
+    /// Filling: a number, or a range.
     fill_value: Option<OneOrMany<f64>>,
-    /// The largest number of boxes; `holes` is the smallest.
+    /// Maximum number of boxes; `holes` is the minimum.
     max_holes: Option<usize>,
-    /// The largest size; `spatial_size` is the smallest.
+    /// Maximum size; `spatial_size` is the minimum.
     max_spatial_size: Option<OneOrMany<i64>>,
     /// Probability that the transform is applied.
     prob: f64,

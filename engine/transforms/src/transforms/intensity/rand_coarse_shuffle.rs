@@ -28,7 +28,7 @@ use crate::transforms::rand_flip::tenth;
 #[serde(deny_unknown_fields)]
 pub struct RandCoarseShuffle {
     keys: Keys,
-    /// Number of boxes, or the least number.
+    /// Number of boxes, or the minimum.
     holes: usize,
     spatial_size: OneOrMany<i64>,
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct RandCoarseShuffle {
 }
 
 impl RandCoarseShuffle {
-    /// `holes` boxes of this size, with probability 0.1.
+    /// Creates the transform: `holes` boxes of this size, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, holes: usize, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         RandCoarseShuffle {
             keys: keys.into(),
@@ -94,9 +94,9 @@ impl RandCoarseShuffle {
 }
 
 setters!(RandCoarseShuffle {
-    /// The largest number of boxes; `holes` is the smallest.
+    /// Maximum number of boxes; `holes` is the minimum.
     max_holes: Option<usize>,
-    /// The largest size; `spatial_size` is the smallest.
+    /// Maximum size; `spatial_size` is the minimum.
     max_spatial_size: Option<OneOrMany<i64>>,
     /// Probability that the transform is applied.
     prob: f64,

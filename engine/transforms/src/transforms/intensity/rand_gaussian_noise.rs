@@ -11,11 +11,11 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// Adds normal noise of mean `mean` with probability `prob`; its deviation is drawn uniformly from
-/// 0..`std`, or is `std` itself where `sample_std` is false. All keys of the same shape get the
-/// same noise.
+/// Adds normal noise of mean `mean` with probability `prob`. Its standard deviation is drawn
+/// uniformly from 0..`std`, or is `std` itself if `sample_std` is false. All keys of the same shape
+/// get the same noise.
 ///
-/// The noise is made by the CPU, so that a batch is the same on every device.
+/// The CPU generates the noise, so that a batch is the same on every device.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandGaussianNoise};
@@ -41,7 +41,7 @@ pub struct RandGaussianNoise {
 }
 
 impl RandGaussianNoise {
-    /// Deviation up to 0.1, with probability 0.1.
+    /// Creates the transform: deviation up to 0.1, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandGaussianNoise {
             keys: keys.into(),
@@ -94,9 +94,9 @@ setters!(RandGaussianNoise {
     prob: f64,
     /// Mean of the noise.
     mean: f64,
-    /// Deviation of the noise, or the largest one.
+    /// Standard deviation of the noise, or its maximum.
     std: f64,
-    /// Draw the deviation.
+    /// Whether the deviation is drawn.
     sample_std: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

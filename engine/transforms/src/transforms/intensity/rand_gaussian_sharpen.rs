@@ -11,10 +11,10 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// [`GaussianSharpen`](super::GaussianSharpen) with sigmas and alpha drawn uniformly, with
+/// Applies [`GaussianSharpen`](super::GaussianSharpen) with sigmas and alpha drawn uniformly, with
 /// probability `prob`.
 ///
-/// A single number for a `sigma2` means from that number to the first sigma of the axis. All keys
+/// A single number for a `sigma2` means the range from it to the first sigma of the axis. All keys
 /// share the draws.
 ///
 /// ```
@@ -62,7 +62,7 @@ fn alphas() -> [f64; 2] {
     [10.0, 30.0]
 }
 
-/// The draw.
+/// The drawn parameters.
 struct Drawn {
     sigma1: [f64; 3],
     sigma2: [f64; 3],
@@ -70,8 +70,8 @@ struct Drawn {
 }
 
 impl RandGaussianSharpen {
-    /// First sigmas from 0.5 to 1, second ones from 0.5 to the first, alpha from 10 to 30, with
-    /// probability 0.1.
+    /// Creates the transform: first sigmas from 0.5 to 1, second ones from 0.5 to the first, alpha
+    /// from 10 to 30, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandGaussianSharpen {
             keys: keys.into(),
@@ -114,7 +114,7 @@ impl RandGaussianSharpen {
             let parameter = format!("sigma2_{name}");
             match second.as_slice() {
                 [low, high] => check_sigmas(&parameter, [*low, *high])?,
-                // It need not be smaller than every first sigma: the range is then reversed, as in
+                // The number may be larger than a first sigma: the range is then reversed, as in
                 // MONAI.
                 [one] => check_sigmas(&parameter, [*one, one.max(first[1])])?,
                 _ => return Err(Fault::at(&parameter, "must be one number or a pair")),
@@ -129,7 +129,7 @@ setters!(RandGaussianSharpen {
     sigma1_x: [f64; 2],
     /// Range of the first sigma along the second axis.
     sigma1_y: [f64; 2],
-    /// Range of the first sigma along the third axis, where there is one.
+    /// Range of the first sigma along the third axis, if there is one.
     sigma1_z: [f64; 2],
     /// Range of the second sigma along the first axis, or its lower end.
     sigma2_x: OneOrMany<f64>,

@@ -9,7 +9,7 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// [`GaussianSmooth`](super::GaussianSmooth) with a sigma per axis drawn uniformly, with
+/// Applies [`GaussianSmooth`](super::GaussianSmooth) with a sigma per axis drawn uniformly, with
 /// probability `prob`. All keys share the sigmas.
 ///
 /// ```
@@ -42,7 +42,7 @@ fn sigmas() -> [f64; 2] {
 }
 
 impl RandGaussianSmooth {
-    /// Sigmas from 0.25 to 1.5, with probability 0.1.
+    /// Creates the transform: sigmas from 0.25 to 1.5, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandGaussianSmooth {
             keys: keys.into(),
@@ -72,7 +72,7 @@ impl RandGaussianSmooth {
     }
 }
 
-/// Checks a range of sigmas: from 0 (which keeps the axis) to a larger value.
+/// Checks a range of sigmas: from 0 (which leaves the axis unchanged) to a larger value.
 pub(super) fn check_sigmas(parameter: &str, range: [f64; 2]) -> Result<(), Fault> {
     check_pair(parameter, range, 0.0, f64::INFINITY)?;
     if range[1] > 0.0 { Ok(()) } else { Err(Fault::at(parameter, "must reach beyond 0")) }
@@ -83,7 +83,7 @@ setters!(RandGaussianSmooth {
     sigma_x: [f64; 2],
     /// Range of the sigma along the second axis.
     sigma_y: [f64; 2],
-    /// Range of the sigma along the third axis, where there is one.
+    /// Range of the sigma along the third axis, if there is one.
     sigma_z: [f64; 2],
     /// How the Gaussian is discretized.
     approx: GaussianApprox,

@@ -9,7 +9,8 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// [`GibbsNoise`](super::GibbsNoise) with an alpha drawn uniformly, with probability `prob`.
+/// Applies [`GibbsNoise`](super::GibbsNoise) with an alpha drawn uniformly, with probability
+/// `prob`.
 ///
 /// A single number `alpha` means 0..alpha. All keys share the alpha.
 ///
@@ -37,7 +38,7 @@ fn all() -> OneOrMany<f64> {
 }
 
 impl RandGibbsNoise {
-    /// Any alpha, with probability 0.1.
+    /// Creates the transform: any alpha, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandGibbsNoise { keys: keys.into(), prob: tenth(), alpha: all(), allow_missing_keys: false }
     }

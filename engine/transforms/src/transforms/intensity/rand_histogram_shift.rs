@@ -10,12 +10,11 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// Bends the scale of intensities by a curve through random control points, with probability
-/// `prob`.
+/// Changes intensities by a curve through random control points, with probability `prob`.
 ///
-/// The curve runs over the range of the image through `num_control_points` points (one number, or a
-/// range that the number is drawn from) at equal distances; each inner one is moved to between the
-/// one before and the one after. All keys share the curve.
+/// The curve covers the range of the image, with `num_control_points` equidistant points (one
+/// number, or a range from which the number is drawn); each inner point is moved to a position
+/// between its neighbours. All keys share the curve.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandHistogramShift};
@@ -37,7 +36,7 @@ pub struct RandHistogramShift {
     allow_missing_keys: bool,
 }
 
-/// More points cost time and change little.
+/// The maximum number of points: more cost time and have little effect.
 const MAX_POINTS: usize = 1000;
 
 fn ten() -> OneOrMany<usize> {
@@ -45,7 +44,7 @@ fn ten() -> OneOrMany<usize> {
 }
 
 impl RandHistogramShift {
-    /// With 10 control points, with probability 0.1.
+    /// Creates the transform: 10 control points, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandHistogramShift { keys: keys.into(), num_control_points: ten(), prob: tenth(), allow_missing_keys: false }
     }
@@ -83,7 +82,7 @@ impl RandHistogramShift {
 /// fractions of the image's range, in ascending order. A constant image is unchanged.
 ///
 /// # Errors
-/// Where there are fewer than two points, or different numbers of the two kinds.
+/// If there are fewer than two points, or the numbers of the two kinds differ.
 pub fn shift_histogram(mut image: Image, reference: &[f64], floating: &[f64]) -> Result<Image, TransformError> {
     if reference.len() < 2 || reference.len() != floating.len() {
         return Err(TransformError::new(format!(
@@ -99,7 +98,7 @@ pub fn shift_histogram(mut image: Image, reference: &[f64], floating: &[f64]) ->
     }
     let scaled = |points: &[f64]| -> Vec<f32> { points.iter().map(|p| *p as f32 * (high - low) + low).collect() };
     let (from, to) = (scaled(reference), scaled(floating));
-    // Slope and offset of each line, and where it begins.
+    // Slope and offset of each line, and its start.
     let lines: Vec<(f32, f32, f32)> = from
         .windows(2)
         .zip(to.windows(2))
@@ -125,7 +124,7 @@ pub fn shift_histogram(mut image: Image, reference: &[f64], floating: &[f64]) ->
     Ok(image)
 }
 
-/// Values that are compared with the control points together.
+/// The number of values that are compared with the control points together.
 const LANES: usize = 64;
 
 fn bend(values: &mut [f32], lines: &[(f32, f32, f32)], (first, last): ((f32, f32), (f32, f32))) {

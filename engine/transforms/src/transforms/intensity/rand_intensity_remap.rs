@@ -16,9 +16,9 @@ use crate::transforms::rand_flip::tenth;
 /// protocols", 2020).
 ///
 /// The curve is a moving average, over `kernel_size` values, of intensities drawn from the image,
-/// plus a line of slope `slope` or `-slope`; it is scaled as MONAI scales it: from the smallest
-/// intensity up by the largest. `channel_wise` false bends all channels by one curve. All keys draw
-/// curves of their own. Runs on the CPU, and sorts all values.
+/// plus a line of slope `slope` or `-slope`. It is scaled as in MONAI: its minimum is the smallest
+/// intensity, and its range is the largest intensity. With `channel_wise = false` all channels
+/// share one curve. Each key has separate curves. Runs on the CPU, and sorts all values.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandIntensityRemap};
@@ -43,7 +43,7 @@ pub struct RandIntensityRemap {
     allow_missing_keys: bool,
 }
 
-/// The longest average, which bounds the memory of its values.
+/// The maximum length of the average, which bounds the memory of its values.
 const MAX_KERNEL: usize = 1 << 16;
 
 fn thirty() -> usize {
@@ -55,7 +55,7 @@ fn steep() -> f64 {
 }
 
 impl RandIntensityRemap {
-    /// Averages over 30 values, with probability 0.1.
+    /// Creates the transform: averages over 30 values, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandIntensityRemap {
             keys: keys.into(),
@@ -113,11 +113,11 @@ fn remap(values: &mut [f32], kernel: usize, slope: f64, pick: impl Fn(usize) -> 
 setters!(RandIntensityRemap {
     /// Probability that the transform is applied.
     prob: f64,
-    /// Values that are averaged.
+    /// Number of values that are averaged.
     kernel_size: usize,
     /// Slope of the line, up or down.
     slope: f64,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -10,12 +10,13 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random position of each channel, with
+/// Applies [`KSpaceSpikeNoise`](super::KSpaceSpikeNoise) at a random position of each channel, with
 /// probability `prob`.
 ///
 /// The logarithm of the magnitude is drawn uniformly from `intensity_range`, one pair or one per
-/// channel; without it from 0.95 to 1.1 times 2.5 times the mean logarithm of the channel.
-/// `channel_wise` false puts the spikes of all channels in one place. Each key draws for itself.
+/// channel; by default from 0.95 to 1.1 times 2.5 times the mean logarithm of the channel. With
+/// `channel_wise = false` the spikes of all channels have the same position. Each key has separate
+/// draws.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandKSpaceSpikeNoise};
@@ -42,9 +43,9 @@ pub struct RandKSpaceSpikeNoise {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a range of two numbers, or one for each channel")]
 pub enum IntensityRange {
-    /// For all channels.
+    /// One range for all channels.
     All([f64; 2]),
-    /// One per channel.
+    /// One range per channel.
     Each(Vec<[f64; 2]>),
 }
 
@@ -61,7 +62,7 @@ impl From<Vec<[f64; 2]>> for IntensityRange {
 }
 
 impl RandKSpaceSpikeNoise {
-    /// With an intensity that depends on the image, with probability 0.1.
+    /// Creates the transform: an intensity that depends on the image, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandKSpaceSpikeNoise {
             keys: keys.into(),
@@ -118,7 +119,7 @@ setters!(RandKSpaceSpikeNoise {
     prob: f64,
     /// Range of the logarithm of the magnitude, one or one per channel.
     intensity_range: Option<IntensityRange>,
-    /// A separate position for each channel.
+    /// Whether each channel has a separate position.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -13,13 +13,14 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// The noise of magnitude images (Gudbjartsson and Patz, "The Rician distribution of noisy MRI
+/// Adds the noise of magnitude images (Gudbjartsson and Patz, "The Rician distribution of noisy MRI
 /// data", 1995), with probability `prob`: `sqrt((x + a)^2 + b^2)` with normal a and b of mean
 /// `mean`.
 ///
-/// Their deviation is drawn uniformly from 0..`std`, or is `std` itself where `sample_std` is
-/// false; `relative` multiplies it by the deviation of the image. `channel_wise`: each channel by
-/// itself, then `mean` and `std` may be lists. Each key gets noise of its own.
+/// The standard deviation of a and b is drawn uniformly from 0..`std`, or is `std` itself if
+/// `sample_std` is false; `relative` multiplies it by the deviation of the image. With
+/// `channel_wise` each channel is treated separately, and `mean` and `std` may be lists. Each key
+/// gets separate noise.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandRicianNoise};
@@ -52,7 +53,7 @@ fn one() -> OneOrMany<f64> {
 }
 
 impl RandRicianNoise {
-    /// Deviation up to 1, with probability 0.1.
+    /// Creates the transform: deviation up to 1, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandRicianNoise {
             keys: keys.into(),
@@ -117,13 +118,13 @@ setters!(RandRicianNoise {
     prob: f64,
     /// Mean of the normal noise, one or one per channel.
     mean: OneOrMany<f64>,
-    /// Deviation of the normal noise or the largest one, one or one per channel.
+    /// Standard deviation of the normal noise or its maximum, one or one per channel.
     std: OneOrMany<f64>,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
-    /// In deviations of the image.
+    /// Whether `std` is relative to the deviation of the image.
     relative: bool,
-    /// Draw the deviation.
+    /// Whether the deviation is drawn.
     sample_std: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

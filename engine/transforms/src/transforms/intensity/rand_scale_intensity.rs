@@ -11,8 +11,8 @@ use crate::transforms::rand_flip::tenth;
 
 /// Multiplies by `1 + f`, with `f` drawn uniformly from `factors`, with probability `prob`.
 ///
-/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its
-/// own. All keys share the draws.
+/// A single number `factors` means -factors..factors. With `channel_wise` each channel has its own
+/// draw. All keys share the draws.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandScaleIntensity};
@@ -35,7 +35,7 @@ pub struct RandScaleIntensity {
 }
 
 impl RandScaleIntensity {
-    /// With probability 0.1.
+    /// Creates the transform, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, factors: impl Into<OneOrMany<f64>>) -> Self {
         RandScaleIntensity {
             keys: keys.into(),
@@ -64,7 +64,7 @@ impl RandScaleIntensity {
 setters!(RandScaleIntensity {
     /// Probability that the transform is applied.
     prob: f64,
-    /// Each channel draws its own number.
+    /// Whether each channel draws its own number.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

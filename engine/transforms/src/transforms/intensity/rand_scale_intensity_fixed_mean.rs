@@ -10,11 +10,11 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// [`ScaleIntensityFixedMean`](super::ScaleIntensityFixedMean) with a factor drawn uniformly from
-/// `factors`, with probability `prob`.
+/// Applies [`ScaleIntensityFixedMean`](super::ScaleIntensityFixedMean) with a factor drawn
+/// uniformly from `factors`, with probability `prob`.
 ///
-/// A single number `factors` means -factors..factors. With `channel_wise` each channel draws its
-/// own. All keys share the draws.
+/// A single number `factors` means -factors..factors. With `channel_wise` each channel has its own
+/// draw. All keys share the draws.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandScaleIntensityFixedMean};
@@ -42,7 +42,7 @@ pub struct RandScaleIntensityFixedMean {
 }
 
 impl RandScaleIntensityFixedMean {
-    /// With probability 0.1.
+    /// Creates the transform, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, factors: impl Into<OneOrMany<f64>>) -> Self {
         RandScaleIntensityFixedMean {
             keys: keys.into(),
@@ -69,13 +69,13 @@ impl RandScaleIntensityFixedMean {
 }
 
 setters!(RandScaleIntensityFixedMean {
-    /// Keep the mean.
+    /// Whether to keep the mean.
     fixed_mean: bool,
-    /// Clip to the range of the input.
+    /// Whether to clip to the range of the input.
     preserve_range: bool,
     /// Probability that the transform is applied.
     prob: f64,
-    /// Each channel draws its own number.
+    /// Whether each channel draws its own number.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

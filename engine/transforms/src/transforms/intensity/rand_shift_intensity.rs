@@ -14,9 +14,9 @@ use crate::{Draw, Sample};
 
 /// Adds a number drawn uniformly from `offsets`, with probability `prob`.
 ///
-/// A single number `offsets` means -offsets..offsets. With `channel_wise` each channel draws its
-/// own. All keys share the draws; each multiplies them by the number of the sample that
-/// `factor_key` names for it, where that is given.
+/// A single number `offsets` means -offsets..offsets. With `channel_wise` each channel has its own
+/// draw. All keys share the draws; with `factor_key` each key multiplies them by the sample's
+/// number of that name.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandShiftIntensity};
@@ -28,7 +28,7 @@ use crate::{Draw, Sample};
 #[serde(deny_unknown_fields)]
 pub struct RandShiftIntensity {
     keys: Keys,
-    /// A draw from -offsets..offsets, or from a range, is added.
+    /// Range of the number that is added: -offsets..offsets, or a pair.
     offsets: OneOrMany<f64>,
     #[serde(default)]
     factor_key: Option<OneOrMany<String>>,
@@ -41,7 +41,7 @@ pub struct RandShiftIntensity {
 }
 
 impl RandShiftIntensity {
-    /// With probability 0.1.
+    /// Creates the transform, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, offsets: impl Into<OneOrMany<f64>>) -> Self {
         RandShiftIntensity {
             keys: keys.into(),
@@ -55,11 +55,11 @@ impl RandShiftIntensity {
 }
 
 setters!(RandShiftIntensity {
-    /// Number of the sample to multiply the offset by.
+    /// Key of the sample's number by which the offset is multiplied.
     factor_key: Option<OneOrMany<String>>,
     /// Probability that the transform is applied.
     prob: f64,
-    /// Each channel draws its own number.
+    /// Whether each channel draws its own number.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

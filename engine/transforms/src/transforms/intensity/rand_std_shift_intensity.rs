@@ -9,8 +9,8 @@ use crate::Draw;
 use crate::params::Keys;
 use crate::transforms::rand_flip::tenth;
 
-/// [`StdShiftIntensity`](super::StdShiftIntensity) with a factor drawn uniformly from `factors`,
-/// with probability `prob`.
+/// Applies [`StdShiftIntensity`](super::StdShiftIntensity) with a factor drawn uniformly from
+/// `factors`, with probability `prob`.
 ///
 /// A single number `factors` means -factors..factors. One factor is drawn for all channels and
 /// keys.
@@ -25,7 +25,7 @@ use crate::transforms::rand_flip::tenth;
 #[serde(deny_unknown_fields)]
 pub struct RandStdShiftIntensity {
     keys: Keys,
-    /// A draw from -factors..factors, or from a range, times the standard deviation is added.
+    /// Range of the factor of the standard deviation: -factors..factors, or a pair.
     factors: OneOrMany<f64>,
     #[serde(default = "tenth")]
     prob: f64,
@@ -38,7 +38,7 @@ pub struct RandStdShiftIntensity {
 }
 
 impl RandStdShiftIntensity {
-    /// With probability 0.1.
+    /// Creates the transform, with probability 0.1.
     pub fn new(keys: impl Into<Keys>, factors: impl Into<OneOrMany<f64>>) -> Self {
         RandStdShiftIntensity {
             keys: keys.into(),
@@ -67,9 +67,9 @@ impl RandStdShiftIntensity {
 setters!(RandStdShiftIntensity {
     /// Probability that the transform is applied.
     prob: f64,
-    /// Ignore zeros and keep them.
+    /// Whether to ignore zeros and keep them.
     nonzero: bool,
-    /// Deviation of each channel separately.
+    /// Whether to use the deviation of each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -5,7 +5,7 @@ use hearth_registry::Fault;
 
 use crate::Draw;
 
-/// One number n for -n..n, or a pair in either order.
+/// Converts one number n to -n..n; orders a pair.
 pub(super) fn symmetric(values: &OneOrMany<f64>) -> (f64, f64) {
     match values.as_slice() {
         [one] => (-one.abs(), one.abs()),
@@ -62,8 +62,8 @@ pub(super) fn per_channel(draw: &Draw, (low, high): (f64, f64), channel_wise: bo
     (0..channels.max(1)).map(|_| draw.between(low, high)).collect()
 }
 
-/// The entries for an image with this number of channels: a single one applies to all, otherwise
-/// there is one per channel.
+/// Returns the entries for an image with this number of channels: a single one applies to all,
+/// otherwise there is one per channel.
 pub(super) fn for_channels<T: Clone>(drawn: &[T], channels: usize) -> Vec<T> {
     if drawn.len() == 1 { drawn.to_vec() } else { drawn.iter().take(channels).cloned().collect() }
 }

@@ -9,7 +9,7 @@ use crate::params::Keys;
 /// Smooths along one axis by a polynomial of degree `order` fitted to each window (Savitzky and
 /// Golay, 1964).
 ///
-/// `axis` counts as in MONAI: 1 is the first spatial axis.
+/// `axis` is counted as in MONAI: 1 is the first spatial axis.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::SavitzkyGolaySmooth};
@@ -23,7 +23,7 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct SavitzkyGolaySmooth {
     keys: Keys,
-    /// Voxels of the window, odd.
+    /// Number of voxels of the window, odd.
     window_length: usize,
     /// Order of the polynomial, less than the window's length.
     order: usize,
@@ -35,7 +35,7 @@ pub struct SavitzkyGolaySmooth {
     allow_missing_keys: bool,
 }
 
-/// The longest window, which bounds the memory of its taps.
+/// The maximum length of the window, which bounds the memory of its taps.
 const MAX_WINDOW: usize = 1 << 16;
 
 fn first() -> usize {
@@ -43,7 +43,8 @@ fn first() -> usize {
 }
 
 impl SavitzkyGolaySmooth {
-    /// A window of this many voxels along the first spatial axis, zeros around the image.
+    /// Creates the transform: a window of this length along the first spatial axis; the outside of
+    /// the image is 0.
     pub fn new(keys: impl Into<Keys>, window_length: usize, order: usize) -> Self {
         SavitzkyGolaySmooth {
             keys: keys.into(),
@@ -58,8 +59,8 @@ impl SavitzkyGolaySmooth {
     /// Smooths one image.
     ///
     /// # Errors
-    /// Where the axis does not exist, the window is even or not longer than the order, or longer
-    /// than its padding allows.
+    /// If the axis does not exist, or the window is even, not longer than the order, or longer than
+    /// its padding allows.
     pub fn smooth(&self, image: Image) -> Result<Image, TransformError> {
         self.check_parameters().map_err(|e| TransformError::new(e.to_string()))?;
         let n = image.meta.spatial_dims;
@@ -89,11 +90,11 @@ impl SavitzkyGolaySmooth {
     }
 }
 
-/// The value at 0 of the polynomial of degree `order` that fits a window best, as a weighted sum of
-/// the window.
+/// Returns the value at 0 of the polynomial of degree `order` that fits a window best, as weights
+/// of the window's values.
 ///
-/// Polynomials orthogonal on the window, by their three-term recurrence, without solving a system
-/// of equations.
+/// Uses polynomials that are orthogonal on the window, by their three-term recurrence, without
+/// solving a system of equations.
 fn savitzky_golay(window: usize, order: usize) -> Vec<f32> {
     let half = (window / 2) as f64;
     // The last entry is the point 0 itself; positions are scaled to -1..1 so that powers stay
@@ -116,9 +117,9 @@ fn savitzky_golay(window: usize, order: usize) -> Vec<f32> {
 }
 
 setters!(SavitzkyGolaySmooth {
-    /// Axis to smooth along; 1 is the first spatial one.
+    /// Axis along which values are smoothed; 1 is the first spatial axis.
     axis: usize,
-    /// The values beyond the edge.
+    /// Values beyond the edge.
     mode: FilterPadding,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -9,9 +9,9 @@ use crate::params::Keys;
 
 /// Maps the range of the values to `minv..maxv` (by default 0..1), or multiplies by `1 + factor`.
 ///
-/// A constant image becomes `x * minv`, as in MONAI. A recipe that gives `factor` alone means the
-/// latter; MONAI wants `minv` and `maxv` set to None for it, which a recipe can't say and a library
-/// call may: `.minv(None).maxv(None)`.
+/// A constant image becomes `x * minv`, as in MONAI. A recipe that gives only `factor` selects the
+/// multiplication; MONAI requires `minv` and `maxv` to be None for it, which a recipe cannot
+/// express, but a library call can: `.minv(None).maxv(None)`.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ScaleIntensity};
@@ -47,7 +47,7 @@ struct Given {
     allow_missing_keys: bool,
 }
 
-/// `Some` where the field exists, with any value.
+/// Deserializes to `Some` if the field exists, with any value.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
@@ -68,7 +68,7 @@ impl From<Given> for ScaleIntensity {
 }
 
 impl ScaleIntensity {
-    /// To 0..1.
+    /// Creates the transform: scales to 0..1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ScaleIntensity {
             keys: keys.into(),
@@ -80,8 +80,8 @@ impl ScaleIntensity {
         }
     }
 
-    /// Scales one image. With one of `minv` and `maxv` missing, to 0..1; with both, by
-    /// `1 + factor`.
+    /// Scales one image: to 0..1 if one of `minv` and `maxv` is missing, by `1 + factor` if both
+    /// are.
     pub fn scale(&self, image: Image) -> Image {
         if self.minv.is_none() && self.maxv.is_none() {
             let factor = self.factor.map_or(1.0, |f| 1.0 + f) as f32;
@@ -119,9 +119,9 @@ setters!(ScaleIntensity {
     minv: Option<f64>,
     /// Largest value of the result.
     maxv: Option<f64>,
-    /// Multiply by 1 plus this; needs `minv` and `maxv` to be `None`.
+    /// Factor f: values are multiplied by 1 + f; needs `minv` and `maxv` to be `None`.
     factor: Option<f64>,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

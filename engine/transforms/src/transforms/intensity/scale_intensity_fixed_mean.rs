@@ -9,11 +9,12 @@ use super::statistics::{image_extremes, image_moments};
 use super::yes;
 use crate::params::Keys;
 
-/// Multiplies by `1 + factor` around the mean, which is preserved: `(x - mean) * (1 + factor) +
-/// mean`.
+/// Multiplies by `1 + factor` around the mean, which is preserved:
+/// `(x - mean) * (1 + factor) + mean`.
 ///
-/// `preserve_range` clips to the range that the values had; without `fixed_mean` they are
-/// multiplied as they are. `channel_wise`: mean and range of each channel by itself.
+/// With `preserve_range` the result is clipped to the original range of the values. Without
+/// `fixed_mean` the values themselves are multiplied. With `channel_wise` mean and range are those
+/// of each channel.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ScaleIntensityFixedMean};
@@ -25,7 +26,7 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityFixedMean {
     keys: Keys,
-    /// Distances from the mean are multiplied by 1 + factor.
+    /// Factor f: distances from the mean are multiplied by 1 + f.
     #[serde(default)]
     factor: f64,
     #[serde(default)]
@@ -39,7 +40,7 @@ pub struct ScaleIntensityFixedMean {
 }
 
 impl ScaleIntensityFixedMean {
-    /// By `1 + factor`, around the mean.
+    /// Creates the transform: multiplies by `1 + factor`, around the mean.
     pub fn new(keys: impl Into<Keys>, factor: f64) -> Self {
         ScaleIntensityFixedMean {
             keys: keys.into(),
@@ -66,7 +67,7 @@ impl ScaleIntensityFixedMean {
     }
 }
 
-/// The same with one factor for the image, or one per channel.
+/// Scales with one factor for the image, or one per channel.
 pub(super) fn scale_around_mean(image: Image, factors: &[f64], fixed_mean: bool, preserve_range: bool) -> Image {
     let factors = for_channels(factors, image.channels());
     let channel_wise = factors.len() > 1;
@@ -82,11 +83,11 @@ pub(super) fn scale_around_mean(image: Image, factors: &[f64], fixed_mean: bool,
 }
 
 setters!(ScaleIntensityFixedMean {
-    /// Clip to the range of the input.
+    /// Whether to clip to the range of the input.
     preserve_range: bool,
-    /// Keep the mean.
+    /// Whether to keep the mean.
     fixed_mean: bool,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -7,9 +7,9 @@ use super::linear::{Linear, map_linear};
 use crate::params::Keys;
 
 /// Maps `a_min..a_max` to `b_min..b_max` linearly, then optionally clips to the latter. Without
-/// `b_min` and `b_max`, to 0..1.
+/// `b_min` and `b_max` the target is 0..1.
 ///
-/// `a_min == a_max` leaves the values but for a shift: `x - a_min + b_min`.
+/// If `a_min == a_max`, values are only shifted: `x - a_min + b_min`.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ScaleIntensityRange};
@@ -21,9 +21,9 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct ScaleIntensityRange {
     keys: Keys,
-    /// The value that becomes `b_min`.
+    /// Value that becomes `b_min`.
     a_min: f64,
-    /// The value that becomes `b_max`.
+    /// Value that becomes `b_max`.
     a_max: f64,
     #[serde(default)]
     b_min: Option<f64>,
@@ -36,7 +36,7 @@ pub struct ScaleIntensityRange {
 }
 
 impl ScaleIntensityRange {
-    /// From `a_min..a_max` to 0..1, not clipped.
+    /// Creates the transform: from `a_min..a_max` to 0..1, not clipped.
     pub fn new(keys: impl Into<Keys>, a_min: f64, a_max: f64) -> Self {
         ScaleIntensityRange {
             keys: keys.into(),
@@ -88,7 +88,7 @@ setters!(ScaleIntensityRange {
     b_min: Option<f64>,
     /// Upper end of the new range.
     b_max: Option<f64>,
-    /// Clip to the new range.
+    /// Whether to clip to the new range.
     clip: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -10,11 +10,12 @@ use super::scale_intensity_range::check_clip;
 use super::values::groups;
 use crate::params::Keys;
 
-/// [`ScaleIntensityRange`](super::ScaleIntensityRange) from the values at two percentiles of the
-/// image, or of each channel.
+/// Applies [`ScaleIntensityRange`](super::ScaleIntensityRange) with the values at two percentiles
+/// of the image, or of each channel.
 ///
-/// `relative`: to the same percentiles of `b_min..b_max` instead of its ends. The percentiles
-/// are those of `torch.quantile`, and above a million values those of numpy, as in MONAI.
+/// With `relative` the target is the same percentiles of `b_min..b_max` instead of its ends. The
+/// percentiles are those of `torch.quantile`, and above a million values those of numpy, as in
+/// MONAI.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ScaleIntensityRangePercentiles};
@@ -45,7 +46,7 @@ pub struct ScaleIntensityRangePercentiles {
 }
 
 impl ScaleIntensityRangePercentiles {
-    /// From the percentiles `lower` and `upper` to 0..1, not clipped.
+    /// Creates the transform: from the percentiles `lower` and `upper` to 0..1, not clipped.
     pub fn new(keys: impl Into<Keys>, lower: f64, upper: f64) -> Self {
         ScaleIntensityRangePercentiles {
             keys: keys.into(),
@@ -63,7 +64,7 @@ impl ScaleIntensityRangePercentiles {
     /// Scales one image.
     ///
     /// # Errors
-    /// Where it is relative and the range is missing.
+    /// If it is relative and the range is missing.
     pub fn scale(&self, image: Image) -> Result<Image, TransformError> {
         let range = match (self.relative, self.b_min, self.b_max) {
             (false, low, high) => (low, high),
@@ -103,11 +104,11 @@ setters!(ScaleIntensityRangePercentiles {
     b_min: Option<f64>,
     /// Upper end of the new range.
     b_max: Option<f64>,
-    /// Clip to the new range.
+    /// Whether to clip to the new range.
     clip: bool,
-    /// Scale to the percentiles of the new range.
+    /// Whether to scale to the percentiles of the new range.
     relative: bool,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -11,8 +11,8 @@ use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample, Value};
 
-/// Adds `offset`, times the number of the sample that `factor_key` names where it is given (one
-/// name, or one per key).
+/// Adds `offset`, optionally times the number of the sample under `factor_key` (one name, or one
+/// per key).
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ShiftIntensity};
@@ -24,7 +24,7 @@ use crate::{Draw, Sample, Value};
 #[serde(deny_unknown_fields)]
 pub struct ShiftIntensity {
     keys: Keys,
-    /// The number to add.
+    /// Number that is added.
     offset: f64,
     #[serde(default)]
     factor_key: Option<OneOrMany<String>>,
@@ -33,7 +33,7 @@ pub struct ShiftIntensity {
 }
 
 impl ShiftIntensity {
-    /// By `offset`.
+    /// Creates the transform: adds `offset`.
     pub fn new(keys: impl Into<Keys>, offset: f64) -> Self {
         ShiftIntensity { keys: keys.into(), offset, factor_key: None, allow_missing_keys: false }
     }
@@ -52,7 +52,7 @@ pub(super) fn shift(image: Image, offsets: &[f64], factor: f64) -> Image {
     map_linear(image, &maps)
 }
 
-/// The number of the sample for the key at an index; 1 without a name.
+/// Returns the number of the sample for the key at an index; 1 without a name.
 pub(super) fn factor_of(
     names: Option<&OneOrMany<String>>,
     place: usize,
@@ -79,7 +79,7 @@ pub(super) fn check_factor_key(
 }
 
 setters!(ShiftIntensity {
-    /// Number of the sample to multiply the offset by.
+    /// Key of the sample's number by which the offset is multiplied.
     factor_key: Option<OneOrMany<String>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -15,12 +15,12 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample};
 
-/// Gradients by Sobel's kernels: all channels along the first of `spatial_axes`, then all along the
-/// next. Without the list, along all axes.
+/// Computes gradients by Sobel's kernels: all channels along the first of `spatial_axes`, then all
+/// along the next. The default is all axes.
 ///
-/// `normalize_kernels` makes them true gradients, `normalize_gradients` scales those along each
-/// axis to 0..1. Larger kernels are the one of size 3 smoothed by `[1, 2, 1]`. `new_key_prefix`:
-/// the gradients are a new value and the image stays.
+/// `normalize_kernels` yields true gradients, `normalize_gradients` scales those along each axis to
+/// 0..1. Larger kernels are the kernel of size 3 smoothed by `[1, 2, 1]`. With `new_key_prefix` the
+/// gradients are a new value and the image is kept.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::SobelGradients};
@@ -50,7 +50,7 @@ pub struct SobelGradients {
     allow_missing_keys: bool,
 }
 
-/// Beyond this size the numbers of an unnormalized kernel exceed f32.
+/// The maximum size of a kernel: the numbers of larger unnormalized kernels exceed f32.
 const MAX_KERNEL: usize = 63;
 
 fn three() -> usize {
@@ -62,7 +62,7 @@ fn reflect() -> FilterPadding {
 }
 
 impl SobelGradients {
-    /// Along all axes, by kernels of 3 voxels.
+    /// Creates the transform: along all axes, with kernels of 3 voxels.
     pub fn new(keys: impl Into<Keys>) -> Self {
         SobelGradients {
             keys: keys.into(),
@@ -76,10 +76,10 @@ impl SobelGradients {
         }
     }
 
-    /// The gradients of one image.
+    /// Computes the gradients of one image.
     ///
     /// # Errors
-    /// Where an axis does not exist, or the image is too small for the kernel and its padding.
+    /// If an axis does not exist, or the image is too small for the kernel and its padding.
     pub fn gradients(&self, mut image: Image) -> Result<Image, TransformError> {
         self.check_parameters().map_err(|e| TransformError::new(e.to_string()))?;
         let n = image.meta.spatial_dims as i64;
@@ -102,7 +102,7 @@ impl SobelGradients {
         Ok(image)
     }
 
-    /// The taps that differentiate and those that smooth.
+    /// Returns the taps that differentiate and those that smooth.
     fn kernels(&self) -> (Vec<f32>, Vec<f32>) {
         let scale = |taps: [f32; 3], by: f32| taps.map(|t| if self.normalize_kernels { t / by } else { t });
         let smooth = scale([1.0, 2.0, 1.0], 4.0);
@@ -126,7 +126,7 @@ impl SobelGradients {
     }
 }
 
-/// Convolution of taps with three more.
+/// Convolves taps with three further taps.
 fn widen(taps: &[f32], by: [f32; 3]) -> Vec<f32> {
     let mut wide = vec![0.0; taps.len() + 2];
     for (i, tap) in taps.iter().enumerate() {
@@ -135,7 +135,7 @@ fn widen(taps: &[f32], by: [f32; 3]) -> Vec<f32> {
     wide
 }
 
-/// From the smallest value to 0 and the largest to 1; a constant is only divided by itself where it
+/// Scales the smallest value to 0 and the largest to 1; a constant is only divided by itself, if it
 /// is positive.
 fn to_unit(image: Image) -> Image {
     let Some((low, high)) = image_extremes(&image, false).first().copied() else { return image };
@@ -145,17 +145,17 @@ fn to_unit(image: Image) -> Image {
 }
 
 setters!(SobelGradients {
-    /// Voxels of the kernel.
+    /// Size of the kernel in voxels.
     kernel_size: usize,
-    /// Axes to differentiate along.
+    /// Axes along which gradients are computed.
     spatial_axes: Option<OneOrMany<i64>>,
-    /// True gradients.
+    /// Whether kernels are normalized, so that the gradients are true ones.
     normalize_kernels: bool,
-    /// Scale the gradients along each axis to 0..1.
+    /// Whether to scale the gradients along each axis to 0..1.
     normalize_gradients: bool,
-    /// The values beyond the edge.
+    /// Values beyond the edge.
     padding_mode: FilterPadding,
-    /// Write the gradients to a new key with this prefix.
+    /// Prefix of a new key to which the gradients are written.
     new_key_prefix: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -7,38 +7,38 @@ use rayon::prelude::*;
 
 use super::values::groups;
 
-/// Values that are summed at once. Sums of pieces are added in order, so that the number of
-/// threads does not change a result.
+/// The number of values in a piece of a sum. Sums of pieces are added in order, so that the number
+/// of threads does not change a result.
 const PIECE: usize = 1 << 14;
 
-/// Parallel sums, so that loops vectorize.
+/// The number of parallel sums, which lets loops vectorize.
 const LANES: usize = 8;
 
 /// Mean and variance of some values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
-    /// The number of values that count.
+    /// Number of values that are counted.
     pub count: usize,
-    /// Their mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// Their population variance.
+    /// Population variance of the values.
     pub variance: f64,
 }
 
 impl Moments {
-    /// Population deviation (`unbiased=False`).
+    /// The population standard deviation (`unbiased=False`).
     pub fn deviation(&self) -> f64 {
         self.variance.sqrt()
     }
 
-    /// Sample deviation (PyTorch's default, divided by `n - 1`); NaN for a single value.
+    /// The sample standard deviation (PyTorch's default, with `n - 1`); NaN for a single value.
     pub fn sample_deviation(&self) -> f64 {
         let n = self.count as f64;
         (self.variance * n / (n - 1.0)).sqrt()
     }
 }
 
-/// Moments of the values, or of those that are not 0. One pass, in f64.
+/// Computes the moments of the values, or of those that are not 0, in one pass, in f64.
 pub(super) fn moments(values: &[f32], nonzero: bool) -> Moments {
     // With an existing value as the centre, the deviation of a constant is exactly 0.
     let Some(centre) = values.iter().copied().find(|v| !nonzero || *v != 0.0) else { return Moments::default() };
@@ -66,7 +66,7 @@ pub(super) fn moments(values: &[f32], nonzero: bool) -> Moments {
     Moments { count, mean: centre + mean, variance: if variance < 0.0 { 0.0 } else { variance } }
 }
 
-/// Smallest and largest value; NaN where there is a NaN or no value.
+/// Returns the smallest and largest value; NaN if there is a NaN or no value.
 pub(super) fn extremes(values: &[f32]) -> (f32, f32) {
     if values.is_empty() {
         return (f32::NAN, f32::NAN);
@@ -94,7 +94,7 @@ pub(super) fn extremes(values: &[f32]) -> (f32, f32) {
     values.par_chunks(PIECE).map(of_piece).reduce(|| (f32::INFINITY, f32::NEG_INFINITY), join)
 }
 
-/// [`moments`] of an image, on any device: one entry, or one per channel.
+/// Computes [`moments`] of an image, on any device: one entry, or one per channel.
 pub(super) fn image_moments(image: &Image, channel_wise: bool, nonzero: bool) -> Vec<Moments> {
     let (count, size) = groups(image, channel_wise);
     let here = host::read(&image.data, |values| {
@@ -116,7 +116,7 @@ pub(super) fn image_moments(image: &Image, channel_wise: bool, nonzero: bool) ->
     })
 }
 
-/// [`extremes`] of an image, on any device: one entry, or one per channel.
+/// Computes [`extremes`] of an image, on any device: one entry, or one per channel.
 pub(super) fn image_extremes(image: &Image, channel_wise: bool) -> Vec<(f32, f32)> {
     let (count, size) = groups(image, channel_wise);
     if image.data.dims().contains(&0) {
@@ -129,7 +129,7 @@ pub(super) fn image_extremes(image: &Image, channel_wise: bool) -> Vec<(f32, f32
     })
 }
 
-/// A few numbers from a device.
+/// Reads a few numbers from a device.
 fn numbers(tensor: Tensor<2>) -> Vec<f64> {
     host::values(&tensor).into_iter().map(f64::from).collect()
 }

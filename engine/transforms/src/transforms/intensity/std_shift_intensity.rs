@@ -10,7 +10,7 @@ use crate::params::Keys;
 
 /// Adds `factor` times the (population) standard deviation of the image, or of each channel.
 ///
-/// `nonzero`: deviation over, and change of, voxels other than 0 only.
+/// With `nonzero` only voxels other than 0 are changed and used for the deviation.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::StdShiftIntensity};
@@ -22,7 +22,7 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct StdShiftIntensity {
     keys: Keys,
-    /// This times the standard deviation is added.
+    /// Factor of the standard deviation that is added.
     factor: f64,
     #[serde(default)]
     nonzero: bool,
@@ -33,7 +33,7 @@ pub struct StdShiftIntensity {
 }
 
 impl StdShiftIntensity {
-    /// By `factor` deviations of the whole image.
+    /// Creates the transform: adds `factor` deviations of the whole image.
     pub fn new(keys: impl Into<Keys>, factor: f64) -> Self {
         StdShiftIntensity { keys: keys.into(), factor, nonzero: false, channel_wise: false, allow_missing_keys: false }
     }
@@ -52,7 +52,7 @@ impl StdShiftIntensity {
     }
 }
 
-/// [`StdShiftIntensity`] with a given factor.
+/// Applies [`StdShiftIntensity`] with a given factor.
 pub(super) fn shift_by_deviation(image: Image, factor: f64, nonzero: bool, channel_wise: bool) -> Image {
     let offset = |m: &Moments| if m.count == 0 { 0.0 } else { (factor * m.deviation()) as f32 };
     let maps: Vec<Linear> = image_moments(&image, channel_wise, nonzero)
@@ -63,9 +63,9 @@ pub(super) fn shift_by_deviation(image: Image, factor: f64, nonzero: bool, chann
 }
 
 setters!(StdShiftIntensity {
-    /// Ignore zeros and keep them.
+    /// Whether to ignore zeros and keep them.
     nonzero: bool,
-    /// Treat each channel separately.
+    /// Whether to treat each channel separately.
     channel_wise: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -8,8 +8,8 @@ use super::values::map;
 use super::yes;
 use crate::params::Keys;
 
-/// Keeps the values above `threshold` (or below it, where `above` is false) and replaces the
-/// others, NaN among them, by `cval`.
+/// Keeps the values above `threshold` (or below it, if `above` is false) and replaces all others,
+/// including NaN, by `cval`.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ThresholdIntensity};
@@ -21,7 +21,7 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct ThresholdIntensity {
     keys: Keys,
-    /// The threshold.
+    /// Threshold of the values.
     threshold: f64,
     #[serde(default = "yes")]
     above: bool,
@@ -32,7 +32,7 @@ pub struct ThresholdIntensity {
 }
 
 impl ThresholdIntensity {
-    /// Keeps values above `threshold`; the rest becomes 0.
+    /// Creates the transform: keeps values above `threshold` and sets the rest to 0.
     pub fn new(keys: impl Into<Keys>, threshold: f64) -> Self {
         ThresholdIntensity { keys: keys.into(), threshold, above: true, cval: 0.0, allow_missing_keys: false }
     }
@@ -66,9 +66,9 @@ impl ThresholdIntensity {
 }
 
 setters!(ThresholdIntensity {
-    /// Keep values above the threshold instead of below.
+    /// Whether to keep values above the threshold instead of below.
     above: bool,
-    /// The replacement of the other values.
+    /// Replacement of the other values.
     cval: f64,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

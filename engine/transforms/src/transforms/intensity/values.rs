@@ -5,14 +5,14 @@ use hearth_image::Image;
 use hearth_kernels::host;
 use rayon::prelude::*;
 
-/// Values that one thread changes at a time.
+/// The number of values that one thread changes at a time.
 const PIECE: usize = 1 << 15;
 
-/// Values of a block: 16 KiB of them.
+/// The number of values of a block: 16 KiB of memory.
 const BLOCK: usize = 1 << 12;
 
-/// The number of groups of values (all together, or one per channel) and the size of each; at least
-/// 1.
+/// Returns the number of groups of values (one for all, or one per channel) and the size of each;
+/// at least 1.
 pub(super) fn groups(image: &Image, channel_wise: bool) -> (usize, usize) {
     let [c, x, y, z] = image.data.dims();
     if channel_wise { (c, (x * y * z).max(1)) } else { (1, (c * x * y * z).max(1)) }
@@ -36,7 +36,7 @@ pub(in crate::transforms) fn map(
     image
 }
 
-/// The same for blocks of values that fit into the nearest cache, for changes of several steps.
+/// Replaces values in blocks that fit into the nearest cache, for changes of several steps.
 pub(super) fn map_blocks(
     mut image: Image,
     change: impl Fn(&mut [f32]) + Send + Sync,
@@ -49,7 +49,7 @@ pub(super) fn map_blocks(
     image
 }
 
-/// The same for two images of one shape: `change(first, second)`.
+/// Replaces the values of two images of the same shape: `change(first, second)`.
 pub(in crate::transforms) fn zip(
     mut image: Image,
     other: &Tensor<4>,
@@ -68,7 +68,7 @@ pub(in crate::transforms) fn zip(
     })
 }
 
-/// Changes the values (row-major) on the CPU, with a copy there and back from any other device.
+/// Changes the values (row-major) on the CPU; those on another device are copied there and back.
 pub(in crate::transforms) fn on_host(mut image: Image, edit: impl FnOnce(&mut [f32])) -> Image {
     let mut edit = Some(edit);
     let mut run = |values: &mut [f32]| {

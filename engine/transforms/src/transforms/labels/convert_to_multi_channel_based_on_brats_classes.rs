@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 
-/// The overlapping regions of BraTS as channels of 0 and 1, from a label map of one channel: tumour
-/// core, whole tumour, enhancing tumour.
+/// Converts a label map of one channel to the overlapping regions of BraTS, as channels of 0 and 1:
+/// tumour core, whole tumour, enhancing tumour.
 ///
 /// The labels are those of BraTS: 1 necrotic and non-enhancing core, 2 oedema, `et_label` enhancing
 /// tumour (4 until 2022, 3 from 2023). `classes` (not in MONAI) lists the labels of each channel
@@ -33,7 +33,7 @@ pub struct ConvertToMultiChannelBasedOnBratsClasses {
     et_label: i64,
     #[serde(default)]
     classes: Option<Vec<Vec<i64>>>,
-    /// A label that belongs to no channel is an error, rather than background.
+    /// Whether a label that belongs to no channel is an error, rather than background.
     #[serde(default)]
     strict: bool,
     #[serde(default)]
@@ -45,7 +45,7 @@ fn four() -> i64 {
 }
 
 impl ConvertToMultiChannelBasedOnBratsClasses {
-    /// With the labels of BraTS 2018 to 2022.
+    /// Creates the transform with the labels of BraTS 2018 to 2022.
     pub fn new(keys: impl Into<Keys>) -> Self {
         ConvertToMultiChannelBasedOnBratsClasses {
             keys: keys.into(),
@@ -59,7 +59,7 @@ impl ConvertToMultiChannelBasedOnBratsClasses {
     /// Converts one label map.
     ///
     /// # Errors
-    /// Where it has several channels.
+    /// If it has several channels.
     pub fn convert(&self, mut image: Image) -> Result<Image, TransformError> {
         let [channels, x, y, z] = image.data.dims();
         if channels != 1 {
@@ -103,7 +103,7 @@ impl ConvertToMultiChannelBasedOnBratsClasses {
     }
 }
 
-/// Fails where a label is in none of the classes: the numbers mean something else in this data set.
+/// Fails if a label is in none of the classes: the labels have another meaning in this data set.
 fn check_known(image: &Image, classes: &[Vec<f32>]) -> Result<(), TransformError> {
     let known = |value: f32| value == 0.0 || classes.iter().any(|labels| labels.contains(&value));
     let Some(strange) = image.to_vec().into_iter().find(|value| !known(*value)) else { return Ok(()) };

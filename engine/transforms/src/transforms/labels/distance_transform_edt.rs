@@ -8,11 +8,11 @@ use super::{axes, voxels};
 use crate::params::Keys;
 use crate::transforms::intensity::on_host;
 
-/// Distance of every nonzero voxel to the nearest zero voxel, each channel separately; exact, in
-/// f32.
+/// Computes the distance of every nonzero voxel to the nearest zero voxel, for each channel
+/// separately; exact, in f32.
 ///
-/// `sampling`: size of a voxel, one number or one per axis; left out, distances are in voxels. In a
-/// channel without a 0, distances are to a voxel before the first one, as scipy has it.
+/// `sampling` is the size of a voxel, one number or one per axis; by default distances are in
+/// voxels. In a channel without a 0, distances are to a voxel before the first one, as in scipy.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::DistanceTransformEDT};
@@ -32,15 +32,15 @@ pub struct DistanceTransformEDT {
 }
 
 impl DistanceTransformEDT {
-    /// In voxels.
+    /// Creates the transform: distances in voxels.
     pub fn new(keys: impl Into<Keys>) -> Self {
         DistanceTransformEDT { keys: keys.into(), sampling: None, allow_missing_keys: false }
     }
 
-    /// The distances in one image.
+    /// Computes the distances in one image.
     ///
     /// # Errors
-    /// Where `sampling` does not have one number per axis.
+    /// If `sampling` does not have one number per axis.
     pub fn distances(&self, image: Image) -> Result<Image, TransformError> {
         let (shape, size) = (axes(&image), voxels(&image));
         let spacing = match &self.sampling {
@@ -75,7 +75,7 @@ impl DistanceTransformEDT {
     }
 }
 
-/// Distances to the voxel one step before the first, along the first axis.
+/// Computes distances to the voxel one step before the first, along the first axis.
 fn from_before(channel: &mut [f32], shape: &[usize], spacing: &[f64]) {
     for (index, value) in channel.iter_mut().enumerate() {
         let mut rest = index;

@@ -10,10 +10,11 @@ use crate::transforms::intensity::on_host;
 
 /// Fills regions enclosed by a label with that label, replacing any other values.
 ///
-/// `applied_labels`: the labels (of several channels: the channels of a one-hot map) that are
-/// filled, left out all but 0. A hole at the edge of the image is open. `connectivity`: orthogonal
-/// steps by which one gets out of a hole, left out as many as there are axes. A label map's labels
-/// are filled in ascending order; channels of a one-hot map become 0 or 1.
+/// `applied_labels` are the labels (with several channels: the channels of a one-hot map) that are
+/// filled, by default all but 0. A hole at the edge of the image is open. `connectivity` is the
+/// number of orthogonal steps between neighbours on a path out of a hole, by default the number of
+/// axes. A label map's labels are filled in ascending order; channels of a one-hot map become 0 or
+/// 1.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::FillHoles};
@@ -34,11 +35,11 @@ pub struct FillHoles {
     allow_missing_keys: bool,
 }
 
-/// The most label values of a label map.
+/// The maximum number of label values of a label map.
 const MOST_LABELS: usize = 1 << 12;
 
 impl FillHoles {
-    /// Fills the holes of all labels.
+    /// Creates the transform: fills the holes of all labels.
     pub fn new(keys: impl Into<Keys>) -> Self {
         FillHoles { keys: keys.into(), applied_labels: None, connectivity: None, allow_missing_keys: false }
     }
@@ -46,7 +47,7 @@ impl FillHoles {
     /// Fills one image.
     ///
     /// # Errors
-    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of
+    /// If a label names no channel of a one-hot map, the connectivity is more than the number of
     /// axes, or the image has thousands of values.
     pub fn fill(&self, image: Image) -> Result<Image, TransformError> {
         let (channels, shape, size) = (image.channels(), axes(&image), voxels(&image));
@@ -54,7 +55,7 @@ impl FillHoles {
             return Ok(image);
         }
         let connectivity = self.connectivity.unwrap_or(shape.len());
-        // MONAI treats an empty list, and a single 0, as no list.
+        // MONAI treats an empty list, and a single 0, as an absent list.
         let named = self.applied_labels.as_ref().filter(|l| !matches!(l, OneOrMany::One(0))).map(OneOrMany::as_slice);
         let mut labels: Option<Vec<i64>> = named.filter(|labels| !labels.is_empty()).map(<[i64]>::to_vec);
         if let Some(labels) = &mut labels {
@@ -122,9 +123,9 @@ fn distinct(values: &[f32]) -> Result<Vec<f32>, TransformError> {
 }
 
 setters!(FillHoles {
-    /// Fill these labels (channels of a one-hot map) only.
+    /// Labels to fill (channels of a one-hot map).
     applied_labels: Option<OneOrMany<i64>>,
-    /// The largest number of orthogonal steps between neighbours of a path out of a hole.
+    /// Maximum number of orthogonal steps between neighbours on a path out of a hole.
     connectivity: Option<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

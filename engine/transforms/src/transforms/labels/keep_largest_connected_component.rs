@@ -12,10 +12,10 @@ use crate::transforms::intensity::on_host;
 
 /// Keeps the `num_components` largest connected components of each label and sets the others to 0.
 ///
-/// `applied_labels`: the labels (of a one-hot map: the channels) that are looked at; left out, all
-/// but 0. `is_onehot`: left out, an image of several channels is one. `independent = false` takes
-/// the labels together, as one region. `connectivity`: orthogonal steps that make a neighbour, left
-/// out as many as there are axes. Of components of one size the later is kept.
+/// `applied_labels` are the labels (channels of a one-hot map) that are processed, by default all
+/// but 0. `is_onehot` is by default true for an image of several channels. `independent = false`
+/// treats all labels together, as one region. `connectivity` is the number of orthogonal steps to a
+/// neighbour, by default the number of axes. Of components of the same size the later one is kept.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::KeepLargestConnectedComponent};
@@ -47,7 +47,7 @@ fn one() -> usize {
 }
 
 impl KeepLargestConnectedComponent {
-    /// Keeps the largest component of each label.
+    /// Creates the transform: keeps the largest component of each label.
     pub fn new(keys: impl Into<Keys>) -> Self {
         KeepLargestConnectedComponent {
             keys: keys.into(),
@@ -63,7 +63,7 @@ impl KeepLargestConnectedComponent {
     /// Cleans one image.
     ///
     /// # Errors
-    /// Where a label names no channel of a one-hot map, the connectivity is more than the number of
+    /// If a label names no channel of a one-hot map, the connectivity is more than the number of
     /// axes, or an image of several channels is used as a label map without `applied_labels`.
     pub fn keep(&self, image: Image) -> Result<Image, TransformError> {
         let channels = image.channels();
@@ -86,7 +86,7 @@ impl KeepLargestConnectedComponent {
         let image = on_host(image, |values| {
             let mut planes: Vec<&mut [f32]> = values.chunks_exact_mut(size).collect();
             result = if onehot {
-                // A channel that is not named counts where it has any voxel.
+                // A channel that is not named is used if it has any voxel.
                 let used = |channel: &[f32]| channel.iter().map(|v| f64::from(*v)).sum::<f64>() > 0.0;
                 let chosen: Vec<usize> =
                     of_channels.into_iter().filter(|c| labels.is_some() || used(planes[*c])).collect();
@@ -168,13 +168,13 @@ impl KeepLargestConnectedComponent {
 }
 
 setters!(KeepLargestConnectedComponent {
-    /// Process only these labels (channels of a one-hot map).
+    /// Labels to process (channels of a one-hot map).
     applied_labels: Option<OneOrMany<i64>>,
     /// Whether channels are labels.
     is_onehot: Option<bool>,
-    /// Process each label separately instead of their union.
+    /// Whether to process each label separately instead of their union.
     independent: bool,
-    /// The largest number of orthogonal steps to a neighbour.
+    /// Maximum number of orthogonal steps to a neighbour.
     connectivity: Option<usize>,
     /// Number of components that are kept.
     num_components: usize,

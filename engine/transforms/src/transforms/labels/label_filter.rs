@@ -19,14 +19,14 @@ use crate::transforms::intensity::map;
 #[serde(deny_unknown_fields)]
 pub struct LabelFilter {
     keys: Keys,
-    /// The labels that stay.
+    /// Labels that are kept.
     applied_labels: OneOrMany<i64>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
 
 impl LabelFilter {
-    /// Keeps these labels.
+    /// Creates the transform: keeps these labels.
     pub fn new(keys: impl Into<Keys>, applied_labels: impl Into<OneOrMany<i64>>) -> Self {
         LabelFilter { keys: keys.into(), applied_labels: applied_labels.into(), allow_missing_keys: false }
     }

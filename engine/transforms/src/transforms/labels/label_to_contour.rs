@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::transforms::intensity::zip;
 
-/// The contours of masks of 0 and 1, each channel separately: 1 on voxels with a neighbour of 0,
-/// including diagonal neighbours and those beyond the edge.
+/// Computes the contours of masks of 0 and 1, for each channel separately: 1 on voxels with a
+/// neighbour of 0, including diagonal neighbours and those beyond the edge.
 ///
-/// This is a Laplace filter over all neighbours, cut off at 0 and 1; `kernel_type` has no other
-/// choice.
+/// This is a Laplace filter over all neighbours, clamped to 0..1; `kernel_type` has no other value.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::LabelToContour};
@@ -24,7 +23,7 @@ use crate::transforms::intensity::zip;
 #[serde(deny_unknown_fields)]
 pub struct LabelToContour {
     keys: Keys,
-    /// The kernel that finds edges.
+    /// The kernel of the edge detection.
     #[serde(default)]
     kernel_type: Kernel,
     #[serde(default)]
@@ -38,21 +37,21 @@ enum Kernel {
 }
 
 impl LabelToContour {
-    /// For these masks.
+    /// Creates the transform for these masks.
     pub fn new(keys: impl Into<Keys>) -> Self {
         LabelToContour { keys: keys.into(), kernel_type: Kernel::Laplace, allow_missing_keys: false }
     }
 
-    /// The contour of one image.
+    /// Computes the contour of one image.
     ///
     /// # Errors
-    /// Where the filter cannot be applied.
+    /// If the filter cannot be applied.
     pub fn contour(&self, image: Image) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let taps: [&[f32]; 3] = std::array::from_fn(|axis| if axis < n { &[1.0; 3][..] } else { &[] });
         let sums = filter::separable(image.data.clone(), taps, Edge::Zeros);
         let sums = sums.map_err(|e| TransformError::new(e.to_string()))?;
-        // The voxel itself is in the sum: 26 neighbours in 3-D.
+        // The sum includes the voxel itself: 26 neighbours in 3-D.
         let weight = 3_f32.powi(n as i32);
         Ok(zip(image, &sums, |x, sum| (weight * x - sum).clamp(0.0, 1.0), |x, sum| (x * weight - sum).clamp(0.0, 1.0)))
     }

@@ -7,10 +7,10 @@ use super::{channels_of, check_labels, select};
 use crate::params::Keys;
 use crate::transforms::intensity::map;
 
-/// A mask of the labels `select_labels`: 1 where a label map has one of them; for a one-hot map,
-/// these channels.
+/// Creates a mask of the labels `select_labels`: 1 where a label map has one of them; for a one-hot
+/// map, these channels.
 ///
-/// `merge_channels`: one channel, 1 where any of them is not 0.
+/// With `merge_channels` the result has one channel, 1 where any of them is not 0.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::LabelToMask};
@@ -22,7 +22,7 @@ use crate::transforms::intensity::map;
 #[serde(deny_unknown_fields)]
 pub struct LabelToMask {
     keys: Keys,
-    /// The labels that become 1.
+    /// Labels that become 1.
     select_labels: OneOrMany<i64>,
     #[serde(default)]
     merge_channels: bool,
@@ -31,7 +31,7 @@ pub struct LabelToMask {
 }
 
 impl LabelToMask {
-    /// The mask of these labels.
+    /// Creates the transform: the mask of these labels.
     pub fn new(keys: impl Into<Keys>, select_labels: impl Into<OneOrMany<i64>>) -> Self {
         LabelToMask {
             keys: keys.into(),
@@ -41,10 +41,10 @@ impl LabelToMask {
         }
     }
 
-    /// The mask of one image.
+    /// Computes the mask of one image.
     ///
     /// # Errors
-    /// Where a label names no channel of a one-hot map.
+    /// If a label names no channel of a one-hot map.
     pub fn mask(&self, mut image: Image) -> Result<Image, TransformError> {
         let labels = self.select_labels.as_slice();
         if image.channels() > 1 {
@@ -71,7 +71,7 @@ impl LabelToMask {
 }
 
 setters!(LabelToMask {
-    /// One channel for all labels.
+    /// Whether all labels share one channel.
     merge_channels: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

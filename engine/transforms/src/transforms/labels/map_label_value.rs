@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::params::Keys;
 use crate::transforms::intensity::map;
 
-/// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`, all others are unchanged.
-/// For a value that is listed twice the last entry counts.
+/// Replaces label values: `orig_labels[i]` becomes `target_labels[i]`; all others are unchanged. If
+/// a value is listed twice, the last entry is used.
 ///
-/// Values are always f32 here; with a whole-numbered `dtype` fractions are cut off.
+/// Values are always f32; an integer `dtype` truncates fractions.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::MapLabelValue};
@@ -21,18 +21,18 @@ use crate::transforms::intensity::map;
 #[serde(deny_unknown_fields)]
 pub struct MapLabelValue {
     keys: Keys,
-    /// The original labels.
+    /// Original labels.
     orig_labels: Vec<f64>,
-    /// The new label of each.
+    /// New label of each original label.
     target_labels: Vec<f64>,
-    /// The type that values are rounded to.
+    /// Type to which values are rounded.
     #[serde(default)]
     dtype: Number,
     #[serde(default)]
     allow_missing_keys: bool,
 }
 
-/// Type of the new values.
+/// The type of the new values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 enum Number {
     #[default]
@@ -43,7 +43,8 @@ enum Number {
 }
 
 impl MapLabelValue {
-    /// Maps each entry of the first list to the entry of the second with the same index.
+    /// Creates the transform: maps each entry of the first list to the entry of the second with the
+    /// same index.
     pub fn new(keys: impl Into<Keys>, orig_labels: impl Into<Vec<f64>>, target_labels: impl Into<Vec<f64>>) -> Self {
         MapLabelValue {
             keys: keys.into(),

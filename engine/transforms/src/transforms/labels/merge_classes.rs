@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 
-/// Masks of classes, which may overlap, as one label map: a voxel gets the index of the first
-/// channel after channel 0 that is set there, else 0 (`MergeClassesd` of MONAI's bundle
+/// Combines masks of classes, which may overlap, to one label map: a voxel gets the index of the
+/// first channel after channel 0 that is set, or else 0 (`MergeClassesd` of MONAI's bundle
 /// `renalStructures_CECT_segmentation`).
 ///
 /// ```
@@ -25,7 +25,7 @@ pub struct MergeClasses {
 }
 
 impl MergeClasses {
-    /// Merges the channels of these images.
+    /// Creates the transform: merges the channels of these images.
     pub fn new(keys: impl Into<Keys>) -> Self {
         MergeClasses { keys: keys.into(), allow_missing_keys: false }
     }
@@ -33,11 +33,11 @@ impl MergeClasses {
     /// Merges the channels of one image.
     ///
     /// # Errors
-    /// Never; it has the form of other transforms of one image.
+    /// Never; the type matches that of other transforms of one image.
     pub fn merge(&self, mut image: Image) -> Result<Image, TransformError> {
         let [channels, x, y, z] = image.data.dims();
         let labels = Tensor::zeros([1, x, y, z], &image.data.device());
-        // From the last channel to the first, so that the lowest index is the one that stays.
+        // From the last channel to the first, so that the lowest index is kept.
         image.data = (1..channels).rev().fold(labels, |labels, channel| {
             let mask = image.data.clone().narrow(0, channel, 1).not_equal_elem(0.0);
             labels.mask_fill(mask, channel as f32)

@@ -41,17 +41,17 @@ fn yes() -> bool {
     true
 }
 
-/// The axes that count, for labelling.
+/// The axes of the image, for labelling.
 fn axes(image: &Image) -> Vec<usize> {
     image.spatial_shape()
 }
 
-/// Voxels of a channel.
+/// The number of voxels of a channel.
 fn voxels(image: &Image) -> usize {
     image.shape().iter().product()
 }
 
-/// Indices of the channels that a list of labels names in a one-hot map.
+/// The indices of the channels that a list of labels names in a one-hot map.
 fn channels_of(labels: &[i64], channels: usize) -> Result<Vec<usize>, TransformError> {
     let index = |label: &i64| usize::try_from(*label).ok().filter(|i| *i < channels);
     labels
@@ -72,7 +72,7 @@ fn select(image: &Image, channels: &[usize]) -> Tensor<4> {
     image.data.clone().select(0, indices)
 }
 
-/// Refuses an invalid connectivity before the first case.
+/// Rejects an invalid connectivity before the first case.
 fn check_connectivity(connectivity: Option<usize>) -> Result<(), Fault> {
     match connectivity {
         Some(n) if !(1..=3).contains(&n) => {
@@ -99,12 +99,12 @@ mod tests {
         Image::from_values(values, [1, rows.len(), N, 1], affine::IDENTITY, &host_device()).with_spatial_dims(2)
     }
 
-    /// Its values.
+    /// The values of an image.
     pub(super) fn values(image: &Image) -> Vec<u8> {
         image.to_vec().iter().map(|v| *v as u8).collect()
     }
 
-    /// Its channels as those of one image.
+    /// The channels of one-channel images as those of one image.
     pub(super) fn stack(images: &[Image]) -> Image {
         let data = burn::tensor::Tensor::cat(images.iter().map(|i| i.data.clone()).collect(), 0);
         Image { data, ..images[0].clone() }

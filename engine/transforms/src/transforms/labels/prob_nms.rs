@@ -10,12 +10,12 @@ use crate::params::Keys;
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample, Value};
 
-/// The peaks of a probability map of one channel: the largest value above `prob_threshold`, then
-/// the largest outside the box of `box_size` voxels around it, and so on.
+/// Finds the peaks of a probability map of one channel: the largest value above `prob_threshold`,
+/// then the largest outside the box of `box_size` voxels around it, and so on.
 ///
 /// The key then holds numbers, `1 + spatial_dims` per peak: its probability and its voxel. `sigma`
-/// smooths first; as in MONAI, which takes the first two axes of the map for batch and channel,
-/// only along the third axis.
+/// smooths first, but only along the third axis: MONAI treats the first two axes of the map as
+/// batch and channel.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ProbNMS};
@@ -27,7 +27,7 @@ use crate::{Draw, Sample, Value};
 #[serde(deny_unknown_fields)]
 pub struct ProbNMS {
     keys: Keys,
-    /// Axes of the image, 2 or 3.
+    /// Number of axes of the image, 2 or 3.
     #[serde(default = "two")]
     spatial_dims: usize,
     #[serde(default)]
@@ -43,9 +43,9 @@ pub struct ProbNMS {
 /// A peak of a probability map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detection {
-    /// Its value.
+    /// Value of the peak.
     pub probability: f32,
-    /// Its voxel; 0 on an axis that the map does not have.
+    /// Voxel of the peak; 0 on an axis that the map does not have.
     pub at: [usize; 3],
 }
 
@@ -62,7 +62,7 @@ fn box_size() -> OneOrMany<usize> {
 }
 
 impl ProbNMS {
-    /// Peaks above 0.5 of maps with this number of axes, with boxes of 48.
+    /// Creates the transform: peaks above 0.5 in maps with this number of axes, with boxes of 48.
     pub fn new(keys: impl Into<Keys>, spatial_dims: usize) -> Self {
         ProbNMS {
             keys: keys.into(),
@@ -74,10 +74,10 @@ impl ProbNMS {
         }
     }
 
-    /// The peaks of one map, from the highest; equal ones in memory order.
+    /// Finds the peaks of one map, highest first; equal ones in memory order.
     ///
     /// # Errors
-    /// Where the map has several channels or another number of axes.
+    /// If the map has several channels or another number of axes.
     pub fn detections(&self, image: &Image) -> Result<Vec<Detection>, TransformError> {
         let n = self.spatial_dims;
         if image.channels() != 1 || image.meta.spatial_dims != n {
@@ -87,8 +87,8 @@ impl ProbNMS {
         }
         let mut image = image.clone();
         if self.sigma != OneOrMany::One(0.0) && n == 3 {
-            // The kernel of the first axis, along the last: the effect of MONAI's filter on a map
-            // without batch and channel.
+            // The kernel of the first axis is applied along the last: the effect of MONAI's filter
+            // on a map without batch and channel.
             let sigma = [0.0, 0.0, self.sigma.at(0).unwrap_or_default()];
             let smooth = filter::gaussian(image.data, sigma, 4.0, Approximation::Erf);
             image.data = smooth.map_err(|e| TransformError::new(e.to_string()))?;
@@ -144,9 +144,9 @@ impl ProbNMS {
 setters!(ProbNMS {
     /// Standard deviation of the smoothing, in voxels.
     sigma: OneOrMany<f64>,
-    /// Peaks are above this.
+    /// Threshold: peaks are above it.
     prob_threshold: f64,
-    /// Voxels around a peak in which there is no other, one number or one per axis.
+    /// Size of the box around a peak in which there is no other, one number or one per axis.
     box_size: OneOrMany<usize>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -26,7 +26,7 @@ pub struct RemoveRepeatedChannel {
 }
 
 impl RemoveRepeatedChannel {
-    /// Keeps one of `repeats`.
+    /// Creates the transform: keeps one of `repeats`.
     pub fn new(keys: impl Into<Keys>, repeats: usize) -> Self {
         RemoveRepeatedChannel { keys: keys.into(), repeats, allow_missing_keys: false }
     }
@@ -34,7 +34,7 @@ impl RemoveRepeatedChannel {
     /// Changes one image.
     ///
     /// # Errors
-    /// Where it has one channel only.
+    /// If it has only one channel.
     pub fn remove(&self, mut image: Image) -> Result<Image, TransformError> {
         if image.channels() < 2 {
             let what = format!("the image has {} channel, none is repeated", image.channels());

@@ -13,11 +13,11 @@ use crate::transforms::intensity::on_host;
 /// Sets to 0 objects with at most `min_size` voxels, or with `by_measure` at most that many mm^3
 /// (mm^2 in 2-D).
 ///
-/// The definition of an object depends on the values, as in MONAI. An image of values up to 1 (a
+/// The definition of an object depends on the values, as in MONAI. An image with values up to 1 (a
 /// mask, a one-hot map) is binarized and its connected components are measured. In an image with
 /// larger values all voxels of one label value form an object. With `independent_channels = false`
 /// the components of all voxels above 0 are measured, and the values are kept. Channels count as a
-/// further axis: with `connectivity` above 1 components join across neighbouring channels.
+/// further axis: with `connectivity` above 1 components connect across neighbouring channels.
 ///
 /// The size of a voxel is the image's own; `pixdim` is for images without a geometry (an affine of
 /// 1).
@@ -55,7 +55,7 @@ fn one() -> usize {
 }
 
 impl RemoveSmallObjects {
-    /// Removes objects of less than 64 voxels.
+    /// Creates the transform: removes objects of less than 64 voxels.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RemoveSmallObjects {
             keys: keys.into(),
@@ -71,7 +71,7 @@ impl RemoveSmallObjects {
     /// Cleans one image.
     ///
     /// # Errors
-    /// Where a label is negative, or `pixdim` does not have one number per axis.
+    /// If a label is negative, or `pixdim` does not have one number per axis.
     pub fn remove(&self, image: Image) -> Result<Image, TransformError> {
         let smallest = self.smallest(&image)?;
         let mut shape = axes(&image);
@@ -155,13 +155,13 @@ fn remove_labels(values: &mut [f32], smallest: f64) -> Result<(), TransformError
 }
 
 setters!(RemoveSmallObjects {
-    /// Smaller objects are removed: in voxels, or mm^3 with `by_measure`.
+    /// Size below which objects are removed: in voxels, or mm^3 with `by_measure`.
     min_size: f64,
-    /// The largest number of orthogonal steps to a neighbour.
+    /// Maximum number of orthogonal steps to a neighbour.
     connectivity: usize,
-    /// Process labels separately instead of all voxels above 0.
+    /// Whether to process labels separately instead of all voxels above 0.
     independent_channels: bool,
-    /// Measure in mm instead of voxels.
+    /// Whether to measure in mm instead of voxels.
     by_measure: bool,
     /// Size of a voxel, for images without a geometry.
     pixdim: Option<OneOrMany<f64>>,

@@ -9,14 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::params::Keys;
 
-/// Makes regions agree with a label map: channels of 0 and 1, which were decided one by one, become
-/// what is left of them once they are written as labels and read again.
+/// Makes regions consistent with a label map: channels of 0 and 1, which were predicted
+/// independently, become the regions that result from writing them as labels and reading them
+/// again.
 ///
 /// `classes` lists the labels of each channel, as for `ConvertToMultiChannelBasedOnBratsClasses`;
-/// two regions share all labels of the smaller one, or none. Larger regions are written first and
-/// smaller ones over them (nnU-Net's `regions_class_order`), so that a voxel of the enhancing
-/// tumour belongs to the core and to the whole tumour, too. Where regions that share nothing meet,
-/// the later one wins. Of several labels that no smaller region has, the first one is written.
+/// two regions share either all labels of the smaller one, or none. Larger regions are written
+/// first and smaller ones over them (nnU-Net's `regions_class_order`), so that a voxel of the
+/// enhancing tumour also belongs to the core and to the whole tumour. Where regions without shared
+/// labels overlap, the later one is used. If several labels belong to no smaller region, the first
+/// one is written.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::ResolveRegions};
@@ -30,9 +32,9 @@ use crate::params::Keys;
 #[serde(deny_unknown_fields)]
 pub struct ResolveRegions {
     keys: Keys,
-    /// The labels of each channel.
+    /// Labels of each channel.
     classes: Vec<Vec<i64>>,
-    /// Gives the label map, in one channel, instead of the regions.
+    /// Whether to return the label map, in one channel, instead of the regions.
     #[serde(default)]
     as_labels: bool,
     #[serde(default)]
@@ -40,16 +42,16 @@ pub struct ResolveRegions {
 }
 
 impl ResolveRegions {
-    /// Regions of these labels.
+    /// Creates the transform for regions with these labels.
     pub fn new(keys: impl Into<Keys>, classes: Vec<Vec<i64>>) -> Self {
         ResolveRegions { keys: keys.into(), classes, as_labels: false, allow_missing_keys: false }
     }
 
-    /// Channels in the order in which they are written, and the label that each writes: the first that
-    /// no smaller region has.
+    /// The channels in the order in which they are written, and the label that each writes: the
+    /// first label that no smaller region has.
     ///
     /// # Errors
-    /// Regions that no label map can hold.
+    /// If no label map can hold the regions.
     pub fn order(&self) -> Result<Vec<(usize, i64)>, Fault> {
         let sets: Vec<BTreeSet<i64>> = self.classes.iter().map(|labels| labels.iter().copied().collect()).collect();
         let mut order: Vec<usize> = (0..sets.len()).collect();
@@ -81,7 +83,7 @@ impl ResolveRegions {
         Ok(written)
     }
 
-    /// The label map of regions.
+    /// Returns the label map of regions.
     fn labels(&self, data: &Tensor<4>) -> Result<Tensor<4>, TransformError> {
         let [channels, ..] = data.dims();
         if channels != self.classes.len() {
@@ -99,7 +101,7 @@ impl ResolveRegions {
     /// Resolves one image.
     ///
     /// # Errors
-    /// Where it has another number of channels than there are regions.
+    /// If the number of channels differs from that of regions.
     pub fn resolve(&self, mut image: Image) -> Result<Image, TransformError> {
         let map = self.labels(&image.data)?;
         image.data = if self.as_labels {
@@ -126,7 +128,7 @@ impl ResolveRegions {
 }
 
 setters!(ResolveRegions {
-    /// Give the label map, in one channel, instead of the regions.
+    /// Whether to return the label map, in one channel, instead of the regions.
     as_labels: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
@@ -152,14 +154,14 @@ mod tests {
 
     #[test]
     fn smaller_regions_belong_to_the_larger_ones() {
-        // TC, WT and ET of five voxels: nothing, WT alone, TC without WT, ET alone, all.
+        // TC, WT and ET of five voxels: none, WT alone, TC without WT, ET alone, all.
         let regions = stack(&[rows(&[[0, 0, 1, 0, 1]]), rows(&[[0, 1, 0, 0, 1]]), rows(&[[0, 0, 0, 1, 1]])]);
         let resolve = ResolveRegions::new("x", brats());
         let resolved = values(&resolve.resolve(regions.clone()).expect("resolved"));
         assert_eq!(resolved, [0, 0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1]);
         let map = resolve.clone().as_labels(true).resolve(regions).expect("a label map");
         assert_eq!(values(&map), [0, 2, 1, 4, 4]);
-        // What is read again is what was written.
+        // Reading the written labels returns the same regions.
         let again = ConvertToMultiChannelBasedOnBratsClasses::new("x").convert(map).expect("regions");
         assert_eq!(values(&again), resolved);
     }

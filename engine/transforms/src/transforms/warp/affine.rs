@@ -19,10 +19,10 @@ use crate::{Draw, Effect, Sample};
 /// `rotate_params` are angles in radians (one in 2-D; in 3-D up to three, about the axes of
 /// `rotate_order`), `shear_params` 2 or 6 factors (see [`shear`](hearth_image::spatial::shear)),
 /// `translate_params` voxels, `scale_params` factors, one per axis. `spatial_size` is the size of
-/// the result, about the same centre; a non-positive entry keeps that axis.
+/// the result, about the same centre; an entry that is not positive keeps that axis.
 ///
-/// With `align_corners` the image's affine differs from what was sampled by the ratio of n to n - 1
-/// voxels, as MONAI's does.
+/// With `align_corners` the image's affine differs from the sampling by the ratio of n to n - 1
+/// voxels, as in MONAI.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Affine};
@@ -70,7 +70,7 @@ pub(super) fn reflection() -> OneOrMany<GridPadding> {
 }
 
 impl Affine {
-    /// Changes nothing until parameters are set.
+    /// Creates the transform: no change until parameters are set.
     pub fn new(keys: impl Into<Keys>) -> Self {
         Affine {
             keys: keys.into(),
@@ -92,7 +92,7 @@ impl Affine {
     /// Transforms one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the matrix cannot be inverted, or there are too many angles or the size is too large.
+    /// If the matrix cannot be inverted, there are too many angles, or the size is too large.
     pub fn transform(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let how = self.warp(&image)?;
         warp(image, &how, GridSampling::of_key(place, &self.mode, &self.padding_mode, self.align_corners))
@@ -101,7 +101,7 @@ impl Affine {
     /// How an image of this shape is sampled.
     ///
     /// # Errors
-    /// As [`Affine::transform`].
+    /// Those of [`Affine::transform`].
     pub fn warp(&self, image: &Image) -> Result<Warp, TransformError> {
         let (shape, n) = (image.shape(), image.meta.spatial_dims);
         let size = resolve_size(&self.spatial_size, shape, n)?;
@@ -137,15 +137,15 @@ pub(in crate::transforms) fn given_matrix(rows: &[Vec<f64>], n: usize) -> Result
 }
 
 setters!(Affine {
-    /// Angles in radians.
+    /// Rotation angles in radians.
     rotate_params: OneOrMany<f64>,
     /// Factors of the single shears.
     shear_params: OneOrMany<f64>,
-    /// Voxels.
+    /// Shift in voxels.
     translate_params: OneOrMany<f64>,
-    /// Factors of the size.
+    /// Scale factors.
     scale_params: OneOrMany<f64>,
-    /// The matrix itself, instead of all of them.
+    /// Matrix that replaces all of the above.
     affine: Option<Vec<Vec<f64>>>,
     /// Size of the result.
     spatial_size: OneOrMany<i64>,
@@ -153,11 +153,11 @@ setters!(Affine {
     mode: OneOrMany<GridMode>,
     /// How the outside is filled, one or per key.
     padding_mode: OneOrMany<GridPadding>,
-    /// The matrix yields positions from -1 to 1 instead of voxels.
+    /// Whether the matrix yields positions from -1 to 1 instead of voxels.
     normalized: bool,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: bool,
-    /// The axes of rotation of the angles.
+    /// Rotation axes of the angles.
     rotate_order: RotateOrder,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

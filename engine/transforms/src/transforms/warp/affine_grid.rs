@@ -13,27 +13,27 @@ use super::affine::given_matrix;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AffineGrid {
-    /// Angles in radians.
+    /// Rotation angles in radians.
     pub rotate_params: Option<OneOrMany<f64>>,
     /// Factors of the single shears.
     pub shear_params: Option<OneOrMany<f64>>,
-    /// Voxels.
+    /// Shift in voxels.
     pub translate_params: Option<OneOrMany<f64>>,
-    /// Factors.
+    /// Scale factors.
     pub scale_params: Option<OneOrMany<f64>>,
-    /// The matrix itself, of 3x3 or 4x4 numbers, instead of all of them.
+    /// Matrix of 3x3 or 4x4 numbers that replaces all of the above.
     pub affine: Option<Vec<Vec<f64>>>,
-    /// Scale positions by n / (n - 1) along an axis of n voxels.
+    /// Whether to scale positions by n / (n - 1) along an axis of n voxels.
     pub align_corners: bool,
-    /// The axes of rotation of the angles.
+    /// Rotation axes of the angles.
     pub rotate_order: RotateOrder,
 }
 
 impl AffineGrid {
-    /// The matrix in `n` (2 or 3) dimensions.
+    /// Returns the matrix in `n` (2 or 3) dimensions.
     ///
     /// # Errors
-    /// Where there are too many angles, or numbers that are not finite.
+    /// If there are too many angles, or numbers that are not finite.
     pub fn matrix(&self, n: usize) -> Result<Affine, TransformError> {
         if let Some(rows) = &self.affine {
             return given_matrix(rows, n);
@@ -49,11 +49,11 @@ impl AffineGrid {
         .matrix(n)
     }
 
-    /// Positions of a grid of this size (2 or 3 axes): `[n + 1, size...]` with 1 in the last entry,
-    /// in a tensor of four axes (2-D: the last one is 1), and the matrix.
+    /// Returns the positions of a grid of this size (2 or 3 axes): `[n + 1, size...]` with 1 in the
+    /// last entry, in a tensor of four axes (2-D: the last one is 1), and the matrix.
     ///
     /// # Errors
-    /// As [`AffineGrid::matrix`], or where the size is too large.
+    /// Those of [`AffineGrid::matrix`], and if the size is too large.
     pub fn grid(&self, size: &[usize], device: &Device) -> Result<(Tensor<4>, Affine), TransformError> {
         let n = size.len();
         if !(2..=3).contains(&n) {

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Draw;
 
-/// The range of a uniform draw: a number `a` means -a..a, a pair its two ends.
+/// The range of a uniform draw: a number `a` means -a..a, a pair means its two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or two for both ends of a range")]
 pub enum Span {
-    /// From minus this to this.
+    /// From minus this number to this number.
     Half(f64),
-    /// From the first to the second.
+    /// From the first number to the second.
     Between([f64; 2]),
 }
 
@@ -61,8 +61,8 @@ impl From<[f64; 2]> for Span {
     }
 }
 
-/// One [`Span`] per parameter of a matrix: one number for the first only, or a list of numbers and
-/// pairs. Parameters without one keep their defaults.
+/// One [`Span`] per parameter of a matrix: one number for the first parameter only, or a list of
+/// numbers and pairs. Parameters without a span keep their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Written", into = "Vec<Span>")]
 pub struct Spans(Vec<Span>);
@@ -113,7 +113,7 @@ impl Spans {
     }
 }
 
-/// The ranges of a random affine transform, by the names of its parameters.
+/// The ranges of a random affine transform, by parameter.
 pub(super) struct AffineRanges<'a> {
     pub rotate_range: &'a Spans,
     pub shear_range: &'a Spans,
@@ -122,7 +122,7 @@ pub(super) struct AffineRanges<'a> {
 }
 
 impl AffineRanges<'_> {
-    /// Angles, shears, shifts, factors (1 plus the draw), in this order.
+    /// Draws angles, shears, shifts, and factors (1 plus the draw), in this order.
     pub fn draw(&self, draw: &Draw) -> AffineParameters {
         AffineParameters {
             rotate: self.rotate_range.draw(draw, 0.0),

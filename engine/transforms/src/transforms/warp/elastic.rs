@@ -10,8 +10,8 @@ use crate::Sample;
 use crate::params::{Keys, resolve_size};
 
 /// Deforms all keys in the same way: `places` returns the positions to read in an image of a shape,
-/// for a grid of a size. They are computed once for all keys of the same shape; by default the size
-/// is that of the first key. Without `places` only the size changes.
+/// for a grid of a size. They are computed once for all keys of the same shape; the default size is
+/// that of the first key. Without `places` only the size changes.
 pub(super) fn deform_all<F>(
     sample: &mut Sample,
     keys: &[(usize, &str)],

@@ -12,8 +12,8 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
 /// Stretches and squeezes the cells of a grid: `num_cells` along each axis (one number, or one per
-/// axis), the widths of which are multiplied by `distort_steps`, a list per axis with one factor
-/// for each cell and one for what is left behind the last. It can't be undone.
+/// axis). Their widths are multiplied by `distort_steps`, a list per axis with one factor for each
+/// cell and one for the remainder after the last. It cannot be inverted.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::GridDistortion};
@@ -29,7 +29,7 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct GridDistortion {
     keys: Keys,
-    /// Cells of the grid, one or per axis.
+    /// Number of cells, one or per axis.
     num_cells: OneOrMany<usize>,
     /// For each axis a factor for each cell and one for the remainder after the last.
     distort_steps: Vec<Vec<f64>>,
@@ -42,7 +42,7 @@ pub struct GridDistortion {
 }
 
 impl GridDistortion {
-    /// Linearly, edge voxels repeated.
+    /// Creates the transform: linear, with repeated edge voxels.
     pub fn new(keys: impl Into<Keys>, num_cells: impl Into<OneOrMany<usize>>, distort_steps: Vec<Vec<f64>>) -> Self {
         GridDistortion {
             keys: keys.into(),
@@ -57,7 +57,7 @@ impl GridDistortion {
     /// Distorts one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// As [`distort`].
+    /// Those of [`distort`].
     pub fn distort(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let sampling = GridSampling::of_key(place, &self.mode, &self.padding_mode, false);
         distort(image, &self.num_cells, &self.distort_steps, sampling)
@@ -67,8 +67,8 @@ impl GridDistortion {
 /// Distorts an image by a list of factors per axis.
 ///
 /// # Errors
-/// Where there are more cells than voxels along an axis, or there is not a list of factors for each
-/// axis with one more entry than cells.
+/// If there are more cells than voxels along an axis, or `distort_steps` does not have a list for
+/// each axis with one more entry than cells.
 pub fn distort(
     image: Image,
     num_cells: &OneOrMany<usize>,
@@ -105,7 +105,7 @@ fn places(n: usize, cells: usize, steps: &[f64]) -> Result<Vec<f32>, TransformEr
         return Err(TransformError::new(format!("the factors {steps:?} for {cells} cells"))
             .expected(format!("{} finite numbers", cells + 1)));
     }
-    // PyTorch's sampler halves the distance from the centre of an axis of one voxel.
+    // PyTorch's sampler halves the distance from the centre along an axis of one voxel.
     if n == 1 {
         return Ok(vec![0.0]);
     }
@@ -172,10 +172,10 @@ impl Transform for GridDistortion {
     }
 }
 
-/// The most cells along an axis; an image has a voxel for each.
+/// The maximum number of cells along an axis; an image has at least a voxel for each.
 const MOST_CELLS: usize = 1 << 16;
 
-/// Checks that there is at least one cell along each axis, and not more than an image has voxels.
+/// Checks that there is at least one cell along each axis, and no more than an image has voxels.
 pub(super) fn check_cells(cells: &OneOrMany<usize>) -> Result<(), Fault> {
     match cells.as_slice() {
         cells if cells.is_empty() || cells.len() > 3 || cells.contains(&0) => {

@@ -20,10 +20,10 @@ use crate::{Draw, Effect, Sample};
 /// [`RandAffine`](super::RandAffine), with probability `prob`, in the same way for all keys.
 ///
 /// Control points `spacing` pixels apart (one number, or one per axis) are moved by normal vectors
-/// times a number from `magnitude_range`; cubic interpolation fills the pixels between. The
-/// probability is drawn first, then the magnitude, and what the affine ranges ask for.
-/// `spatial_size` is the size of the result, about the same centre; that part can be undone, the
-/// deformation can't.
+/// times a number from `magnitude_range`; cubic interpolation fills the pixels between them. The
+/// probability is drawn first, then the magnitude, then the parameters with affine ranges.
+/// `spatial_size` is the size of the result, about the same centre; the change of size can be
+/// inverted, the deformation cannot.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Rand2DElastic};
@@ -37,9 +37,9 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct Rand2DElastic {
     keys: Keys,
-    /// Pixels between control points, one or per axis.
+    /// Distance between control points in pixels, one or per axis.
     spacing: OneOrMany<f64>,
-    /// Least and largest shift of a control point in pixels.
+    /// Smallest and largest shift of a control point in pixels.
     magnitude_range: [f64; 2],
     #[serde(default)]
     spatial_size: OneOrMany<i64>,
@@ -67,14 +67,14 @@ pub struct Elastic2D {
     /// A vector per control point: all first entries, then all second ones,
     /// [`Rand2DElastic::control_points`] each.
     pub offset: Vec<f32>,
-    /// The factor of the vectors.
+    /// Factor of the vectors.
     pub magnitude: f64,
-    /// The affine part after the deformation.
+    /// Affine part after the deformation.
     pub affine: AffineParameters,
 }
 
 impl Rand2DElastic {
-    /// Linearly, reflecting, with probability 0.1.
+    /// Creates the transform: linear, with reflecting padding, and probability 0.1.
     pub fn new(keys: impl Into<Keys>, spacing: impl Into<OneOrMany<f64>>, magnitude_range: [f64; 2]) -> Self {
         Rand2DElastic {
             keys: keys.into(),
@@ -92,8 +92,8 @@ impl Rand2DElastic {
         }
     }
 
-    /// Number of control points per axis for a result of this size: enough for the size, and one
-    /// more on either side.
+    /// Returns the number of control points per axis for a result of this size: enough for the
+    /// size, and one more on either side.
     pub fn control_points(&self, size: [usize; 2]) -> [usize; 2] {
         std::array::from_fn(|axis| {
             // In f32, as in PyTorch.
@@ -104,17 +104,17 @@ impl Rand2DElastic {
         })
     }
 
-    /// Pixels between control points; a non-positive number counts as 1.
+    /// Distance between control points in pixels; a number that is not positive counts as 1.
     fn step(&self, axis: usize) -> f64 {
         self.spacing.at(axis).filter(|s| *s > 0.0).unwrap_or(1.0)
     }
 
-    /// The positions that are read in an image of this shape for a result of this size:
+    /// Returns the positions that are read in an image of this shape for a result of this size:
     /// `[3, X, Y, 1]`.
     ///
     /// # Errors
-    /// Where the numbers of vectors and control points differ, or the grid between them would be
-    /// too large.
+    /// If the numbers of vectors and control points differ, or the grid between them would be too
+    /// large.
     pub fn places(
         &self,
         drawn: &Elastic2D,
@@ -152,7 +152,7 @@ impl Rand2DElastic {
         let all = interpolate(coarse, [fine[0], fine[1], 1], InterpolateMode::Cubic, false);
         let [i, j]: [usize; 2] = std::array::from_fn(|axis| fine[axis] / 2 - size[axis] / 2);
         let about_centre = all.slice([0..2, i..i + size[0], j..j + size[1], 0..1]);
-        // From the centre to voxels; an axis of one pixel is half as long to PyTorch's sampler.
+        // From the centre to voxels; PyTorch's sampler halves the length of an axis of one pixel.
         let row = |axis: usize| {
             let scale = if shape[axis] == 1 { 0.5 } else { 1.0 };
             about_centre.clone().narrow(0, axis, 1) * scale + (shape[axis] as f32 - 1.0) / 2.0
@@ -163,7 +163,7 @@ impl Rand2DElastic {
     /// Deforms one image by a draw; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the image is not 2-D; as [`Rand2DElastic::places`].
+    /// If the image is not 2-D, and those of [`Rand2DElastic::places`].
     pub fn deform(&self, image: Image, drawn: &Elastic2D, place: usize) -> Result<Image, TransformError> {
         only_2d(&image)?;
         let size = crate::params::resolve_size(&self.spatial_size, image.shape(), 2)?;
@@ -193,7 +193,7 @@ fn only_2d(image: &Image) -> Result<(), TransformError> {
 }
 
 setters!(Rand2DElastic {
-    /// Size of the result; a non-positive entry keeps that axis.
+    /// Size of the result; an entry that is not positive keeps that axis.
     spatial_size: OneOrMany<i64>,
     /// Probability that the transform is applied.
     prob: f64,

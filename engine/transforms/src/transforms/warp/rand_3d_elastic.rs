@@ -19,10 +19,11 @@ use crate::{Draw, Effect, Sample};
 /// Deforms a 3-D image elastically, followed by an affine transform as in
 /// [`RandAffine`](super::RandAffine), with probability `prob`, in the same way for all keys.
 ///
-/// Each voxel is moved by a vector drawn uniformly from -1..1, smoothed by a Gaussian of a
-/// deviation from `sigma_range` (voxels), times a number from `magnitude_range`. The probability is
-/// drawn first, then magnitude, sigma, and what the affine ranges ask for. `spatial_size` is the
-/// size of the result, about the same centre; that part can be undone, the deformation can't.
+/// Each voxel is moved by a vector drawn uniformly from -1..1, smoothed by a Gaussian with a
+/// standard deviation from `sigma_range` (voxels), times a number from `magnitude_range`. The
+/// probability is drawn first, then magnitude, sigma, and the parameters with affine ranges.
+/// `spatial_size` is the size of the result, about the same centre; the change of size can be
+/// inverted, the deformation cannot.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Rand3DElastic};
@@ -36,9 +37,9 @@ use crate::{Draw, Effect, Sample};
 #[serde(deny_unknown_fields)]
 pub struct Rand3DElastic {
     keys: Keys,
-    /// Least and largest deviation of the Gaussian that smooths the shifts, in voxels.
+    /// Smallest and largest standard deviation of the Gaussian that smooths the shifts, in voxels.
     sigma_range: [f64; 2],
-    /// Least and largest factor of the smoothed shifts.
+    /// Smallest and largest factor of the smoothed shifts.
     magnitude_range: [f64; 2],
     #[serde(default)]
     spatial_size: OneOrMany<i64>,
@@ -60,27 +61,27 @@ pub struct Rand3DElastic {
     allow_missing_keys: bool,
 }
 
-/// The truncation of the Gaussian, in deviations.
+/// The truncation of the Gaussian, in standard deviations.
 const TRUNCATED: f64 = 3.0;
 
 /// The draw of a 3-D elastic deformation.
 #[derive(Clone, Debug)]
 pub struct Elastic3D {
-    /// `[3, X, Y, Z]`: a vector per voxel of the result, before smoothing.
+    /// A vector per voxel of the result, before smoothing: `[3, X, Y, Z]`.
     pub offset: Tensor<4>,
-    /// The factor of the smoothed vectors.
+    /// Factor of the smoothed vectors.
     pub magnitude: f64,
-    /// Deviation of the Gaussian, in voxels.
+    /// Standard deviation of the Gaussian, in voxels.
     pub sigma: f64,
-    /// The affine part after the deformation.
+    /// Affine part after the deformation.
     pub affine: AffineParameters,
 }
 
 impl Elastic3D {
-    /// The positions that are read in an image of this shape: `[3, X, Y, Z]`.
+    /// Returns the positions that are read in an image of this shape: `[3, X, Y, Z]`.
     ///
     /// # Errors
-    /// Where sigma is negative, or the affine part cannot be inverted.
+    /// If sigma is negative, or the affine part cannot be inverted.
     pub fn places(&self, shape: [usize; 3]) -> Result<Tensor<4>, TransformError> {
         let [_, x, y, z] = self.offset.dims();
         let how = affine_part(&self.affine, shape, [x, y, z], 3)?;
@@ -91,7 +92,7 @@ impl Elastic3D {
 }
 
 impl Rand3DElastic {
-    /// Linearly, reflecting, with probability 0.1.
+    /// Creates the transform: linear, with reflecting padding, and probability 0.1.
     pub fn new(keys: impl Into<Keys>, sigma_range: [f64; 2], magnitude_range: [f64; 2]) -> Self {
         Rand3DElastic {
             keys: keys.into(),
@@ -112,7 +113,7 @@ impl Rand3DElastic {
     /// Deforms one image by a draw; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the image is not 3-D; as [`Elastic3D::places`].
+    /// If the image is not 3-D, and those of [`Elastic3D::places`].
     pub fn deform(&self, image: Image, drawn: &Elastic3D, place: usize) -> Result<Image, TransformError> {
         only_3d(&image)?;
         let places = drawn.places(image.shape())?;
@@ -141,7 +142,7 @@ fn only_3d(image: &Image) -> Result<(), TransformError> {
 }
 
 setters!(Rand3DElastic {
-    /// Size of the result; a non-positive entry keeps that axis.
+    /// Size of the result; an entry that is not positive keeps that axis.
     spatial_size: OneOrMany<i64>,
     /// Probability that the transform is applied.
     prob: f64,

@@ -17,12 +17,12 @@ use crate::{Draw, Effect, Sample};
 /// probability `prob`, in the same way for all keys.
 ///
 /// A range is one number for the first parameter only, or a list with an entry per parameter of
-/// [`Affine`](super::Affine): a number a means -a..a, a pair its ends. 1 is added to the draws from
-/// `scale_range`. The probability is drawn first, then angles, shears, shifts and factors. Where
-/// the transform is not applied and `spatial_size` is another size, the image is cropped or padded
-/// about its centre.
+/// [`Affine`](super::Affine): a number a means -a..a, a pair means its ends. 1 is added to the
+/// draws from `scale_range`. The probability is drawn first, then angles, shears, shifts and
+/// factors. If the transform is not applied and `spatial_size` differs from the image's size, the
+/// image is cropped or padded about its centre.
 ///
-/// `cache_grid` is understood and changes nothing: no grid is made.
+/// `cache_grid` is accepted without effect: no grid is made.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandAffine};
@@ -51,7 +51,7 @@ pub struct RandAffine {
     mode: OneOrMany<GridMode>,
     #[serde(default = "reflection")]
     padding_mode: OneOrMany<GridPadding>,
-    /// MONAI's hint to keep the sampling grid; it has no effect here.
+    /// MONAI's option to keep the sampling grid; it has no effect.
     #[serde(default)]
     cache_grid: bool,
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct RandAffine {
 }
 
 impl RandAffine {
-    /// Changes nothing until ranges are set; with probability 0.1.
+    /// Creates the transform: no change until ranges are set, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandAffine {
             keys: keys.into(),
@@ -79,7 +79,7 @@ impl RandAffine {
     /// Transforms one image by a draw; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the size is too large.
+    /// If the size is too large.
     pub fn transform(&self, image: Image, drawn: &AffineParameters, place: usize) -> Result<Image, TransformError> {
         let (shape, n) = (image.shape(), image.meta.spatial_dims);
         let size = resolve_size(&self.spatial_size, shape, n)?;
@@ -98,7 +98,7 @@ impl RandAffine {
 }
 
 setters!(RandAffine {
-    /// Size of the result; a non-positive entry keeps that axis.
+    /// Size of the result; an entry that is not positive keeps that axis.
     spatial_size: OneOrMany<i64>,
     /// Probability that the transform is applied.
     prob: f64,

@@ -52,7 +52,8 @@ fn three_hundredths() -> Span {
 }
 
 impl RandGridDistortion {
-    /// Five cells along each axis, by up to 0.03, with probability 0.1.
+    /// Creates the transform: five cells along each axis, changed by up to 0.03, with probability
+    /// 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandGridDistortion {
             keys: keys.into(),
@@ -65,7 +66,7 @@ impl RandGridDistortion {
         }
     }
 
-    /// The factors of three axes (a 2-D image uses two), or `None` where it is not applied.
+    /// The factors of three axes (a 2-D image uses two), or `None` if the transform is not applied.
     fn draw(&self, draw: &Draw) -> Option<Vec<Vec<f64>>> {
         draw.happens(self.prob).then(|| {
             (0..3)

@@ -14,8 +14,8 @@ use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Effect, Sample};
 
 /// Rotates about the centre by angles drawn from `range_x`, `range_y` and `range_z` (radians; a
-/// number a means -a..a), with probability `prob`, for all keys alike. A 2-D image turns by the
-/// first. The probability is drawn first, then three angles.
+/// number a means -a..a), with probability `prob`, in the same way for all keys. A 2-D image uses
+/// the first angle only. The probability is drawn first, then three angles.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandRotate};
@@ -50,7 +50,7 @@ pub struct RandRotate {
 }
 
 impl RandRotate {
-    /// By angle 0 until ranges are set, with probability 0.1.
+    /// Creates the transform: angles of 0 until ranges are set, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandRotate {
             keys: keys.into(),
@@ -66,7 +66,7 @@ impl RandRotate {
         }
     }
 
-    /// The angles, or `None` where it is not applied.
+    /// The angles, or `None` if the transform is not applied.
     fn draw(&self, draw: &Draw) -> Option<[f64; 3]> {
         draw.happens(self.prob).then(|| [self.range_x, self.range_y, self.range_z].map(|range| range.draw(draw)))
     }
@@ -81,7 +81,7 @@ setters!(RandRotate {
     range_z: Span,
     /// Probability that the transform is applied.
     prob: f64,
-    /// Keep the size instead of enlarging it to the whole image.
+    /// Whether to keep the size instead of enlarging it to the whole image.
     keep_size: bool,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,

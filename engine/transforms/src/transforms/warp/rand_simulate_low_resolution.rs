@@ -17,7 +17,7 @@ use crate::{Draw, Sample};
 /// nothing to invert.
 ///
 /// The probability is drawn first, then one factor for all keys (MONAI draws one for each key).
-/// `align_corners` counts for linear and cubic modes.
+/// `align_corners` applies to linear and cubic modes.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandSimulateLowResolution};
@@ -58,7 +58,7 @@ fn half_to_one() -> [f64; 2] {
 }
 
 impl RandSimulateLowResolution {
-    /// Factors of 0.5 to 1, with probability 0.1.
+    /// Creates the transform: factors of 0.5 to 1, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandSimulateLowResolution {
             keys: keys.into(),
@@ -74,7 +74,7 @@ impl RandSimulateLowResolution {
     /// Resizes one image by this factor and back.
     ///
     /// # Errors
-    /// Where the intermediate size would be too large.
+    /// If the intermediate size would be too large.
     pub fn simulate(&self, mut image: Image, zoom: f64) -> Result<Image, TransformError> {
         let shape = image.shape();
         let mut size = shape;
@@ -97,7 +97,7 @@ setters!(RandSimulateLowResolution {
     upsample_mode: ResizeMode,
     /// Smallest and largest factor.
     zoom_range: [f64; 2],
-    /// Align the centres of the corner voxels.
+    /// Whether to align the centres of the corner voxels.
     align_corners: bool,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -16,8 +16,9 @@ use crate::{Draw, Effect, Sample};
 /// Zooms by a factor drawn from `min_zoom` to `max_zoom`, with probability `prob`, in the same way
 /// for all keys. See [`Zoom`](super::Zoom).
 ///
-/// One number each: one factor for all axes. Two for a 3-D image: the first for all axes except the
-/// last. Otherwise one per axis. The probability is drawn first, then the factors.
+/// With one number each, all axes share a factor. With two numbers for a 3-D image, the first
+/// applies to all axes except the last. Otherwise there is one per axis. The probability is drawn
+/// first, then the factors.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::RandZoom};
@@ -59,7 +60,7 @@ fn most() -> OneOrMany<f64> {
 }
 
 impl RandZoom {
-    /// From 0.9 to 1.1 by area, keeping the size, with probability 0.1.
+    /// Creates the transform: from 0.9 to 1.1 by area, keeping the size, with probability 0.1.
     pub fn new(keys: impl Into<Keys>) -> Self {
         RandZoom {
             keys: keys.into(),
@@ -75,7 +76,7 @@ impl RandZoom {
         }
     }
 
-    /// The factors, or `None` where it is not applied.
+    /// The factors, or `None` if the transform is not applied.
     fn draw(&self, draw: &Draw) -> Option<Vec<f64>> {
         let ranges = || self.min_zoom.as_slice().iter().zip(self.max_zoom.as_slice());
         draw.happens(self.prob).then(|| ranges().map(|(low, high)| draw.between(*low, *high)).collect())
@@ -104,10 +105,10 @@ setters!(RandZoom {
     mode: OneOrMany<ResizeMode>,
     /// How the border of a smaller image is filled, one or per key.
     padding_mode: OneOrMany<PadMode>,
-    /// Align the centres of the corner voxels; for linear and cubic modes, one or per
+    /// Whether to align the centres of the corner voxels; for linear and cubic modes, one or per
     /// key.
     align_corners: OneOrMany<bool>,
-    /// Crop or pad to the original size.
+    /// Whether to crop or pad to the original size.
     keep_size: bool,
     /// The constant of [`PadMode::Constant`].
     value: f32,

@@ -11,24 +11,23 @@ use crate::params::{Keys, resolve_size};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
-/// The meaning of `spatial_size`.
+/// The axes to which `spatial_size` applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SizeMode {
-    /// Every axis.
+    /// All axes.
     #[default]
     All,
     /// The longest axis; the others keep their ratio to it.
     Longest,
 }
 
-/// Resizes to `spatial_size` voxels: one number for all axes, or one per axis; a non-positive one
-/// keeps that axis. Three numbers turn a 2-D image into a 3-D one.
+/// Resizes to `spatial_size` voxels: one number for all axes, or one per axis; an entry that is not
+/// positive keeps that axis. Three numbers turn a 2-D image into a 3-D one.
 ///
-/// With `anti_aliasing` an image that shrinks is smoothed first, by a Gaussian of
-/// `anti_aliasing_sigma` voxels along the axes that shrink; where that is not given, of half of
-/// what the factor is above 1. A list of sigmas has an entry per key, each one number or one per
-/// axis.
+/// With `anti_aliasing` an image that shrinks is smoothed first, along the axes that shrink, by a
+/// Gaussian of `anti_aliasing_sigma` voxels. The default sigma is half of the factor's
+/// excess over 1. A list of sigmas has an entry per key, each one number or one per axis.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Resize};
@@ -56,7 +55,7 @@ pub struct Resize {
 }
 
 impl Resize {
-    /// By area, every axis.
+    /// Creates the transform: by area, along every axis.
     pub fn new(keys: impl Into<Keys>, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
         Resize {
             keys: keys.into(),
@@ -73,7 +72,7 @@ impl Resize {
     /// Resizes one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the size is too large, or has fewer axes than the image.
+    /// If the size is too large, or has fewer entries than the image has axes.
     pub fn resize(&self, mut image: Image, place: usize) -> Result<Image, TransformError> {
         let size = self.size(image.shape(), image.meta.spatial_dims)?;
         check_grid(image.channels(), size)?;
@@ -126,14 +125,14 @@ impl Resize {
 }
 
 setters!(Resize {
-    /// The meaning of `spatial_size`.
+    /// Axes to which `spatial_size` applies.
     size_mode: SizeMode,
     /// Interpolation, one or per key.
     mode: OneOrMany<ResizeMode>,
-    /// Align the centres of the corner voxels; for linear and cubic modes, one or per
+    /// Whether to align the centres of the corner voxels; for linear and cubic modes, one or per
     /// key.
     align_corners: OneOrMany<bool>,
-    /// Smooth first where the image shrinks; one or per key.
+    /// Whether to smooth first if the image shrinks; one or per key.
     anti_aliasing: OneOrMany<bool>,
     /// The sigma of the Gaussian in voxels, one or per key.
     anti_aliasing_sigma: Option<OneOrMany<OneOrMany<f64>>>,

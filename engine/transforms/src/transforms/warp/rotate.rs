@@ -14,7 +14,7 @@ use crate::{Draw, Effect, Sample};
 /// Rotates about the centre of the image by `angle` radians: one angle in 2-D, three in 3-D (one
 /// number applies to all three), about the axes of `rotate_order`.
 ///
-/// Without `keep_size` the result is as large as it takes to hold the whole image.
+/// Without `keep_size` the result is large enough to hold the whole image.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Rotate};
@@ -49,7 +49,7 @@ pub(super) fn yes() -> bool {
 }
 
 impl Rotate {
-    /// Linearly, keeping the size.
+    /// Creates the transform: linear, keeping the size.
     pub fn new(keys: impl Into<Keys>, angle: impl Into<OneOrMany<f64>>) -> Self {
         Rotate {
             keys: keys.into(),
@@ -66,7 +66,7 @@ impl Rotate {
     /// Rotates one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the number of angles is wrong for the image.
+    /// If the number of angles is wrong for the image.
     pub fn rotate(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let angles = match self.angle {
             OneOrMany::One(angle) if image.meta.spatial_dims == 3 => vec![angle; 3],
@@ -81,7 +81,7 @@ impl Rotate {
 /// Rotates an image about its centre by one angle in 2-D, or three in 3-D.
 ///
 /// # Errors
-/// Where the number of angles is wrong for the image, or one is not finite.
+/// If the number of angles is wrong for the image, or one is not finite.
 pub fn rotate(
     image: Image,
     angles: &[f64],
@@ -95,7 +95,7 @@ pub fn rotate(
 }
 
 setters!(Rotate {
-    /// Keep the size instead of enlarging it to the whole image.
+    /// Whether to keep the size instead of enlarging it to the whole image.
     keep_size: bool,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,
@@ -103,7 +103,7 @@ setters!(Rotate {
     padding_mode: OneOrMany<GridPadding>,
     /// Whether the ends of an axis are the centres of its first and last voxel, one or per key.
     align_corners: OneOrMany<bool>,
-    /// The axes of rotation of the angles.
+    /// Rotation axes of the angles.
     rotate_order: RotateOrder,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

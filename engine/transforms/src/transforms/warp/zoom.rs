@@ -12,8 +12,8 @@ use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};
 
 /// Zooms by a factor, one for all axes or one per axis: the image is resized to `floor(n * zoom)`
-/// voxels and, with `keep_size`, cut or padded about its centre to the size it had. `value` (or
-/// `constant_values`) counts for `padding_mode = "constant"`.
+/// voxels and, with `keep_size`, cropped or padded about its centre to its original size. `value`
+/// (or `constant_values`) applies to `padding_mode = "constant"`.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Zoom};
@@ -47,7 +47,7 @@ pub(super) fn edge() -> OneOrMany<PadMode> {
 }
 
 impl Zoom {
-    /// By area, padded with edge voxels to the original size.
+    /// Creates the transform: by area, cropped or padded with edge voxels to the original size.
     pub fn new(keys: impl Into<Keys>, zoom: impl Into<OneOrMany<f64>>) -> Self {
         Zoom {
             keys: keys.into(),
@@ -64,8 +64,7 @@ impl Zoom {
     /// Zooms one image; `place` is the index of its key.
     ///
     /// # Errors
-    /// Where the number of factors is wrong for the image, or the result would be empty or too
-    /// large.
+    /// If the number of factors is wrong for the image, or the result would be empty or too large.
     pub fn zoom(&self, image: Image, place: usize) -> Result<Image, TransformError> {
         let n = image.meta.spatial_dims;
         let given = self.zoom.as_slice();
@@ -88,16 +87,16 @@ impl Zoom {
     }
 }
 
-/// How an image is zoomed.
+/// Options of zooming an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Zooming {
-    /// Interpolation.
+    /// Interpolation mode.
     pub mode: ResizeMode,
-    /// How the border of a smaller image is filled.
+    /// Padding of a smaller image.
     pub padding_mode: PadMode,
-    /// Align the centres of the corner voxels; for linear and cubic modes.
+    /// Whether to align the centres of the corner voxels; for linear and cubic modes.
     pub align_corners: bool,
-    /// Crop or pad to the original size.
+    /// Whether to crop or pad to the original size.
     pub keep_size: bool,
     /// The constant of [`PadMode::Constant`].
     pub value: f32,
@@ -107,7 +106,7 @@ impl Zooming {
     /// Zooms an image by one factor per axis.
     ///
     /// # Errors
-    /// Where a factor is not a positive number, or the result would be empty or too large.
+    /// If a factor is not a positive number, or the result would be empty or too large.
     pub fn zoom(self, image: Image, factors: &[f64]) -> Result<Image, TransformError> {
         let shape = image.shape();
         let mut size = shape;
@@ -125,8 +124,8 @@ impl Zooming {
         let mut region = BoundingBox { start: [0; 3], end: size.map(|v| v as i64) };
         for axis in 0..3 {
             let (from, to) = (size[axis] as i64, shape[axis] as i64);
-            // A crop begins at the difference of the halves; of padding, the smaller half lies
-            // before.
+            // A crop starts at the difference of the halves; the smaller half of padding is before
+            // the image.
             region.start[axis] = if to < from { from / 2 - to / 2 } else { -((to - from) / 2) };
             region.end[axis] = region.start[axis] + to;
         }
@@ -139,10 +138,10 @@ setters!(Zoom {
     mode: OneOrMany<ResizeMode>,
     /// How the border of a smaller image is filled, one or per key.
     padding_mode: OneOrMany<PadMode>,
-    /// Align the centres of the corner voxels; for linear and cubic modes, one or per
+    /// Whether to align the centres of the corner voxels; for linear and cubic modes, one or per
     /// key.
     align_corners: OneOrMany<bool>,
-    /// Crop or pad to the original size.
+    /// Whether to crop or pad to the original size.
     keep_size: bool,
     /// The constant of [`PadMode::Constant`].
     value: f32,
