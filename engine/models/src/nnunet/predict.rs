@@ -14,8 +14,8 @@ use hearth_nnunet::export::Origin;
 use hearth_nnunet::preprocess::{Prepared, prepare};
 use hearth_nnunet::window::{Sum, Windows, mean_of_folds, mirrorings, tile};
 use hearth_nnunet::{
-    Axes3, Case, Configuration, DatasetJson, Folds, Listed, ModelFolder, NnunetError, Volume, checkpoint, export, listed,
-    postprocess, probabilities,
+    Axes3, Case, Configuration, DatasetJson, Folds, Listed, ModelFolder, NnunetError, Volume, checkpoint, export,
+    listed, postprocess, probabilities,
 };
 use hearth_train::Precision;
 use serde_json::{Value, json};
