@@ -33,7 +33,9 @@ impl Machine<'_> {
                 };
             }
             (Object::Name(_), _) if matches!(self.options.others, Others::PassedOver) => return Ok(()),
-            (other, _) => return Err(format!("the pickle changes the state of {}, which is not supported", other.kind()).into()),
+            (other, _) => {
+                return Err(format!("the pickle changes the state of {}, which is not supported", other.kind()).into());
+            }
         };
         self.replace(place, built)
     }

@@ -236,5 +236,6 @@ impl<'a> Machine<'a> {
 
 /// The error for tensors within an unread object, which would be lost.
 pub(crate) fn hidden(name: &str) -> PickleError {
-    format!("the pickle has tensors within {name}, which is not supported; save the network's state_dict() alone").into()
+    format!("the pickle has tensors within {name}, which is not supported; save the network's state_dict() alone")
+        .into()
 }

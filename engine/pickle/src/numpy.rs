@@ -67,7 +67,9 @@ fn type_of(text: &str) -> Result<Object> {
             let kind = name.chars().next().unwrap_or('f');
             Ok(Object::Type(Type { kind, size: usize::from(name.as_bytes()[1] - b'0'), big }))
         }
-        false => Err(format!("the pickle has values of NumPy's type {text}; whole and real numbers are supported").into()),
+        false => {
+            Err(format!("the pickle has values of NumPy's type {text}; whole and real numbers are supported").into())
+        }
     }
 }
 

@@ -65,7 +65,9 @@ impl Machine<'_> {
                     Object::Number(Number::Int(key)) => key.to_string(),
                     other => other.text().unwrap_or_default().to_owned(),
                 };
-                let tensor = tensors.get(&key).ok_or_else(|| format!("the pickle refers to tensor {key:?}, which is missing"))?;
+                let tensor = tensors
+                    .get(&key)
+                    .ok_or_else(|| format!("the pickle refers to tensor {key:?}, which is missing"))?;
                 Object::Tensor(tensor.clone())
             }
         };

@@ -246,7 +246,8 @@ impl Plugin {
             }
             Root::Rust(root) => root.make(),
             Root::Apart(_) => {
-                let why = format!("components of `{}` cannot be used, because the plugin is isolated", self.identity.name);
+                let why =
+                    format!("components of `{}` cannot be used, because the plugin is isolated", self.identity.name);
                 return Err(Fault::at("name", why));
             }
         };

@@ -57,7 +57,10 @@ mod tests {
     fn options_of_a_type_that_describes_itself() {
         let list = Described::<Elsewhere>::list();
         let [OptionInfo { name, kind, default, required, help }] = &list[..] else { panic!("{list:?}") };
-        assert_eq!((name.as_str(), kind.as_str(), help.as_str()), ("every", "whole number", "Epochs between two lines."));
+        assert_eq!(
+            (name.as_str(), kind.as_str(), help.as_str()),
+            ("every", "whole number", "Epochs between two lines.")
+        );
         assert_eq!((default.as_deref(), *required), (Some("3"), false));
         assert_eq!(Described::<Elsewhere>::from_toml("").expect("a default").0.every, 3);
         let fault = Described::<Elsewhere>::from_toml("evry = 1").expect_err("unknown");
