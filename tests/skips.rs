@@ -47,7 +47,7 @@ fn faults(text: &str) -> Vec<String> {
             let call = call.split(')').next().unwrap_or_default();
             let twin = call.rsplit('"').nth(1).unwrap_or_default();
             match all.iter().find(|other| other.name == twin) {
-                None => faults.push(format!("{name}: its twin, {twin:?}, is no test of this file")),
+                None => faults.push(format!("{name}: its twin, {twin:?}, is not a test of this file")),
                 Some(other) if other.body.contains("clients::find") => {
                     faults.push(format!("{name}: its twin, {twin}, asks a client itself"));
                 }
@@ -113,7 +113,7 @@ fn silent_passes_are_found() {
         faults[0].clone()
     };
     assert!(faults(&format!("{asks}{twin}")).is_empty());
-    assert!(one(asks).contains("is no test"));
+    assert!(one(asks).contains("is not a test"));
     assert!(one(&format!("{asks}{}", twin.replace("#[test]", "#[test]\n#[ignore]"))).contains("is ignored"));
     assert!(one(&asks.replace("recorded", "live_it")).contains("asks a client itself"));
     assert!(one(&format!("{}{twin}", asks.replace("live_it", "asks"))).contains("begins with live_"));

@@ -1,6 +1,7 @@
 //! A custom network, loss, transform, metric and handler, trained and validated together. Each
-//! implements one trait with at most three functions. `hearth data phantom spleen -o Task09_Spleen
-//! && cargo run --release -p hearth --example own_parts`
+//! implements one trait with at most three functions.
+//!
+//! `hearth data phantom spleen -o Task09_Spleen && cargo run --release -p hearth --example own_parts`
 
 use hearth::nn::layers::{Convolution, ConvolutionOptions, Scope};
 use hearth::nn::metrics::{count, read, same_shape};

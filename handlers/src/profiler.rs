@@ -83,9 +83,10 @@ fn curves(began: Instant, samples: &[Sample]) -> Vec<Counter> {
 /// The profiles of a run so far.
 pub type Profiles = Arc<Mutex<Vec<Profile>>>;
 
-/// Records the ranges of some steps (`torch.profiler` with its schedule `wait, warmup, active,
-/// repeat`). For each cycle it writes a trace for Perfetto, `trace.json.gz`, and tables of times,
-/// kernels and memory, `summary.json` and `summary.txt`. Other steps cost one branch per range.
+/// Records the ranges of some steps, with the schedule of `torch.profiler`
+/// (`wait, warmup, active, repeat`). For each cycle it writes a trace for Perfetto,
+/// `trace.json.gz`, and tables of times, kernels and memory, `summary.json` and `summary.txt`.
+/// Other steps cost one branch per range.
 ///
 /// ```
 /// # use hearth_handlers::{Profiler, ProfilerOptions};

@@ -99,5 +99,5 @@ fn a_host_without_statistics_disables_it() {
     engine.run(&mut trainer, 1).unwrap();
     let times = engine.handler_times();
     assert!(times[0].disabled && times[0].calls == 1, "{times:?}");
-    assert!(trainer.log_text().contains("`layer_statistics` is not offered here"), "{}", trainer.log_text());
+    assert!(trainer.log_text().contains("`layer_statistics` is not supported"), "{}", trainer.log_text());
 }

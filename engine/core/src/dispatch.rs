@@ -171,7 +171,7 @@ impl Host for Intercept<'_> {
 
 impl Engine {
     /// Fires an event: calls its handlers in the order of registration, then writes the checkpoints
-    /// they asked for. Workflows call it for the events within an iteration and for events of their
+    /// they requested. Workflows call it for the events within an iteration and for events of their
     /// own; a request to terminate or to interrupt made there takes effect when the iteration is
     /// complete.
     ///

@@ -48,7 +48,7 @@ impl HostError {
 
     /// The error for a request that this host does not support.
     pub fn not_offered(what: &str) -> Self {
-        Self(format!("`{what}` is not offered here"))
+        Self(format!("`{what}` is not supported"))
     }
 
     /// An error and all its causes on one line.

@@ -25,7 +25,7 @@
 /// }
 ///
 /// assert_eq!(Clock(1.5).output("time")?, 1.5);
-/// assert_eq!(Clock(1.5).tensor("image").unwrap_err().to_string(), "`tensor image` is not offered here");
+/// assert_eq!(Clock(1.5).tensor("image").unwrap_err().to_string(), "`tensor image` is not supported");
 /// # Ok::<(), HostError>(())
 /// ```
 #[macro_export]
@@ -58,28 +58,28 @@ macro_rules! not_offered {
     };
     (@ terminate) => {
         fn terminate(&mut self, why: &str) {
-            $crate::Host::log(self, $crate::Level::Warn, &format!("`terminate` is not offered here: {why}"));
+            $crate::Host::log(self, $crate::Level::Warn, &format!("`terminate` is not supported: {why}"));
         }
     };
     (@ terminate_epoch) => {
         fn terminate_epoch(&mut self, why: &str) {
-            $crate::Host::log(self, $crate::Level::Warn, &format!("`terminate_epoch` is not offered here: {why}"));
+            $crate::Host::log(self, $crate::Level::Warn, &format!("`terminate_epoch` is not supported: {why}"));
         }
     };
     (@ interrupt) => {
         fn interrupt(&mut self, why: &str) {
-            $crate::Host::log(self, $crate::Level::Warn, &format!("`interrupt` is not offered here: {why}"));
+            $crate::Host::log(self, $crate::Level::Warn, &format!("`interrupt` is not supported: {why}"));
         }
     };
     (@ set_metric) => {
         fn set_metric(&mut self, name: &str, value: f64) {
-            let what = format!("`set_metric` is not offered here: {name} = {value}");
+            let what = format!("`set_metric` is not supported: {name} = {value}");
             $crate::Host::log(self, $crate::Level::Warn, &what);
         }
     };
     (@ scalar) => {
         fn scalar(&mut self, tag: &str, value: f64) {
-            $crate::Host::log(self, $crate::Level::Warn, &format!("`scalar` is not offered here: {tag} = {value}"));
+            $crate::Host::log(self, $crate::Level::Warn, &format!("`scalar` is not supported: {tag} = {value}"));
         }
     };
     (@ names) => {

@@ -55,9 +55,9 @@ impl std::error::Error for WhenError {}
 
 impl Filter {
     /// Whether the filter accepts the event's counter. A filter with both `every` and a bound
-    /// counts from the bound, as in ignite: `every 2, before 6` accepts 1, 3, 5 and `every 2, after
-    /// 1` accepts 2, 4, 6. Without `after` the lower bound is 0, so `before` alone rejects 0
-    /// (`Started` of a new run), while `every` alone accepts it.
+    /// counts from the bound, as in ignite: `every 2, before 6` accepts 1, 3, 5 and
+    /// `every 2, after 1` accepts 2, 4, 6. Without `after` the lower bound is 0, so `before` alone
+    /// rejects 0 (`Started` of a new run), while `every` alone accepts it.
     pub fn passes(&self, state: &State, counter: u64) -> bool {
         if let Some(accept) = &self.accept {
             return accept(state, counter);

@@ -271,7 +271,7 @@ fn check_whole(tag: Tag, vr: VR, length: u64) -> Result<(), String> {
     if length.is_multiple_of(unit) {
         return Ok(());
     }
-    Err(format!("element {tag} of type {vr} has {length} bytes, which are no multiple of {unit}: damaged"))
+    Err(format!("element {tag} of type {vr} has {length} bytes, not a multiple of {unit}: damaged"))
 }
 
 fn check_end(begin: u64, length: u64, total: u64, tag: Tag) -> Result<(), String> {
@@ -317,7 +317,7 @@ mod tests {
         let mut bytes = explicit((0x28, 0x10), b"US", &[16, 0, 0]);
         bytes.extend(explicit((0x28, 0x11), b"US", &[16, 0]));
         let error = walk(&bytes, Encoding::Explicit, bytes.len() as u64).err().expect("damaged");
-        assert!(error.contains("(0028,0010)") && error.contains("no multiple of 2"), "{error}");
+        assert!(error.contains("(0028,0010)") && error.contains("not a multiple of 2"), "{error}");
     }
 
     #[test]

@@ -58,8 +58,8 @@ impl Scan {
         let near: Vec<&Series> =
             self.series.iter().filter(|s| frame.is_some() && s.frame_of_reference() == frame).collect();
         let drawn_on = match annotation.referenced_series.as_slice() {
-            [] => "does not say which series it was drawn on".to_owned(),
-            named => format!("drawn on series {}, which is not here", named.join(", ")),
+            [] => "does not state which series it was drawn on".to_owned(),
+            named => format!("drawn on series {}, which is missing", named.join(", ")),
         };
         match near.as_slice() {
             [series] => Ok(series),

@@ -58,7 +58,7 @@ impl Series {
         &self.first().identity.modality
     }
 
-    /// StudyInstanceUID; empty where there is none.
+    /// StudyInstanceUID; empty if missing.
     pub fn study(&self) -> &str {
         &self.first().identity.study
     }

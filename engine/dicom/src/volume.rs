@@ -43,7 +43,7 @@ pub struct Volume {
     pub series_description: Option<String>,
     /// PatientID.
     pub patient: Option<String>,
-    /// StudyInstanceUID; empty where there is none.
+    /// StudyInstanceUID; empty if missing.
     pub study_uid: String,
     /// FrameOfReferenceUID.
     pub frame_of_reference: Option<String>,

@@ -43,8 +43,7 @@ pub(crate) fn unescaped(line: &[u8]) -> Result<String> {
     Ok(text)
 }
 
-/// The bytes of a Python 2 text in its literal form: `'a
-/// '`.
+/// The bytes of a Python 2 text in its literal form: `'a\n'`.
 pub(crate) fn quoted(line: &[u8]) -> Result<Vec<u8>> {
     let wrong = || "the pickle has a text without quotes, or with an invalid escape";
     let within = match line {

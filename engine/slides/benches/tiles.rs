@@ -51,7 +51,7 @@ fn tiles(c: &mut Criterion) {
     for name in FILES {
         let path = folder().join(name);
         if !path.exists() {
-            eprintln!("{} is not there", path.display());
+            eprintln!("{} is missing", path.display());
             continue;
         }
         // Every tile of level 0 separately, nothing cached.

@@ -277,7 +277,7 @@ fn levels_have_resolutions() {
     // Pixels are not square.
     assert!(slide.level_for(Resolution::Mpp(0.25), 0.05).is_err());
     let error = slide.level_for(Resolution::Power(20.0), 0.05).expect_err("unknown").to_string();
-    assert!(error.contains("does not say its objective power"), "{error}");
+    assert!(error.contains("does not state its objective power"), "{error}");
     assert!(slide.level_for(Resolution::Mpp(-1.0), 0.05).is_err());
     assert_eq!([0.5, 1.0, 1.9, 2.0, 3.9, 100.0].map(|d| slide.best_level_for_downsample(d)), [0, 0, 0, 1, 1, 2]);
 }

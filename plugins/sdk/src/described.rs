@@ -8,8 +8,8 @@ use toml::{Table, Value};
 use crate::options::{OptionInfo, PluginOptions, node};
 
 /// Options of a type that `serde` reads and `schemars` describes, such as those of an existing
-/// handler: `export_plugin!("validation", Described<ValidationOptions>, |options|
-/// ValidationHandler::new(options.0))`. With the feature `described`.
+/// handler. With the feature `described`:
+/// `export_plugin!("validation", Described<ValidationOptions>, |options| Validation::new(options.0))`.
 #[derive(Clone, Debug)]
 pub struct Described<T>(pub T);
 

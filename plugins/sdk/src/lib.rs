@@ -6,12 +6,12 @@
 //! options! {
 //!     /// Options of the plugin, as a recipe's table gives them.
 //!     pub struct Options {
-//!         /// Stop after so many epochs without a better key metric.
+//!         /// Number of epochs without a better key metric after which the run ends.
 //!         epochs: u64 = 10,
 //!     }
 //! }
 //!
-//! /// Ends a run that gets no better.
+//! /// Ends a run whose metric does not improve.
 //! pub struct Patience {
 //!     epochs: u64,
 //! }
@@ -44,9 +44,9 @@
 //! # }
 //! ```
 //!
-//! `Cargo.toml` depends on `hearth-plugin` and has `crate-type = ["cdylib", "rlib"]`; `cargo build
-//! --release` builds the library, and `hearth plugin check PATH` tries it. `hearth plugin new NAME`
-//! writes all of it. Burn is not built.
+//! `Cargo.toml` depends on `hearth-plugin` and has `crate-type = ["cdylib", "rlib"]`.
+//! `cargo build --release` builds the library, and `hearth plugin check PATH` tries it.
+//! `hearth plugin new NAME` writes all of it. Burn is not built.
 //!
 //! A plugin may also add transforms, metrics and readers to recipes: [component].
 //!

@@ -69,7 +69,7 @@ pub trait PluginOptions: Sized {
 /// hearth_plugin::options! {
 ///     /// Options of the plugin.
 ///     pub struct Options {
-///         /// Every so many epochs.
+///         /// Epochs between two lines.
 ///         every: u64 = 1,
 ///         /// What to measure.
 ///         metrics: Vec<String>,

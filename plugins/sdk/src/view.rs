@@ -181,7 +181,7 @@ pub fn check_tensor(dtype: u8, shape: &[usize], bytes: usize) -> Result<DType, H
     let dtype = [DType::F32, DType::F64, DType::I64, DType::U8]
         .into_iter()
         .find(|known| *known as u8 == dtype)
-        .ok_or_else(|| HostError::new(format!("element type {dtype} is not known here: rebuild the plugin")))?;
+        .ok_or_else(|| HostError::new(format!("element type {dtype} is unknown: rebuild the plugin")))?;
     let needed = shape.iter().try_fold(dtype.size(), |product, n| product.checked_mul(*n));
     if needed != Some(bytes) {
         return Err(HostError::new(format!("a tensor of {dtype:?} and shape {shape:?} does not fit {bytes} bytes")));
@@ -293,7 +293,7 @@ pub fn receive_fault(fault: AbiFault) -> Fault {
 /// The values of layers of this number.
 pub fn layer_values(number: u8) -> Result<LayerValues, HostError> {
     let known = [LayerValues::Weights, LayerValues::Gradients].into_iter().find(|known| *known as u8 == number);
-    known.ok_or_else(|| HostError::new(format!("values of layers of kind {number} are not known here")))
+    known.ok_or_else(|| HostError::new(format!("values of layers of kind {number} are unknown")))
 }
 
 /// The kind of names of this number.

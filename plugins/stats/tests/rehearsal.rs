@@ -70,7 +70,7 @@ fn an_engine_without_a_loss_is_told_once_and_has_lines_for_epochs() {
     let mut play = rehearsal("output = 'g_loss'");
     play.metrics = vec![[("dice".to_owned(), 0.5)].into()];
     play.epochs(1, 3).expect("no error");
-    let warning = "no lines for iterations of trainer: `output g_loss` is not offered here";
+    let warning = "no lines for iterations of trainer: `output g_loss` is not supported";
     assert_eq!(play.host.messages(), [warning, "Epoch[1] Metrics -- dice: 0.5000"]);
     assert_eq!(play.host.calls.iter().filter(|call| matches!(call, Call::Output(_))).count(), 1);
 }

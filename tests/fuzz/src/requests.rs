@@ -20,8 +20,8 @@ impl Model for Refuses {
 
     fn infer(&self, request: &Request<'_>) -> Result<Answer, Refusal> {
         match request.input.exists() {
-            true => Err(Refusal::Input("it is no image".to_owned())),
-            false => Err(Refusal::Failed("the upload is not there".to_owned())),
+            true => Err(Refusal::Input("it is not an image".to_owned())),
+            false => Err(Refusal::Failed("the upload is missing".to_owned())),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Unit {
                 Special::Groups(axis) => group.groups[axis],
                 Special::Lane => self.place % 32,
             }),
-            other => return Err(format!("{other:?} is no value")),
+            other => return Err(format!("{other:?} is not a value")),
         })
     }
 
@@ -87,7 +87,7 @@ impl Unit {
     /// The pointer for an address of `bytes` bytes; unaligned addresses are refused, as on a GPU.
     fn address(&self, instruction: &Instruction, operand: &Operand, group: &mut Group<'_>) -> Result<*mut u8, String> {
         let bytes = instruction.kind.bytes * instruction.count;
-        let Operand::Address(base, offset) = operand else { return Err(format!("{operand:?} is no address")) };
+        let Operand::Address(base, offset) = operand else { return Err(format!("{operand:?} is not an address")) };
         let shared = instruction.space == Space::Shared || *base == Base::Shared;
         let at = match base {
             Base::Register(register) => self.registers[*register].wrapping_add(*offset as u64),
@@ -101,7 +101,7 @@ impl Unit {
             Base::Shared => *offset as u64,
         };
         if !(at as usize).is_multiple_of(bytes) {
-            return Err(format!("address {at:#x} is no multiple of {bytes}"));
+            return Err(format!("address {at:#x} is not a multiple of {bytes}"));
         }
         if shared || at >= SHARED {
             let at = self.shared(operand, group, bytes)?;

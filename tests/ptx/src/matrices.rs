@@ -38,7 +38,7 @@ pub(crate) fn together(units: &mut [Unit], group: &mut Group<'_>) -> Result<(), 
 fn several(operand: &Operand) -> Result<&[Operand], String> {
     match operand {
         Operand::Several(all) => Ok(all),
-        other => Err(format!("{other:?} is no matrix")),
+        other => Err(format!("{other:?} is not a matrix")),
     }
 }
 

@@ -239,7 +239,7 @@ fn what_a_card_would_refuse_is_an_error_that_names_the_instruction() {
         ("mov.b64 %rd8, 0", "mov.b64 %rd8, 800", "of 1024 in shared memory"),
         ("mov.b64 %rd8, 0", "mul.wide.u32 %rd8, %r3, 32", "different addresses"),
         ("mov.b64 %rd8, 0", "setp.lt.u32 %p2, %r3, 4; @%p2 bra $L__OUT; mov.b64 %rd8, 0", "come to a matrix apart"),
-        ("[%rd6+512]", "[%rd6+516]", "no multiple of 16"),
+        ("[%rd6+512]", "[%rd6+516]", "not a multiple of 16"),
     ] {
         let text = format!("{}; $L__OUT:", all.replacen(from, to, 1));
         let error = run(&kernel(&text), 1, 32, 1024, &mut vec![0u32; 600], 0).unwrap_err();

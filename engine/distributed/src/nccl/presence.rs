@@ -25,7 +25,7 @@ pub(super) enum Presence {
 /// If the exchange fails.
 pub(super) fn exchange(base: &dyn Communicator, own: &Presence, at: &At) -> Result<Vec<Presence>, NcclError> {
     let own = serde_json::to_vec(own).unwrap_or_default();
-    let unreadable = |error: serde_json::Error| Presence::Failed(format!("what it says cannot be read: {error}"));
+    let unreadable = |error: serde_json::Error| Presence::Failed(format!("its report cannot be read: {error}"));
     let parts = base.all_gather(own, at)?;
     Ok(parts.iter().map(|part| serde_json::from_slice(part).unwrap_or_else(unreadable)).collect())
 }

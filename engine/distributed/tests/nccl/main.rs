@@ -308,7 +308,7 @@ fn ranks_that_cannot_be_connected_say_why_on_all_ranks() {
     let done = run("AMD", &[("STUB_WRONG", "ncclAllReduce@1")], "sum");
     done.line("rank 1 on this process cannot be connected over its GPU: the first sum over the GPUs was 7, and 6 is");
     done.is_clean("ncclCommAbort", 3);
-    // One is not there at all.
+    // One rank is missing.
     let done = run("NVIDIA", &[], "absent");
     let line = done.line("all-gather of phase cards, step 0: not finished after 1.5 s; ");
     assert!(line.contains("rank 1 on this process has not arrived"), "{line}");

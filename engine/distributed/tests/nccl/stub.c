@@ -1,11 +1,11 @@
-/* NCCL and CUDA in one library for tests, or RCCL and HIP (built with AMD defined). Cards are memory
+/* NCCL and CUDA in one library for tests, or RCCL and HIP (built with AMD defined). GPUs are memory
  * of the host. Work of a stream is done a piece at a time when something is asked for, in a random
  * order between streams, so that what events do not order goes wrong. Ranks are threads or processes;
  * they exchange data through a file that the unique identifier names. Arguments, order and lifetimes
  * of each call are checked, and the process ends where they are wrong.
  *
  * STUB_LOG is a file to which calls of NCCL are written, and what is left at the end. STUB_CARDS is
- * the number of cards, STUB_VERSION what calls of ncclGetVersion give in turn. STUB_FAIL, STUB_STUCK,
+ * the number of GPUs, STUB_VERSION the results of ncclGetVersion in turn. STUB_FAIL, STUB_STUCK,
  * STUB_HANG, STUB_ASYNC and STUB_WRONG name a function, and with "@card" and "#n" the card and the call
  * of it that fails, does not return, has work that never ends, is followed by an asynchronous error, or
  * computes sums that are too large by 1. With STUB_DEAF, work that hangs does not end when the

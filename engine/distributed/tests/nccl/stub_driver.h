@@ -1,4 +1,4 @@
-/* The functions of the driver that stub.c plays. */
+/* The functions of the driver that stub.c simulates. */
 
 #include "stub_work.h"
 

@@ -72,12 +72,12 @@ impl Slide {
             Resolution::Mpp(mpp) => {
                 let own = self
                     .mpp()
-                    .ok_or_else(|| self.request("the slide does not say its micrometres per pixel".into()))?;
+                    .ok_or_else(|| self.request("the slide does not state its micrometres per pixel".into()))?;
                 own.map(|own| mpp / own)
             }
             Resolution::Power(power) => {
                 let own = self.objective_power();
-                let own = own.ok_or_else(|| self.request("the slide does not say its objective power".into()))?;
+                let own = own.ok_or_else(|| self.request("the slide does not state its objective power".into()))?;
                 [own / power; 2]
             }
         };

@@ -221,7 +221,7 @@ fn structure_sets_are_drawn_on_their_images() {
             .write(&images.join(format!("{number}.dcm")));
     }
     let error = both(&images, &drawn, |step| step).expect_err("not its images");
-    assert!(error.contains("drawn on series 1.2.3, which is not here") && error.contains("`series`"), "{error}");
+    assert!(error.contains("drawn on series 1.2.3, which is missing") && error.contains("`series`"), "{error}");
     let [_, label] = both(&images, &drawn, |step| segments(&["cord"])(series("1.2.77")(step))).expect("named");
     assert_eq!(label.to_vec(), marked(1, &[(0, [2, 1, 2], 1.0)]));
 }

@@ -210,7 +210,7 @@ extern "C" fn output(this: This, name: Text, value: *mut f64) -> i32 {
 }
 
 extern "C" fn learning_rate(this: This, value: *mut f64) -> i32 {
-    ask(this, FAILED, |desk| put(value, desk.host.learning_rate().ok_or("there is no learning rate here")?))
+    ask(this, FAILED, |desk| put(value, desk.host.learning_rate().ok_or("there is no learning rate")?))
 }
 
 extern "C" fn set_learning_rate(this: This, value: f64) -> i32 {
@@ -239,7 +239,7 @@ extern "C" fn load_checkpoint(this: This, folder: Text) -> i32 {
 extern "C" fn names(this: This, kind: i32) -> Text {
     ask(this, null(), |desk| {
         let known = u8::try_from(kind).ok().and_then(view::name_kind);
-        let names = desk.host.names(known.ok_or_else(|| format!("names of kind {kind} are not known here"))?);
+        let names = desk.host.names(known.ok_or_else(|| format!("names of kind {kind} are unknown"))?);
         desk.json(&names)
     })
 }
@@ -300,7 +300,7 @@ fn received<'a>(tensor: *const Tensor) -> Result<HostTensor<'a>, String> {
     let (shape, bytes): (&[usize], &'a [u8]) = unsafe {
         (std::slice::from_raw_parts(shape, dimensions as usize), std::slice::from_raw_parts(data.cast(), bytes))
     };
-    let number = u8::try_from(dtype).map_err(|_| format!("element type {dtype} is not known here"))?;
+    let number = u8::try_from(dtype).map_err(|_| format!("element type {dtype} is unknown"))?;
     let dtype: DType = view::check_tensor(number, shape, bytes.len()).map_err(words)?;
     Ok(HostTensor { dtype, shape: shape.to_vec(), bytes: bytes.into() })
 }

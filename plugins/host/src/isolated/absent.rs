@@ -18,7 +18,7 @@ pub fn isolate_with(_: impl IntoIterator<Item = OsString>) {}
 /// # Errors
 /// Always.
 pub fn serve_isolated() -> std::io::Result<()> {
-    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "plugins in processes of their own need Linux"))
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "isolated plugins need Linux"))
 }
 
 /// Cannot exist on this system.
@@ -29,7 +29,7 @@ impl Apart {
     /// Fails.
     pub fn open(found: &Found, _: Duration) -> Result<(Self, Info), PluginError> {
         let name = found.file().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
-        Err(PluginError::Plugin { name, why: "a process of its own needs Linux".to_owned() })
+        Err(PluginError::Plugin { name, why: "isolating a plugin needs Linux".to_owned() })
     }
 
     /// Cannot be called.

@@ -90,7 +90,7 @@ impl Apart {
 
     fn start(&self, options: Option<String>) -> Result<(Process, Word), PluginError> {
         let Some([program, arguments @ ..]) = COMMAND.get().map(Vec::as_slice) else {
-            return Err(self.error("this program has no command for plugins in processes of their own".to_owned()));
+            return Err(self.error("this program has no command for isolated plugins".to_owned()));
         };
         let mut command = Command::new(program);
         command.args(arguments);

@@ -252,7 +252,7 @@ impl Shared {
 
     pub fn take(&self, count: usize) -> io::Result<Vec<u8>> {
         if count as u64 > self.file.metadata()?.len() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it says that it sent more than it did"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it sent fewer bytes than announced"));
         }
         let mut bytes = vec![0; count];
         self.file.read_exact_at(&mut bytes, 0)?;

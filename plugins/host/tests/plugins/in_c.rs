@@ -141,7 +141,7 @@ fn a_probe_gets_what_the_host_has() {
     assert!(attached.len() == 2 && attached[1].starts_with("probe label Image(HostTensor { dtype: U8, shape: [1, 2]"));
     assert_eq!(toy.snapshots[0].store["probe"]["key"], b"\0value");
     let expected = [
-        "Info: output: `lss` is not offered here",
+        "Info: output: `lss` is not supported",
         "Info: metric: there is no metric `dice` yet",
         "run validation",
         r#"Info: run: {"dice":0.5}"#,

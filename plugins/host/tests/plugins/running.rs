@@ -57,7 +57,7 @@ fn everything_a_handler_can_ask_for_crosses() {
         vec![
             "Info: Outputs+é Tensors+é Numbers+é Texts+é Engines+é",
             "Info: ages [[61.5], []] and [], sites [\"Köln\", \"\"]",
-            "Warn: `weight` is not offered here, `ward` is not offered here, there are no gradients now",
+            "Warn: `weight` is not supported, `ward` is not supported, there are no gradients now",
             "Info: conv.weight 27 0.25 0.5 -1 1.5 2; conv.bias 27 NaN 0.5 -1 1.5 2",
             "Info: None Some([1]), a key has 1 to 200 bytes, not 0",
             "Info: an attachment has a name of letters, digits, `-`, `_` and `.`, in folders or not (`slices/epoch_1`), \
