@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn batches_stay_on_a_processor() {
-        assert_eq!(loader_options(&plan("cpu")).device, None);
+        assert_eq!(loader_options(&plan("cpu"), false).device, None);
     }
 
     #[cfg(feature = "vulkan")]
@@ -509,6 +509,6 @@ mod tests {
     #[ignore = "needs a Vulkan driver"]
     fn batches_are_handed_over_on_vulkan() {
         let plan = plan("vulkan");
-        assert_eq!(loader_options(&plan).device, Some(plan.device));
+        assert_eq!(loader_options(&plan, false).device, Some(plan.device));
     }
 }
