@@ -107,7 +107,7 @@ mod tests {
     /// As PyTorch's `_verify_spatial_size` and `_verify_batch_size` decide.
     #[test]
     fn norms_of_one_value_are_found_where_pytorch_refuses_them() {
-        let scope = Scope::root(&Device::flex(), 0);
+        let scope = Scope::new(&Device::flex(), 0);
         let instance = InstanceNorm::new(&scope, 4, 1e-5, true);
         instance.forward(zeros([2, 4, 1, 1, 2]));
         assert_eq!(take_single_value_norm(), None);
