@@ -100,7 +100,7 @@ fn leave() -> ! {
     std::process::exit(130)
 }
 
-/// This command does not go on where it was ended.
+/// This command starts from the beginning when it is called again.
 pub fn begins_anew() {
     let mut stage = lock(&STAGE);
     if matches!(*stage, Stage::Cases(_)) {

@@ -237,7 +237,7 @@ fn a_disk_that_fails_or_is_full_is_told_and_what_it_held_is_gone_on_with() {
         bench.completes(&run, &format!("errno {code} at write {at}"));
     }
     assert!(failed > 0, "no write failed");
-    println!("| EIO, ENOSPC or EROFS from a random write on | {} | told, then same weights |", rounds().max(3));
+    println!("| EIO, ENOSPC or EROFS from a random write on | {} | reported, then same weights |", rounds().max(3));
 }
 
 #[test]

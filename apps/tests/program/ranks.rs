@@ -285,7 +285,7 @@ fn a_rank_that_is_gone_is_named_and_the_run_resumes() {
                 if let Some(status) = running.try_wait().expect("a status") {
                     break status;
                 }
-                assert!(begin.elapsed() < Duration::from_secs(60), "{by:?} {name} {rank}: the others go on");
+                assert!(begin.elapsed() < Duration::from_secs(60), "{by:?} {name} {rank}: the others continue");
                 std::thread::sleep(Duration::from_millis(50));
             };
             // A stopped process does not respond to its launcher's request to end.
@@ -386,7 +386,7 @@ fn gradients_travel_over_imitated_cards() {
         // Each gradient separately, as soon as it is complete.
         let (alone, overlap) = ("distributed.bucket_mib=0", "distributed.overlap=on");
         let (found, log) = run(&name("overlap"), &["distributed.cards=on", alone, overlap]);
-        assert!(log.contains("ncclCommInitRank") && found == expected, "{by:?}: while the backward pass goes on");
+        assert!(log.contains("ncclCommInitRank") && found == expected, "{by:?}: during the backward pass");
     }
     // Required, but there is none.
     let job = Job { folder: dir.path(), by: By::Threads, ranks: 2, out: "none" };

@@ -20,7 +20,7 @@ fn kinds(scan: &Scan) -> Vec<(FindingKind, Severity)> {
 
 fn found(scan: &Scan, kind: FindingKind) -> String {
     let mut findings = scan.series.iter().flat_map(|s| s.findings());
-    findings.find(|f| f.kind == kind).map(|f| f.text.clone()).expect("the finding is told")
+    findings.find(|f| f.kind == kind).map(|f| f.text.clone()).expect("the finding is reported")
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn a_stop_finishes_what_was_accepted() {
         }
     });
     server.stop();
-    assert!(TcpStream::connect(server.address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(server.address).is_err(), "the port is closed");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn events(criterion: &mut Criterion) {
     let linked =
         || load_linked(&PLUGIN).expect("it lists its options").handler(toml::Table::new()).expect("no options");
     let cases: [(&str, Option<Box<dyn Handler>>); 4] = [
-        ("nobody wants it", None),
+        ("no subscriber", None),
         ("a handler of the program", Some(Box::new(Reads(0.0)))),
         ("a plugin in Rust", Some(linked())),
         ("a plugin in C", Some(in_c())),

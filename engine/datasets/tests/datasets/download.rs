@@ -119,7 +119,7 @@ fn what_can_t_be_had_is_told_and_nothing_is_left_under_its_name() {
     assert!(fail("/file", &Checksum::Md5("00".repeat(16))).contains("checksum"));
     assert_eq!(server.requests().iter().filter(|r| r.starts_with("/nowhere")).count(), 1, "a 404 is not tried again");
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let error = fetch(&format!("http://{nobody}/a"), &path, None, &quick()).expect_err("nobody listens").to_string();
+    let error = fetch(&format!("http://{nobody}/a"), &path, None, &quick()).expect_err("no server listens").to_string();
     assert!(error.contains("3 tries"), "{error}");
     assert!(fetch("not an address", &path, None, &quick()).is_err());
 }

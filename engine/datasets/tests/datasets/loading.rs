@@ -305,7 +305,7 @@ fn dropping_in_mid_epoch_never_hangs_and_leaves_nothing_at_work() {
             drop(batches);
             let worked = dataset.0.lock().expect("no panic").len();
             std::thread::sleep(Duration::from_millis(15));
-            assert_eq!(dataset.0.lock().expect("no panic").len(), worked, "nobody works at it any more");
+            assert_eq!(dataset.0.lock().expect("no panic").len(), worked, "no thread works on it any more");
             assert_eq!(loader.epoch(1, 0).count(), 6, "the next epoch comes whole");
             assert!(start.elapsed() < Duration::from_secs(5));
         }

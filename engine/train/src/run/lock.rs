@@ -104,7 +104,7 @@ mod tests {
     fn a_folder_has_one_holder_who_is_named_and_a_stale_lock_holds_nothing() {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::write(dir.path().join(FILE), "process 1 (killed long ago)\n").expect("a stale lock");
-        let first = RunLock::new(dir.path()).expect("nobody has it");
+        let first = RunLock::new(dir.path()).expect("it is free");
         let error = RunLock::new(dir.path()).expect_err("held").to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(first);

@@ -232,7 +232,7 @@ fn a_rank_that_does_not_come_is_named() {
         }
         let mut ranks = Ranks::new(Arc::new(communicator));
         ranks.deadline = Duration::from_millis(300);
-        let failed = ranks.gather(&rank, "start", 0).expect_err("nobody came");
+        let failed = ranks.gather(&rank, "start", 0).expect_err("no rank came");
         assert!(matches!(failed, RanksError::Comm(_)));
         failed.to_string()
     });

@@ -139,7 +139,7 @@ fn the_reference_describes_every_transform_and_parameter() {
             }
         }
     }
-    assert!(silent.is_empty(), "nothing is said of {silent:#?}");
+    assert!(silent.is_empty(), "no documentation of {silent:#?}");
 }
 
 #[test]
