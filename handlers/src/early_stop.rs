@@ -1,11 +1,13 @@
 //! Ends the run when a metric no longer improves: [`EarlyStop`].
 
 use derive_setters::Setters;
-use hearth_engine::{Better, Context, Event, Handler, HandlerError, Level, When};
+use hearth_engine::{Better, Context, Event, Handler, HandlerError, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use hearth_registry::Fault;
+
+use crate::watched::{warn_of_unknown, watched};
 
 /// Options of [`EarlyStop`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -14,10 +16,11 @@ use hearth_registry::Fault;
 pub struct EarlyStopOptions {
     /// Number of values without improvement after which the run ends; 1 or more.
     pub patience: u64,
-    /// The metric to watch; by default the key metric.
+    /// The metric to watch, or `loss`: the training loss, the mean over the steps of an epoch. By default the key
+    /// metric.
     #[setters(into)]
     pub metric: Option<String>,
-    /// Which values are better; by default as for the key metric.
+    /// Which values are better; by default as for the key metric, and lower for the loss.
     #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
     /// The minimum change that counts as an improvement.
@@ -107,20 +110,15 @@ impl Handler for EarlyStop {
     }
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let Some(metric) = self.options.metric.as_ref().or(cx.state.key_metric.as_ref()) else {
+        let Some(metric) = self.options.metric.clone().or_else(|| cx.state.key_metric.clone()) else {
             return Err(HandlerError::new("no metric to watch; give `metric`, or name a key metric"));
         };
         if event == Event::Completed {
-            if !cx.state.metrics.contains_key(metric) {
-                let known = cx.state.metrics.keys().cloned().collect::<Vec<_>>().join(", ");
-                let text = format!("early_stop watched `{metric}`, which was never computed; the metrics are: {known}");
-                cx.host.log(Level::Warn, &text);
-            }
+            warn_of_unknown("early_stop", &metric, cx);
             return Ok(());
         }
-        let Some(value) = cx.state.fresh(metric) else { return Ok(()) };
-        let metric = metric.clone();
-        if self.step(value, self.options.better.unwrap_or(cx.state.better)) {
+        let Some((value, better)) = watched(&metric, self.options.better, cx) else { return Ok(()) };
+        if self.step(value, better) {
             let patience = self.options.patience;
             cx.host.terminate(&format!("{metric} has not improved for {patience} evaluations, it is {value:.4}"));
         }

@@ -65,6 +65,7 @@ mod tensorboard_stats;
 mod text_file;
 mod timing;
 mod validation;
+mod watched;
 
 /// The sampler of [`MachineMonitor`], for direct use.
 pub use hearth_machine as machine;

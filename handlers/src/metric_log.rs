@@ -133,6 +133,11 @@ impl MetricLog {
         if columns.is_empty() {
             columns.extend(LEAD.map(String::from));
         }
+        // Not every workflow has a loss; a metric of this name takes its place.
+        let loss = cx.host.output("mean_loss").ok().filter(|_| !state.metrics.contains_key(LOSS));
+        if loss.is_some() && !known.iter().any(|name| name == LOSS) {
+            columns.push(LOSS.to_owned());
+        }
         let fresh: Vec<&String> = state.metrics.keys().filter(|name| state.fresh(name).is_some()).collect();
         columns.extend(fresh.into_iter().filter(|name| !known.contains(name)).cloned());
         if columns != *known {
@@ -152,6 +157,7 @@ impl MetricLog {
                 0 => state.epoch.to_string(),
                 1 => state.iteration.to_string(),
                 2 => cx.host.learning_rate().map(|rate| rate.to_string()).unwrap_or_default(),
+                _ if name == LOSS && loss.is_some() => loss.map(|loss| loss.to_string()).unwrap_or_default(),
                 _ => state.fresh(name).map(|value| value.to_string()).unwrap_or_default(),
             })
             .collect();
@@ -165,6 +171,9 @@ impl MetricLog {
         }
     }
 }
+
+/// The column of the training loss, the mean over the steps of the epoch.
+const LOSS: &str = "loss";
 
 /// The columns of every row.
 const LEAD: [&str; 3] = ["epoch", "iteration", "learning_rate"];

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use hearth_registry::Fault;
 
+use crate::watched::{warn_of_unknown, watched};
+
 /// The interpretation of a threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -23,10 +25,11 @@ pub enum ThresholdMode {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PlateauOptions {
-    /// The metric to watch; by default the key metric.
+    /// The metric to watch, or `loss`: the training loss, the mean over the steps of an epoch. By default the key
+    /// metric.
     #[setters(into)]
     pub metric: Option<String>,
-    /// Which values are better; by default as for the key metric.
+    /// Which values are better; by default as for the key metric, and lower for the loss.
     #[schemars(schema_with = "crate::registry::better_words")]
     pub better: Option<Better>,
     /// The factor that multiplies the rate.
@@ -144,17 +147,20 @@ impl Handler for ReduceLrOnPlateau {
     }
 
     fn subscriptions(&self) -> Vec<When> {
-        vec![Event::EpochCompleted.into()]
+        vec![Event::EpochCompleted | Event::Completed]
     }
 
-    fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let Some(metric) = self.options.metric.as_ref().or(cx.state.key_metric.as_ref()) else {
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let Some(metric) = self.options.metric.clone().or_else(|| cx.state.key_metric.clone()) else {
             return Err(HandlerError::new("no metric to watch; give `metric`, or name a key metric"));
         };
-        let Some(value) = cx.state.fresh(metric) else { return Ok(()) };
-        let metric = metric.clone();
+        if event == Event::Completed {
+            warn_of_unknown("reduce_lr_on_plateau", &metric, cx);
+            return Ok(());
+        }
+        let Some((value, better)) = watched(&metric, self.options.better, cx) else { return Ok(()) };
         let rate = cx.host.learning_rate().ok_or_else(|| HandlerError::new("there is no optimizer to schedule"))?;
-        if let Some(lower) = self.step(value, self.options.better.unwrap_or(cx.state.better), rate) {
+        if let Some(lower) = self.step(value, better, rate) {
             cx.host.log(Level::Info, &format!("{metric} no longer improves: learning rate {rate} -> {lower}"));
             cx.host.set_learning_rate(lower)?;
         }

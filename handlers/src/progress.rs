@@ -156,7 +156,6 @@ impl Handler for Progress {
                 self.begun.get_or_insert_with(|| (Instant::now(), cx.state.iteration - 1));
             }
             Event::IterationCompleted => {
-                // The line of an epoch shows its last loss.
                 let last = cx.state.epoch_length.is_some_and(|length| cx.state.epoch_iteration >= length);
                 let wanted = last || cx.state.iteration.is_multiple_of(self.options.every.max(1));
                 if self.options.every > 0 && wanted {
@@ -170,6 +169,8 @@ impl Handler for Progress {
                 }
             }
             Event::EpochCompleted => {
+                // The mean over the steps, as in the log.
+                self.loss = cx.host.output("mean_loss").ok().filter(|_| self.options.every > 0).or(self.loss);
                 let line = self.epoch_line(cx.state);
                 self.say(&line);
             }

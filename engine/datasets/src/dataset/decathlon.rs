@@ -26,6 +26,8 @@ pub struct DecathlonDataset {
     /// Labelled cases (`image`, `label`), in the order of the file. Further numbers and strings of
     /// an entry (`weight`, `fold`) become fields.
     pub training: Vec<Item>,
+    /// Labelled cases that the file reserves for validation (`validation`); they are not in `training`.
+    pub validation: Vec<Item>,
     /// Unlabelled cases (`image`).
     pub test: Vec<Item>,
 }
@@ -45,14 +47,21 @@ impl DecathlonDataset {
             Value::Null => Ok(&[][..]),
             _ => Err(wrong(format!("`{key}` is not a list"))),
         };
-        let mut training = Vec::new();
-        for (i, entry) in entries("training")?.iter().enumerate() {
-            let image = listed_file(dir, &entry["image"]).map_err(|e| wrong(format!("training[{i}].image: {e}")))?;
-            let label = listed_file(dir, &entry["label"]).map_err(|e| wrong(format!("training[{i}].label: {e}")))?;
-            let mut item = Item::new(case_name(&image)).with("image", image).with("label", label);
-            item.fields = fields(entry);
-            training.push(item);
-        }
+        let labelled = |key: &str| -> Result<Vec<Item>, DataError> {
+            let mut items = Vec::new();
+            for (i, entry) in entries(key)?.iter().enumerate() {
+                let image = listed_file(dir, &entry["image"]).map_err(|e| wrong(format!("{key}[{i}].image: {e}")))?;
+                let label = listed_file(dir, &entry["label"]).map_err(|e| wrong(format!("{key}[{i}].label: {e}")))?;
+                let mut item = Item::new(case_name(&image)).with("image", image).with("label", label);
+                item.fields = fields(entry);
+                items.push(item);
+            }
+            Ok(items)
+        };
+        let mut training = labelled("training")?;
+        let count = training.len();
+        training.extend(labelled("validation")?);
+        check_parts(&training, count).map_err(wrong)?;
         let mut test = Vec::new();
         for (i, entry) in entries("test")?.iter().enumerate() {
             let value = if entry.is_object() { &entry["image"] } else { entry };
@@ -64,11 +73,13 @@ impl DecathlonDataset {
         }
         make_unique(&mut training);
         make_unique(&mut test);
+        let validation = training.split_off(count);
         Ok(DecathlonDataset {
             name: list["name"].as_str().unwrap_or_default().to_owned(),
             labels: names(&list["labels"]),
             modality: names(&list["modality"]),
             training,
+            validation,
             test,
         })
     }
@@ -158,6 +169,20 @@ pub(crate) fn case_name(path: &Path) -> String {
         .find_map(|s| name.strip_suffix(s))
         .unwrap_or(&name)
         .to_owned()
+}
+
+/// Checks that no image is both in the first `count` cases, which train, and in the others, which validate.
+pub(crate) fn check_parts(items: &[Item], count: usize) -> Result<(), String> {
+    let image = |item: &Item| {
+        let parts = item.parts.get("image").and_then(|parts| parts.files.first());
+        item.files.get("image").or(parts).cloned()
+    };
+    let (train, validate) = items.split_at(count.min(items.len()));
+    let train: BTreeMap<PathBuf, &str> = train.iter().filter_map(|item| Some((image(item)?, &*item.case))).collect();
+    match validate.iter().find(|item| image(item).is_some_and(|image| train.contains_key(&image))) {
+        None => Ok(()),
+        Some(item) => Err(format!("the case {} is in `training` and in `validation`: remove it from one", item.case)),
+    }
 }
 
 /// Numbers cases with the same name (files in several folders).

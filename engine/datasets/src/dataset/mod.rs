@@ -32,7 +32,7 @@ pub(crate) use cases::{guarded, no_case, words_of};
 pub(crate) use csv::csv_columns;
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
 pub use decathlon::{DecathlonDataset, split_fraction};
-pub(crate) use decathlon::{case_name, listed_file, make_unique, names, read_list};
+pub(crate) use decathlon::{case_name, check_parts, listed_file, make_unique, names, read_list};
 #[cfg(feature = "download")]
 pub(crate) use dicom::collection;
 pub use dicom::{dicom_items, dicom_items_preferring};

@@ -41,7 +41,10 @@ impl Layout for Decathlon {
             None => known,
         };
         let mut list = CaseList { name: set.name, labels: set.labels, modalities, ..CaseList::default() };
-        let (training, test) = (set.training.into_iter().map(pick), set.test.into_iter().map(pick));
+        let held: Vec<String> = set.validation.iter().map(|item| item.case.clone()).collect();
+        list.validation = (!held.is_empty()).then_some(held);
+        let training = set.training.into_iter().chain(set.validation).map(&pick);
+        let test = set.test.into_iter().map(&pick);
         list.sort(training.collect(), wants);
         list.unlabelled.extend(test);
         Ok(list)

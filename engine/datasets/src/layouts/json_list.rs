@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::csv::spelled;
 use super::{CaseList, Layout, Target, Wants, title, with_image, wrong};
-use crate::dataset::{case_name, make_unique};
+use crate::dataset::{case_name, check_parts, make_unique};
 use crate::{DataError, Field, Item};
 
 /// The maximum number of bytes of a list.
@@ -60,6 +60,7 @@ impl Layout for JsonList {
         let modalities = if training.first().is_some_and(named) { wants.images.clone() } else { Vec::new() };
         let count = training.len();
         training.extend(validation);
+        check_parts(&training, count).map_err(|what| wrong(path, what))?;
         make_unique(&mut training);
         let held: Vec<String> = training[count..].iter().map(|item| item.case.clone()).collect();
         let mut list = CaseList {

@@ -180,6 +180,13 @@ impl Save {
         let file = case.file_of(key);
         let path = self.path(file.as_deref(), image.meta.path.as_deref(), key, writing);
         let inputs: Vec<PathBuf> = case.written.keys().cloned().collect();
+        if !is_within(Path::new(&path), Path::new(&self.folder)) {
+            let (root, image) = (self.root.as_deref().unwrap_or_default(), file.as_deref().unwrap_or(key));
+            return Err(RecipeError::new(format!(
+                "data_root_dir {root:?} is not a folder above {image}, so that the result would be written outside \
+                 output_dir: {path}; set data_root_dir to a folder above the images, or to \"\""
+            )));
+        }
         let path = writing.claim(Path::new(&path), &inputs)?;
         if self.array {
             let bytes = super::npy::encode(&image);
@@ -355,6 +362,25 @@ fn is_index_formatter(text: &str) -> bool {
     plain.contains("idx=s._data_index") && plain.contains("subject=x['filename_or_obj']")
 }
 
+/// Whether a path is in a folder once its `..` are resolved. Neither needs to exist.
+fn is_within(path: &Path, folder: &Path) -> bool {
+    let plain = |path: &Path| -> Vec<String> {
+        let mut parts: Vec<String> = Vec::new();
+        for part in path.components() {
+            match part {
+                std::path::Component::CurDir => {}
+                std::path::Component::ParentDir if parts.last().is_some_and(|last| last != ".." && last != "/") => {
+                    drop(parts.pop());
+                }
+                part => parts.push(part.as_os_str().to_string_lossy().into_owned()),
+            }
+        }
+        parts
+    };
+    let (path, folder) = (plain(path), plain(folder));
+    path.starts_with(&folder) && path.get(folder.len()).is_some_and(|next| next != "..")
+}
+
 /// The path relative to a folder, as in `os.path.relpath`; empty if they are equal.
 fn relative(path: &Path, from: &Path) -> String {
     let parts = |path: &Path| -> Vec<String> {
@@ -385,5 +411,14 @@ mod tests {
         assert_eq!(of("/data/one/two", "/data"), "one/two");
         assert_eq!(of("/data", "/data/./"), "");
         assert_eq!(of("/other", "/data"), "../other");
+    }
+
+    #[test]
+    fn results_stay_in_the_output_folder() {
+        let is = |path: &str, folder: &str| is_within(Path::new(path), Path::new(folder));
+        assert!(is("out/a/b.nii.gz", "./out") && is("/out/../out/a", "/out") && is("../out/a", "../out"));
+        assert!(is("a.nii.gz", "./") && is("a.nii.gz", ""));
+        assert!(!is("out/../../patients/a", "out") && !is("out/../a", "out") && !is("/outside/a", "/out"));
+        assert!(!is("../a", "./"));
     }
 }

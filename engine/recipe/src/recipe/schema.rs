@@ -165,9 +165,13 @@ fn usual_cache() -> Named<dyn Cache> {
 }
 
 /// The labelled cases used for validation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Validation {
+    /// The cases that the data set reserves for validation (`validation` of a list, or fold 0 of its column `fold`);
+    /// without any, a fifth of the cases, drawn by the seed.
+    #[default]
+    Auto,
     /// The last cases of the list: their number.
     Last(usize),
     /// This fraction of the list, drawn by the seed.
@@ -180,12 +184,6 @@ pub enum Validation {
     Listed,
     /// No cases, if images are generated.
     None,
-}
-
-impl Default for Validation {
-    fn default() -> Self {
-        Validation::Fraction(0.2)
-    }
 }
 
 /// The training loop.
@@ -442,7 +440,7 @@ impl Recipe {
             Validation::Cases(names) => {
                 demand(!names.is_empty(), "data.validation", "at least 1 case must validate".into())?;
             }
-            Validation::Listed => {}
+            Validation::Listed | Validation::Auto => {}
             Validation::Fraction(part) => demand(
                 *part > 0.0 && *part < 1.0,
                 "data.validation",

@@ -148,6 +148,7 @@ fn epoch(head: &csv::StringRecord, row: &csv::StringRecord) -> Epoch {
             "epoch" => epoch.epoch = cell.parse().unwrap_or_default(),
             "iteration" => epoch.iteration = cell.parse().unwrap_or_default(),
             "learning_rate" => epoch.learning_rate = cell.parse().ok(),
+            "loss" => epoch.loss = cell.parse().ok(),
             name => epoch.metrics.extend(cell.parse().ok().map(|value| (name.to_owned(), value))),
         }
     }

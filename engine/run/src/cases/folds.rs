@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::cases::Cases;
 use crate::cases::patients::patient_in_name;
-use crate::cases::seed32;
+use crate::cases::{listed_folds, seed32};
 use crate::folders;
 use crate::plan::Plan;
 use hearth_recipe::recipe::{FoldMethod, Folds};
 use hearth_recipe::text::json_fault;
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::{Context, Outcome, RecipeError, notice};
 
 /// The cases of each fold, which validate while all others train.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,28 @@ pub struct FoldList {
     dealt: Option<Folds>,
     /// The names of the cases, fold by fold.
     folds: Vec<Vec<String>>,
+}
+
+/// The folds that the data set's own column `fold` assigns, unless the recipe has rules of its own.
+fn of_the_list(items: &[Item], folds: &Folds) -> Outcome<Option<FoldList>> {
+    if folds.method.is_some() || folds.group.is_some() || folds.stratify.is_some() || folds.shuffle.is_some() {
+        return Ok(None);
+    }
+    let Some(listed) = listed_folds(items) else { return Ok(None) };
+    let count = listed.iter().max().map_or(0, |last| last + 1);
+    if count != folds.count {
+        return Err(RecipeError::new(format!(
+            "its column fold assigns the cases to {count} folds, not to {}: give --folds {count}, or data.folds.method to \
+             assign them by other rules",
+            folds.count
+        )));
+    }
+    let mut names = vec![Vec::new(); count];
+    for (item, fold) in items.iter().zip(listed) {
+        names[fold].push(item.case.clone());
+    }
+    notice!("folds: those of the data set's column fold");
+    Ok(Some(FoldList { dealt: None, folds: names }))
 }
 
 /// An entry of nnU-Net's `splits_final.json`, which is a list of these.
@@ -48,6 +70,9 @@ impl FoldList {
     pub fn deal(plan: &Plan, data: &Path, folds: &Folds) -> Outcome<Self> {
         let items = Cases::all(data, &plan.recipe)?;
         let doing = || format!("--data {}: dealing {} cases to {} folds", data.display(), items.len(), folds.count);
+        if let Some(listed) = of_the_list(&items, folds).while_doing(doing)? {
+            return Ok(listed);
+        }
         let seed = folds.seed.unwrap_or_else(|| seed32(plan.recipe.training.seed));
         let groups = folds.group.as_deref().map(|column| groups(&items, column)).transpose().while_doing(doing)?;
         let classes = folds.stratify.as_deref().map(|column| values(&items, column)).transpose().while_doing(doing)?;

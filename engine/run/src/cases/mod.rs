@@ -13,15 +13,18 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::layouts::{self, CaseList, Target, Wants};
 use hearth_data::readers::check_grids;
-use hearth_data::{CrossValidation, Item, Sample};
+use hearth_data::{CrossValidation, Field, Item, Sample};
 use hearth_registry::{counted, unknown};
 
 use crate::plan::Plan;
 use crate::plan::maps_labels;
 use hearth_recipe::recipe::{Output, Recipe, Validation};
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::{Context, Outcome, RecipeError, notice};
 use patients::split_patients;
 use previous_stage::add_labels;
+
+/// The part of the cases that validate if neither the recipe nor the data set says which.
+const AUTO_PART: f64 = 0.2;
 
 /// The labelled cases of a data set.
 pub struct Cases {
@@ -49,6 +52,9 @@ impl Cases {
                 set.name,
                 counted(count, "labelled case")
             )));
+        }
+        if let Some(note) = note_of_split(&set, recipe) {
+            notice!("{note}");
         }
         Ok(Self { name: set.name, training, validation })
     }
@@ -179,12 +185,54 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
     Ok(())
 }
 
+/// Words about a split that the data set itself decides, or that ignores what the data set reserves.
+fn note_of_split(list: &CaseList, recipe: &Recipe) -> Option<String> {
+    let said = || toml::Value::try_from(&recipe.data.validation).map(|said| said.to_string()).unwrap_or_default();
+    match (&recipe.data.validation, &list.validation, listed_folds(&list.labelled)) {
+        (Validation::None, ..) => None,
+        (Validation::Auto | Validation::Listed, Some(held), _) => {
+            Some(format!("validation: {} that the data set reserves for it", counted(held.len(), "case")))
+        }
+        (Validation::Auto, None, Some(folds)) => {
+            let count = folds.iter().filter(|fold| **fold == 0).count();
+            Some(format!("validation: fold 0 of the data set's column fold, {}", counted(count, "case")))
+        }
+        (_, Some(held), _) => Some(format!(
+            "validation: the data set reserves {} for it; data.validation = {} of the recipe takes others \
+             (data.validation = \"listed\" takes these)",
+            counted(held.len(), "case"),
+            said()
+        )),
+        _ => None,
+    }
+}
+
+/// The folds that a list assigns its cases to, by its column `fold`; none where a case has no such number.
+pub(crate) fn listed_folds(cases: &[Item]) -> Option<Vec<usize>> {
+    let fold = |item: &Item| match item.fields.get("fold")? {
+        Field::Number(fold) if *fold >= 0.0 && fold.fract() == 0.0 && *fold < 1e6 => Some(*fold as usize),
+        _ => None,
+    };
+    let folds = cases.iter().map(fold).collect::<Option<Vec<usize>>>()?;
+    let count = folds.iter().copied().collect::<HashSet<usize>>().len();
+    // A cross-validation numbers its folds from 0.
+    (count > 1 && folds.iter().all(|fold| *fold < count)).then_some(folds)
+}
+
 /// Splits the list into training and validation.
 fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
     let (cases, count) = (&list.labelled, list.labelled.len());
     match &recipe.data.validation {
         Validation::None => Ok((cases.clone(), Vec::new())),
-        Validation::Listed => {
+        Validation::Auto if list.validation.is_none() => match listed_folds(cases) {
+            Some(folds) => {
+                let (validate, train): (Vec<_>, Vec<_>) = cases.iter().zip(folds).partition(|(_, fold)| *fold == 0);
+                let items = |part: Vec<(&Item, usize)>| part.into_iter().map(|(item, _)| item.clone()).collect();
+                Ok((items(train), items(validate)))
+            }
+            None => Ok(split_patients(cases, AUTO_PART, seed32(recipe.training.seed))?),
+        },
+        Validation::Listed | Validation::Auto => {
             let held = list.validation.as_ref().ok_or_else(|| {
                 let what = "the data set names no validation cases (a JSON list does, with `validation`)";
                 RecipeError::new(format!("data.validation = \"listed\": {what}"))
