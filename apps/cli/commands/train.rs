@@ -208,6 +208,11 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
     Ok(())
 }
 
+/// Whether an assignment of `--set` is to the schedule.
+fn of_schedule(set: &str) -> bool {
+    set.trim_start().starts_with("schedule.")
+}
+
 impl Args {
     /// The arguments with `--continue` resolved to resume or start.
     fn settled(&self) -> Self {
@@ -271,6 +276,10 @@ impl Args {
                 document.set_option(option, key, value)?;
             }
         }
+        // A run that is extended needs a longer schedule.
+        for set in self.sets.iter().filter(|set| self.resume && of_schedule(set)) {
+            document.set(set)?;
+        }
         Ok(())
     }
 
@@ -287,11 +296,11 @@ impl Args {
             ("--init", self.init.is_some()),
             ("--init-skip-mismatched", self.init_skip_mismatched),
             ("--freeze", !self.freeze.is_empty()),
-            ("--set", !self.sets.is_empty()),
+            ("--set", self.sets.iter().any(|set| !of_schedule(set))),
             ("--isolated", self.isolated.is_some()),
         ];
         if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
-            let advice = "a resumed run only takes --epochs, --device and --tune; start a new run to change more";
+            let advice = "a resumed run only takes --epochs, --device, --tune and --set schedule.KEY=VALUE; start a new run to change more";
             return Err(Failure::new(format!("{option} cannot be given with --resume: {advice}")));
         }
         Ok(())

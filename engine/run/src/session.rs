@@ -32,6 +32,7 @@ use crate::penalty::{Empty, Penalties, measuring};
 use crate::plan::Plan;
 use crate::progress::PassProgress;
 use crate::record::Record;
+use crate::schedule_check::ended;
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
 use hearth_recipe::recipe::{DropLast, Listens, Recipe};
@@ -314,6 +315,14 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
     };
     warn_of_host_steps(plan);
     let training = &plan.recipe.training;
+    let schedule = &plan.recipe.schedule;
+    if let Some((epoch, rate)) = ended(&**schedule, plan.recipe.optimizer.lr(), training.epochs) {
+        let (name, epochs) = (schedule.name(), training.epochs);
+        warning!(
+            "the schedule {name} ends before the run: from epoch {epoch} of {epochs} on the learning rate stays at {rate}; \
+             lengthen it to {epochs} epochs in [schedule] (a resumed run takes --set schedule.KEY=VALUE)"
+        );
+    }
     if !loaded("checkpoint", "Checkpoints") {
         warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
     }

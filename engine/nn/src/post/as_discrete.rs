@@ -2,6 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 use derive_setters::Setters;
+use hearth_kernels::host;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,19 +35,41 @@ pub struct AsDiscrete {
     pub dim: i64,
 }
 
+/// The first class index outside `0..classes`, truncated as by `long()`.
+fn outside(values: &[f32], classes: usize) -> Option<f32> {
+    let wrong = |value: &f32| !(value.trunc() >= 0.0 && value.trunc() < classes as f32);
+    // Whole blocks at a time, so that the common case is one fast pass.
+    let block = values.chunks(4096).find(|block| block.iter().fold(false, |any, value| any | wrong(value)))?;
+    block.iter().copied().find(wrong)
+}
+
 impl AsDiscrete {
     /// Maps `[b, c, x, y, z]` to `[b, c, ..]`, `[b, 1, ..]` or `[b, to_onehot, ..]`, in f32.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         let mut x = x.cast(DType::F32);
         let axis = super::axis("AsDiscrete", self.dim, x.dims())?;
+        let wrong = |reason: String| PostError::Option { transform: "AsDiscrete", reason };
         if self.argmax {
+            let channels = x.dims()[axis];
+            // The classes beyond would vanish from prediction and label alike, and a metric would rise.
+            if let Some(classes) = self.to_onehot.filter(|classes| (1..channels).contains(classes)) {
+                let what = format!("to_onehot {classes} is below the {channels} channels of argmax");
+                return Err(wrong(format!("{what}: the classes from {classes} on would be dropped; give {channels}")));
+            }
             x = x.argmax(axis).float().cast(DType::F32);
         }
         if let Some(classes) = self.to_onehot {
             let channels = x.dims()[axis];
             if channels != 1 || classes == 0 {
                 let reason = format!("to_onehot {classes} needs class indices in one channel; there are {channels}");
-                return Err(PostError::Option { transform: "AsDiscrete", reason });
+                return Err(wrong(reason));
+            }
+            // On other devices the check would wait for the values.
+            if let Some(Some(class)) = host::read(&x, |values| outside(values, classes)) {
+                let what = format!("a voxel has the class {class}, and to_onehot {classes} has 0 to {}", classes - 1);
+                return Err(wrong(format!(
+                    "{what}: give the number of classes with the background, or map the labels"
+                )));
             }
             x = one_hot(x.swap_dims(1, axis), classes).swap_dims(1, axis);
         }

@@ -16,6 +16,13 @@ pub enum DropLast {
     Auto,
 }
 
+impl DropLast {
+    /// Whether nothing is given.
+    pub(super) fn is_auto(&self) -> bool {
+        *self == DropLast::Auto
+    }
+}
+
 impl Serialize for DropLast {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match self {

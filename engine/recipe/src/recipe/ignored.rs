@@ -15,9 +15,19 @@ impl Recipe {
         Some(if self.output() == Output::Regions { self.labels.len() as i64 } else { i64::from(label) })
     }
 
-    /// Makes the loss and the metrics ignore voxels without annotation.
+    /// Makes crops, the loss and the metrics ignore voxels without annotation.
     pub(super) fn leave_out_ignored(&mut self, document: &Document) -> Result<(), Fault> {
         let Some(index) = self.ignore_index() else { return Ok(()) };
+        let stored = self.learns().ignore_label();
+        for step in &mut self.transforms {
+            let chooses = step.text("name").is_some_and(|name| {
+                CHOOSING.iter().any(|known| name.strip_suffix('d').unwrap_or(name) == *known || name == *known)
+            });
+            // They see the label as it is stored, before regions become channels.
+            if let Some(label) = stored.filter(|_| chooses && step.get(KEY).is_none()) {
+                step.insert(KEY, Node::from(i64::from(label)));
+            }
+        }
         if let Some(loss) = &self.loss {
             let name = innermost(loss.node()).text("name").unwrap_or_default().to_owned();
             let ignoring = LossConfig::new(&ignoring(loss.node().clone(), index)).map_err(|_| {
@@ -48,6 +58,9 @@ impl Recipe {
         Ok(())
     }
 }
+
+/// Transforms that choose crops by the classes of voxels.
+const CHOOSING: [&str; 4] = ["RandCropByPosNegLabel", "RandCropByLabelClasses", "FgBgToIndices", "ClassesToIndices"];
 
 /// The table of the innermost loss, for losses that wrap others (`DeepSupervisionLoss`).
 fn innermost(table: &Node) -> &Node {

@@ -198,6 +198,7 @@ pub struct Training {
     pub accumulate: u64,
     /// Whether an incomplete last batch of an epoch is left out: `true`, `false`, or `auto`, which leaves out a last
     /// batch of a single crop where the network has batch norms.
+    #[serde(skip_serializing_if = "DropLast::is_auto")]
     pub drop_last: DropLast,
     /// How gradients are clipped before a step.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_registry::counted;
 use hearth_train::device;
 
+use crate::loss_probe::check_loss;
 use crate::plan::Plan;
 use hearth_recipe::recipe::{Node, Output};
 use hearth_recipe::{At, Outcome};
@@ -76,6 +77,7 @@ pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     check_windows(plan, network)?;
     let takes = check_batch(plan, network)?;
     check_norms(plan, network)?;
+    check_loss(plan, network)?;
     Ok(takes)
 }
 

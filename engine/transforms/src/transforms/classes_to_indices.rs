@@ -43,6 +43,8 @@ pub struct ClassesToIndices {
     output_shape: Option<Vec<usize>>,
     #[serde(default)]
     max_samples_per_class: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ignore_index: Option<i64>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -65,12 +67,13 @@ impl ClassesToIndices {
             image_threshold: 0.0,
             output_shape: None,
             max_samples_per_class: None,
+            ignore_index: None,
             allow_missing_keys: false,
         }
     }
 }
 
-/// Returns the flat indices of the voxels of each class, ascending.
+/// Returns the flat indices of the voxels of each class, ascending; the class `ignore_index` has none.
 ///
 /// # Errors
 /// If `num_classes` is missing for a label of one channel, the image has another shape, or reading
@@ -80,6 +83,7 @@ pub fn class_indices(
     num_classes: Option<usize>,
     image: Option<(&Image, f64)>,
     max_samples_per_class: Option<usize>,
+    ignore_index: Option<i64>,
 ) -> Result<Vec<Vec<u64>>, TransformError> {
     let one_hot = label.channels() > 1;
     let count = match num_classes {
@@ -118,6 +122,11 @@ pub fn class_indices(
             }
         }
     })?;
+    if let Some(ignored) = ignore_index.and_then(|index| usize::try_from(index).ok()).filter(|_| !one_hot)
+        && let Some(list) = lists.get_mut(ignored)
+    {
+        list.clear();
+    }
     if let Some(most) = max_samples_per_class.filter(|most| *most > 0) {
         lists.iter_mut().filter(|list| list.len() > most).for_each(|list| *list = spread(list, most));
     }
@@ -148,6 +157,8 @@ setters!(ClassesToIndices {
     output_shape: Option<Vec<usize>>,
     /// Maximum number of voxels of each class.
     max_samples_per_class: Option<usize>,
+    /// Label of voxels without annotation: no crop is centred there.
+    ignore_index: Option<i64>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
@@ -172,8 +183,8 @@ impl Transform for ClassesToIndices {
                 Some(image) => Some((sample.image(image).map_err(|e| e.at(image))?, self.image_threshold)),
                 None => None,
             };
-            let lists =
-                class_indices(label, self.num_classes, image, self.max_samples_per_class).map_err(|e| e.at(key))?;
+            let lists = class_indices(label, self.num_classes, image, self.max_samples_per_class, self.ignore_index)
+                .map_err(|e| e.at(key))?;
             let lists = match &self.output_shape {
                 None => lists.into_iter().map(Into::into).collect(),
                 Some(shape) => {
@@ -225,9 +236,11 @@ mod tests {
             hearth_image::affine::IDENTITY,
             &hearth_image::host_device(),
         );
-        assert!(class_indices(&label, None, None, None).is_err());
-        assert!(class_indices(&label, Some(1 << 40), None, None).is_err());
-        assert_eq!(class_indices(&label, Some(3), None, None).expect("lists"), [vec![0], vec![1, 5], vec![]]);
+        assert!(class_indices(&label, None, None, None, None).is_err());
+        assert!(class_indices(&label, Some(1 << 40), None, None, None).is_err());
+        assert_eq!(class_indices(&label, Some(3), None, None, None).expect("lists"), [vec![0], vec![1, 5], vec![]]);
+        let ignoring = class_indices(&label, Some(3), None, None, Some(1)).expect("lists");
+        assert_eq!(ignoring, [vec![0], vec![], vec![]]);
     }
 }
 

@@ -41,6 +41,8 @@ pub struct FgBgToIndices {
     image_threshold: f64,
     #[serde(default)]
     output_shape: Option<Vec<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ignore_index: Option<i64>,
     #[serde(default)]
     allow_missing_keys: bool,
 }
@@ -63,12 +65,14 @@ impl FgBgToIndices {
             image_key: None,
             image_threshold: 0.0,
             output_shape: None,
+            ignore_index: None,
             allow_missing_keys: false,
         }
     }
 }
 
-/// Returns the flat indices of foreground and background voxels, in ascending order.
+/// Returns the flat indices of foreground and background voxels, in ascending order. Voxels with the label
+/// `ignore_index` are neither.
 ///
 /// # Errors
 /// If the image and the label differ in shape, or reading from the device fails.
@@ -76,6 +80,7 @@ pub fn foreground_and_background(
     label: &Image,
     image: Option<&Image>,
     image_threshold: f64,
+    ignore_index: Option<i64>,
 ) -> Result<(Vec<u64>, Vec<u64>), TransformError> {
     let voxels = label.shape().iter().product::<usize>();
     let mut foreground = vec![false; voxels];
@@ -89,6 +94,16 @@ pub fn foreground_and_background(
         }
     })?;
     let mut background: Vec<bool> = foreground.iter().map(|f| !f).collect();
+    // A one-hot map has a channel for each class, and none for voxels without annotation.
+    if let Some(ignored) = ignore_index.filter(|_| skip == 0) {
+        let ignored = ignored as f32;
+        with_values(label, |values| {
+            for ((fg, bg), value) in foreground.iter_mut().zip(&mut background).zip(values) {
+                *fg &= *value != ignored;
+                *bg &= *value != ignored;
+            }
+        })?;
+    }
     if let Some(image) = image {
         if image.shape() != label.shape() {
             return Err(TransformError::new(format!("the image has {:?} voxels", image.shape()))
@@ -169,6 +184,8 @@ setters!(FgBgToIndices {
     image_threshold: f64,
     /// Shape of an array for which coordinates are stored, one list per axis.
     output_shape: Option<Vec<usize>>,
+    /// Label of voxels without annotation: they are neither foreground nor background.
+    ignore_index: Option<i64>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
@@ -193,7 +210,8 @@ impl Transform for FgBgToIndices {
                 Some(image) => Some(sample.image(image).map_err(|e| e.at(image))?),
                 None => None,
             };
-            let (fg, bg) = foreground_and_background(label, image, self.image_threshold).map_err(|e| e.at(key))?;
+            let (fg, bg) = foreground_and_background(label, image, self.image_threshold, self.ignore_index)
+                .map_err(|e| e.at(key))?;
             for (postfix, list) in [(&self.fg_postfix, fg), (&self.bg_postfix, bg)] {
                 let value = as_value(list, self.output_shape.as_deref()).map_err(|e| e.at(key))?;
                 sample.values.insert(format!("{key}{postfix}"), value);
@@ -227,3 +245,18 @@ transform_entry!(
     r#"keys = ["label"]
 image_key = "image""#
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tiny;
+
+    #[test]
+    fn voxels_without_annotation_are_neither_foreground_nor_background() {
+        let label = tiny::line([0.0, 1.0, 2.0, 0.0, 2.0]);
+        let of = |ignored| foreground_and_background(&label, None, 0.0, ignored).expect("lists");
+        assert_eq!(of(None), (vec![1, 2, 4], vec![0, 3]));
+        assert_eq!(of(Some(2)), (vec![1], vec![0, 3]));
+        assert_eq!(of(Some(0)), (vec![1, 2, 4], vec![]));
+    }
+}

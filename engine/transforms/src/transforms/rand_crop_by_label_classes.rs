@@ -45,6 +45,8 @@ pub struct RandCropByLabelClasses {
     image_threshold: f64,
     #[serde(default)]
     indices_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ignore_index: Option<i64>,
     #[serde(default)]
     allow_smaller: bool,
     #[serde(default = "yes")]
@@ -78,6 +80,7 @@ impl RandCropByLabelClasses {
             image_key: None,
             image_threshold: 0.0,
             indices_key: None,
+            ignore_index: None,
             allow_smaller: false,
             warn: true,
             max_samples_per_class: None,
@@ -108,6 +111,8 @@ setters!(RandCropByLabelClasses {
     image_threshold: f64,
     /// Key of the lists.
     indices_key: Option<String>,
+    /// Label of voxels without annotation: no crop is centred there.
+    ignore_index: Option<i64>,
     /// Whether to shrink the box to the image.
     allow_smaller: bool,
     /// Whether to warn about classes without voxels.
@@ -164,7 +169,8 @@ impl Transform for RandCropByLabelClasses {
                     Some(key) => Some((sample.image(key).map_err(|e| e.at(key))?, self.image_threshold)),
                     None => None,
                 };
-                let lists = class_indices(label, self.num_classes, image, self.max_samples_per_class);
+                let lists =
+                    class_indices(label, self.num_classes, image, self.max_samples_per_class, self.ignore_index);
                 lists.map_err(at_label)?.into_iter().map(Into::into).collect()
             }
         };

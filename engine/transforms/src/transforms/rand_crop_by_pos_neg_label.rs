@@ -47,6 +47,8 @@ pub struct RandCropByPosNegLabel {
     fg_indices_key: Option<String>,
     #[serde(default)]
     bg_indices_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ignore_index: Option<i64>,
     #[serde(default)]
     allow_smaller: bool,
     #[serde(default)]
@@ -77,6 +79,7 @@ impl RandCropByPosNegLabel {
             image_threshold: 0.0,
             fg_indices_key: None,
             bg_indices_key: None,
+            ignore_index: None,
             allow_smaller: false,
             allow_missing_keys: false,
             warned: WarnOnce::default(),
@@ -107,6 +110,8 @@ setters!(RandCropByPosNegLabel {
     fg_indices_key: Option<String>,
     /// Key of the background list.
     bg_indices_key: Option<String>,
+    /// Label of voxels without annotation: they are neither foreground nor background.
+    ignore_index: Option<i64>,
     /// Whether to shrink the box to the image.
     allow_smaller: bool,
     /// Skip keys that a sample does not have.
@@ -165,8 +170,8 @@ impl Transform for RandCropByPosNegLabel {
                     Some(key) => Some(sample.image(key).map_err(|e| e.at(key))?),
                     None => None,
                 };
-                let (fg, bg) =
-                    foreground_and_background(label, image, self.image_threshold).map_err(|e| e.at(&self.label_key))?;
+                let (fg, bg) = foreground_and_background(label, image, self.image_threshold, self.ignore_index)
+                    .map_err(|e| e.at(&self.label_key))?;
                 (fg.into(), bg.into())
             }
         };
