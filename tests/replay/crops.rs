@@ -174,7 +174,7 @@ fn pos_neg(case: &Case) -> Outcome {
     }
     let transform: RandCropByPosNegLabel = typed(case, params)?;
     let (label, bright, threshold) = label_and_image(case)?;
-    let (foreground, background) = foreground_and_background(&label, bright.as_ref(), threshold)?;
+    let (foreground, background) = foreground_and_background(&label, bright.as_ref(), threshold, None)?;
     let (shape, n) = (label.shape(), label.meta.spatial_dims);
     let size = transform.box_size(shape, n)?;
     let mut check = case.check();
@@ -219,13 +219,13 @@ fn label_classes(case: &Case) -> Outcome {
 fn classes(case: &Case, label: &Image, bright: Option<&Image>, threshold: f64) -> Result<Vec<Vec<u64>>, Miss> {
     let number = |name: &str| case.params[name].as_u64().map(|n| n as usize);
     let image = bright.map(|image| (image, threshold));
-    Ok(class_indices(label, number("num_classes"), image, number("max_samples_per_class"))?)
+    Ok(class_indices(label, number("num_classes"), image, number("max_samples_per_class"), None)?)
 }
 
 fn foreground_lists(case: &Case) -> Outcome {
     case.only_params(&["image_threshold", "output_shape"])?;
     let (label, bright, threshold) = label_and_image(case)?;
-    let (foreground, background) = foreground_and_background(&label, bright.as_ref(), threshold)?;
+    let (foreground, background) = foreground_and_background(&label, bright.as_ref(), threshold, None)?;
     let mut check = case.check();
     for (name, list) in [("out.fg", foreground), ("out.bg", background)] {
         check_output(case, &mut check, name, &list)?;

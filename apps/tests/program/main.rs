@@ -55,6 +55,7 @@ mod resume;
 mod serve;
 #[cfg(unix)]
 mod shared;
+mod silent;
 mod tasks;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -48,6 +48,9 @@ pub fn read(words: &[String]) -> Outcome<Flags> {
             None => (long, None),
         };
         match name {
+            "random-weights" | "random_weights" => {
+                flags.options.random_weights = given.is_none_or(|given| given != "false");
+            }
             "overwrite" => flags.options.overwrite = given.is_none_or(|given| given != "false"),
             "json" => flags.json = true,
             _ => {

@@ -19,6 +19,7 @@ Options:
   -o, --out DIR        Where results go that the config names by a relative path [default: BUNDLE; for a
                        zip the working directory]
   --overwrite          Replace results that are there
+  --random-weights     Run networks into which the config loads no weights, which is an error otherwise
   --json               Print files and metrics as JSON
   --init_id, --final_id ID   What is evaluated before and behind [default: initialize, finalize]
   --args_file FILE     Defaults of all these, as JSON

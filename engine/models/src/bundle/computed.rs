@@ -225,9 +225,7 @@ impl Doing<'_> {
         let component = network(call, 0, "self", NETWORKS[0])?;
         let image = self.array(call.get(1, "x").unwrap_or(&Value::None))?;
         self.networks.get(component, self.device)?;
-        if !self.networks.is_loaded(component) {
-            (self.tell)(Told::Random(&component.id));
-        }
+        self.networks.check_loaded(component, self.tell)?;
         let x = image.batch(self.device)?;
         let (dims, [mean, deviation]) = {
             let net: &AutoencoderKL = self.networks.built(component)?;

@@ -166,10 +166,7 @@ impl Evaluator {
             networks.load(loads, folder, &self.device)?;
         }
         networks.get(&self.network, &self.device)?;
-        if !networks.is_loaded(&self.network) {
-            let what = "has no weights that its config loads: its results would be random";
-            return Err(RecipeError::new(format!("{}: {what}", self.network.id)));
-        }
+        networks.check_loaded(&self.network, &mut |_| {})?;
         let key = self.before.reads().first().map_or("image", |read| read.key).to_owned();
         Ok(Some(OneByOne {
             id: self.id,
@@ -201,9 +198,7 @@ impl Evaluator {
             tell(Told::Weights(&path));
         }
         networks.get(&network, &device)?;
-        if !networks.is_loaded(&network) {
-            tell(Told::Random(&network.id));
-        }
+        networks.check_loaded(&network, tell)?;
         let pass = Pass { network: networks.get(&network, &device)?, inferer: &*inferer, device: &device, id: &id };
         let Loading { cases, batch, .. } = loading;
         let mut ending = Ending { after: &after, tables: &tables, measures, total: 0 };

@@ -14,6 +14,7 @@ use hearth_nn::weights;
 use hearth_registry::{Node, Registry};
 
 use super::nodes::{fault, node, table};
+use super::run::Told;
 use hearth_recipe::{Context, Outcome};
 
 /// Options that do not change the output of a network.
@@ -77,6 +78,8 @@ pub(crate) fn is_known_by(component: &Component, name: &str) -> bool {
 pub(crate) struct Networks {
     built: BTreeMap<String, AnyNetwork>,
     loaded: Vec<String>,
+    /// Whether networks may run into which no weights are loaded.
+    pub random: bool,
 }
 
 impl Networks {
@@ -97,6 +100,23 @@ impl Networks {
     pub fn built<N: Network>(&self, component: &Component) -> Outcome<&N> {
         let found = self.built.get(&component.id).and_then(AnyNetwork::downcast_ref);
         found.ok_or_else(|| fault(component, "is a network of another class than this step needs").into())
+    }
+
+    /// Fails if no weights were loaded into the network of a component: its results would be random.
+    ///
+    /// # Errors
+    /// The component, and what loads weights; not if random weights are allowed.
+    pub fn check_loaded(&self, component: &Component, tell: &mut dyn FnMut(Told<'_>)) -> Outcome {
+        if self.is_loaded(component) {
+            return Ok(());
+        }
+        if self.random {
+            tell(Told::Random(&component.id));
+            return Ok(());
+        }
+        let what = "no weights are loaded into this network, so that its results would be random; the config needs a \
+                    CheckpointLoader or load_state_dict with a file that exists (bundle run takes --random-weights)";
+        Err(fault(component, what).into())
     }
 
     /// Whether weights were loaded into the network of a component.

@@ -32,6 +32,8 @@ pub struct RunOptions {
     pub results: Option<PathBuf>,
     /// Whether existing results are replaced.
     pub overwrite: bool,
+    /// Whether networks may run into which no weights are loaded.
+    pub random_weights: bool,
 }
 
 impl Default for RunOptions {
@@ -45,6 +47,7 @@ impl Default for RunOptions {
             images: Vec::new(),
             results: None,
             overwrite: false,
+            random_weights: false,
         }
     }
 }
@@ -218,6 +221,7 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     let mut writing = Writing::new(base, folder.clone(), options.overwrite);
     let mut context = Context { folder: folder.clone(), images: options.images.clone(), ..Context::default() };
     let mut networks = Networks::default();
+    networks.random = options.random_weights;
     let mut computed = Computed::default();
     // The device under its conventional id; without an evaluator there is no other.
     let device = checks::device(&resolver)?;

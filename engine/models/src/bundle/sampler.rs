@@ -159,9 +159,7 @@ impl<'a> Sampler<'a> {
         self.fits(&noise.shape)?;
         for component in [self.autoencoder, self.diffusion] {
             networks.get(component, device)?;
-            if !networks.is_loaded(component) {
-                tell(Told::Random(&component.id));
-            }
+            networks.check_loaded(component, tell)?;
         }
         let autoencoder: &AutoencoderKL = networks.built(self.autoencoder)?;
         let diffusion: &DiffusionModelUNet = networks.built(self.diffusion)?;

@@ -33,7 +33,7 @@ fn both(folder: &Path, options: &RunOptions) -> Result<(Option<String>, Option<S
         Err(error) => Some(error),
     };
     let results = tempfile::tempdir()?;
-    let options = RunOptions { results: Some(results.path().to_owned()), ..options.clone() };
+    let options = RunOptions { results: Some(results.path().to_owned()), random_weights: true, ..options.clone() };
     let ran = run(&bundle, &options, &mut |_| {}).err().map(|error| error.line());
     Ok((listed, ran))
 }

@@ -14,7 +14,7 @@ const NAME: &str = "breast_density_classification";
 fn options(overrides: &[(&str, &str)]) -> RunOptions {
     let config_files = vec!["configs/inference.json".to_owned(), "configs/replay.json".to_owned()];
     let overrides = overrides.iter().map(|(id, value)| ((*id).to_owned(), (*value).to_owned())).collect();
-    RunOptions { config_files, overrides, overwrite: true, ..RunOptions::default() }
+    RunOptions { config_files, overrides, overwrite: true, random_weights: true, ..RunOptions::default() }
 }
 
 /// The network's output for the first image.

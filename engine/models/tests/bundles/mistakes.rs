@@ -50,6 +50,8 @@ pub fn bundle(folder: &Path, change: impl FnOnce(&mut Value)) -> Tested {
 fn outcome(folder: &Path, options: &RunOptions) -> Result<Vec<String>, String> {
     let bundle = Bundle::open(folder).map_err(|fault| fault.to_string())?;
     let mut told = Vec::new();
+    // Most of these bundles have no weights.
+    let options = &RunOptions { random_weights: true, ..options.clone() };
     let report = run(&bundle, options, &mut |what| told.push(format!("{what:?}"))).map_err(|error| error.line())?;
     told.extend(report.written.iter().map(|path| path.display().to_string()));
     Ok(told)
@@ -62,6 +64,10 @@ fn a_bundle_runs_and_nothing_of_before_is_replaced() -> Tested {
     let told = outcome(folder.path(), &RunOptions::default())?;
     assert!(told.iter().any(|line| line.starts_with("Random")), "{told:?}");
     assert!(folder.path().join("out/in/in_trans.png").is_file(), "{told:?}");
+    let opened = Bundle::open(folder.path()).map_err(|fault| fault.to_string())?;
+    let without = RunOptions { overwrite: true, ..RunOptions::default() };
+    let error = run(&opened, &without, &mut |_| {}).map(drop).expect_err("no weights").line();
+    assert!(error.contains("no weights are loaded") && error.contains("CheckpointLoader"), "{error}");
     let again = outcome(folder.path(), &RunOptions::default()).expect_err("there is a file");
     assert!(again.contains("in_trans.png exists") && again.contains("--overwrite"), "{again}");
     outcome(folder.path(), &RunOptions { overwrite: true, ..RunOptions::default() })?;

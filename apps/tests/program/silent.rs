@@ -1,0 +1,218 @@
+//! What would train, predict or measure wrongly without a message: each is an error or a warning.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_recipe};
+use serde_json::{Value, json};
+
+/// A data set, a recipe, and the words of a training of them.
+struct Bench {
+    folder: tempfile::TempDir,
+    data: PathBuf,
+    recipe: PathBuf,
+}
+
+impl Bench {
+    fn new(cases: usize) -> Self {
+        assert!(plugins_are_built());
+        let folder = tempfile::tempdir().expect("a folder");
+        let (data, recipe) = (phantom(folder.path(), cases), tiny_recipe(folder.path()));
+        Self { folder, data, recipe }
+    }
+
+    fn at(&self, name: &str) -> String {
+        text(&self.folder.path().join(name))
+    }
+
+    /// The words of a training into a folder, with changes of the recipe.
+    fn train(&self, out: &str, sets: &[&str], more: &[&str]) -> Vec<String> {
+        let (recipe, data, out) = (text(&self.recipe), text(&self.data), self.at(out));
+        let words = ["train", &recipe, "--data", &data, "--out", &out, "--device", "cpu"];
+        let words = words.into_iter().chain(sets.iter().flat_map(|set| ["--set", set])).chain(more.iter().copied());
+        words.map(str::to_owned).collect()
+    }
+
+    /// Changes dataset.json.
+    fn list(&self, change: impl FnOnce(&mut Value)) {
+        let path = self.data.join("dataset.json");
+        let mut list: Value = serde_json::from_str(&fs::read_to_string(&path).expect("a list")).expect("JSON");
+        change(&mut list);
+        fs::write(path, list.to_string()).expect("written");
+    }
+}
+
+/// A bottleneck of one voxel: PyTorch stops with "Expected more than 1 value per channel".
+#[test]
+fn norms_of_a_single_value_are_refused_before_and_during_a_training() {
+    let bench = Bench::new(2);
+    let deep = ["network.channels=[4,8,8,8,8]", "network.strides=[2,2,2,2]"];
+    let instance = [&deep[..], &["network.norm=\"instance\""]].concat();
+    let words = ["instance norm", "single value", "[1, 8, 1, 1, 1]", "larger crops", "spatial_size"];
+    fail(&bench.train("a", &instance, &["--dry-run"]), 1, &words);
+    fail(&bench.train("a", &instance, &[]), 1, &words);
+    assert!(!Path::new(&bench.at("a")).exists(), "nothing is left");
+    // One crop in a batch: the batch norm of the bottleneck has one value.
+    let single = [&deep[..], &["transforms.6.num_samples=1"]].concat();
+    fail(&bench.train("b", &single, &["--epochs", "1"]), 1, &["batch norm", "single value", "drop_last"]);
+    // Two crops are enough for it.
+    succeed(&bench.train("c", &deep, &["--epochs", "1"]));
+    // Of three cases in batches of two the last one is alone, and left out.
+    let bench = Bench::new(4);
+    let pairs = [&single[..], &["training.batch_size=2"]].concat();
+    succeed(&bench.train("a", &pairs, &["--epochs", "1"]));
+    let summary = fs::read_to_string(bench.at("a/log.jsonl")).expect("a log");
+    assert!(summary.contains("\"event\":\"epoch\",\"epoch\":1,\"iteration\":1,"), "{summary}");
+    let kept = [&pairs[..], &["training.drop_last=false"]].concat();
+    fail(&bench.train("b", &kept, &["--epochs", "1"]), 1, &["batch norm", "single value"]);
+}
+
+#[test]
+fn losses_that_cannot_learn_are_refused_and_unbounded_ones_warned_of() {
+    let bench = Bench::new(2);
+    let focal = "loss={ name = \"FocalLoss\", to_onehot_y = true, use_softmax = true, include_background = false }";
+    fail(&bench.train("a", &[focal], &["--dry-run"]), 1, &["gradient of FocalLoss", "include_background = true"]);
+    let weights = "loss={ name = \"DiceCELoss\", to_onehot_y = true, softmax = true, weight = [1.0, 2.0, 3.0] }";
+    let said = fail(&bench.train("a", &[weights], &[]), 1, &["loss", "weight", "3"]);
+    assert!(!said.contains("cache:"), "it is found before the caches are filled: {said}");
+    let raw = "loss={ name = \"DiceLoss\", to_onehot_y = true }";
+    let output = run(&bench.train("a", &[raw], &["--epochs", "1"]));
+    assert!(output.status.success() && errors(&output).contains("negative"), "{}", errors(&output));
+    assert!(errors(&output).contains("softmax = true"), "{}", errors(&output));
+}
+
+/// The classes from `to_onehot` on would vanish from prediction and label, and the mean Dice would rise.
+#[test]
+fn classes_that_one_hot_form_would_drop_are_an_error() {
+    let bench = Bench::new(2);
+    let post = "post={ prediction = [{ name = \"AsDiscrete\", argmax = true, to_onehot = 1 }], \
+                label = [{ name = \"AsDiscrete\", to_onehot = 1 }] }";
+    fail(&bench.train("a", &[post], &["--epochs", "1"]), 1, &["to_onehot 1", "2 channels"]);
+}
+
+/// A list that names validation cases decides; a case in two parts is an error.
+#[test]
+fn a_data_set_s_own_split_decides_unless_the_recipe_says_otherwise() {
+    let bench = Bench::new(4);
+    let whole = fs::read_to_string(&bench.recipe).expect("a recipe");
+    let without = whole.replace("[data]\nvalidation = { last = 1 }\n", "");
+    assert!(without.len() < whole.len());
+    fs::write(&bench.recipe, &without).expect("written");
+    bench.list(|list| {
+        let training = list["training"].as_array().expect("a list").clone();
+        list["validation"] = json!(training[..2]);
+        list["training"] = json!(training[2..]);
+    });
+    let output = run(&bench.train("a", &[], &["--epochs", "1"]));
+    let said = errors(&output);
+    assert!(said.contains("validation: 2 cases that the data set reserves for it"), "{said}");
+    assert!(said.contains("2 cases train, 2 validate"), "{said}");
+    let record: Value =
+        serde_json::from_str(&fs::read_to_string(bench.at("a/run.json")).expect("a record")).expect("JSON");
+    assert_eq!(record["validation"], json!(["spleen_0", "spleen_1"]));
+    // The recipe decides, and the run says so.
+    fs::write(&bench.recipe, &whole).expect("written");
+    let said = errors(&run(&bench.train("b", &[], &["--epochs", "1"])));
+    assert!(said.contains("reserves 2 cases") && said.contains("last = 1"), "{said}");
+    fs::write(&bench.recipe, &without).expect("written");
+    bench.list(|list| {
+        let first = list["validation"][0].clone();
+        list["training"].as_array_mut().expect("a list").push(first);
+    });
+    fail(&bench.train("c", &[], &[]), 1, &["`training` and in `validation`"]);
+    // The column fold of MONAI's lists: fold 0 validates, and --folds takes all of them.
+    bench.list(|list| {
+        let (mut all, mut held) = (list["training"].clone(), list["validation"].clone());
+        let all = all.as_array_mut().expect("a list");
+        all.pop();
+        all.append(held.as_array_mut().expect("a list"));
+        for (place, case) in all.iter_mut().enumerate() {
+            case["fold"] = json!(place % 2);
+        }
+        list["training"] = json!(all);
+        list["validation"] = json!([]);
+    });
+    let said = errors(&run(&bench.train("d", &[], &["--epochs", "1"])));
+    assert!(said.contains("fold 0 of the data set's column fold, 2 cases"), "{said}");
+    succeed(&bench.train("e", &[], &["--epochs", "1", "--folds", "2", "--fold", "1"]));
+    let folds = fs::read_to_string(bench.at("e/folds.json")).expect("folds");
+    let folds: Value = serde_json::from_str(&folds).expect("JSON");
+    assert_eq!(folds["folds"], json!([["spleen_2", "spleen_0"], ["spleen_3", "spleen_1"]]));
+    fail(&bench.train("f", &[], &["--folds", "3"]), 1, &["assigns the cases to 2 folds", "--folds 2"]);
+}
+
+#[test]
+fn schedules_that_end_before_the_run_are_warned_of_and_can_be_extended() {
+    let bench = Bench::new(2);
+    let poly = "schedule={ name = \"PolynomialLR\", total_iters = 3 }";
+    let output = run(&bench.train("a", &[poly], &["--epochs", "6"]));
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("PolynomialLR ends before the run"), "{said}");
+    assert!(said.contains("from epoch 4 of 6"), "{said}");
+    let output = run(&bench.train("b", &[poly], &["--epochs", "3"]));
+    assert!(!errors(&output).contains("ends before the run"), "{}", errors(&output));
+    let (data, out) = (text(&bench.data), bench.at("b"));
+    let resume = ["train", "--resume", "--data", &data, "--out", &out, "--epochs", "6"];
+    let said = errors(&run(&[&resume[..], &["--set", "schedule.total_iters=6"]].concat()));
+    assert!(!said.contains("ends before the run") && said.contains("epoch 6/6"), "{said}");
+    let table = fs::read_to_string(bench.at("b/metrics.csv")).expect("metrics");
+    let rates: Vec<f64> = table.lines().skip(4).filter_map(|row| row.split(',').nth(2)?.parse().ok()).collect();
+    assert_eq!(rates.len(), 3, "{table}");
+    assert!(
+        rates.iter().zip([0.5, 1.0 / 3.0, 1.0 / 6.0]).all(|(rate, part)| (rate - 0.02 * part).abs() < 1e-9),
+        "{table}"
+    );
+    fail(&[&resume[..], &["--set", "training.seed=3"]].concat(), 1, &["--set", "schedule.KEY"]);
+}
+
+/// One loss an epoch, the mean over its steps: on the terminal, in metrics.csv and in log.jsonl. The handlers that
+/// watch it act.
+#[test]
+fn the_loss_of_an_epoch_is_the_same_everywhere_and_can_be_watched() {
+    let bench = Bench::new(3);
+    let plateau =
+        "handlers=[{ name = \"ReduceLROnPlateau\", metric = \"loss\", patience = 0, threshold = 0.9, factor = 0.5 }]";
+    let output = run(&bench.train("a", &[plateau], &["--epochs", "3"]));
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("loss no longer improves: learning rate 0.02 -> 0.01"), "{said}");
+    let table = fs::read_to_string(bench.at("a/metrics.csv")).expect("metrics");
+    let heads: Vec<&str> = table.lines().next().expect("a head").split(',').collect();
+    assert_eq!(&heads[..4], ["epoch", "iteration", "learning_rate", "loss"]);
+    let losses: Vec<f64> =
+        table.lines().skip(1).map(|row| row.split(',').nth(3).expect("a cell").parse().expect("a loss")).collect();
+    let log = fs::read_to_string(bench.at("a/log.jsonl")).expect("a log");
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let logged: Vec<f64> =
+        lines.filter(|line| line["event"] == "epoch").map(|line| line["loss"].as_f64().expect("a loss")).collect();
+    assert_eq!(losses, logged);
+    for (epoch, loss) in losses.iter().enumerate() {
+        assert!(said.contains(&format!("epoch {}/3  loss {loss:.4}", epoch + 1)), "{said}");
+    }
+    let unknown = "handlers=[{ name = \"ReduceLROnPlateau\", metric = \"mean_dise\" }]";
+    let said = errors(&run(&bench.train("b", &[unknown], &["--epochs", "1"])));
+    assert!(said.contains("`mean_dise`, which was never computed") && said.contains("mean_dice"), "{said}");
+}
+
+/// A patient whose file has another name than nnU-Net's is named, the others are predicted, and the call fails.
+#[test]
+fn images_that_belong_to_no_case_of_nnunet_are_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet/organs_legacy_nomirror");
+    let (images, out) = (dir.path().join("images"), text(&dir.path().join("out")));
+    fs::create_dir(&images).expect("a folder");
+    for name in ["a_0000.nii.gz", "b.nii.gz"] {
+        fs::copy(golden.join("input/s01_0000.nii.gz"), images.join(name)).expect("a copy");
+    }
+    fs::write(images.join("notes.txt"), "x").expect("written");
+    let (model, images_text) = (text(&golden.join("model")), text(&images));
+    let call = ["predict", &model, "-i", &images_text, "-o", &out, "--device", "cpu"];
+    fail(&call, 1, &["b.nii.gz", "b_0000.nii.gz"]);
+    assert!(dir.path().join("out/a.nii.gz").is_file());
+    let failed = fs::read_to_string(dir.path().join("out/failed.csv")).expect("a list");
+    assert!(failed.contains("b.nii.gz"), "{failed}");
+    // A folder of other names is one of images, and what is none is named.
+    fs::remove_file(images.join("a_0000.nii.gz")).expect("removed");
+    let output = run(&call);
+    assert!(output.status.success() && errors(&output).contains("notes.txt"), "{}", errors(&output));
+}
