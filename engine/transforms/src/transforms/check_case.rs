@@ -214,7 +214,7 @@ pub fn check_same_grid(image: &Image, label: &Image) -> Result<(), TransformErro
         let text = |i: &Image| i.shape().map(|n| n.to_string())[..n].join(" x ");
         return Err(TransformError::new(format!("the label has {} voxels, the image {}", text(label), text(image)))
             .expected("the same shape")
-            .advice("resample the label onto the image's grid, or correct the pairing of the files"));
+            .advice("correct the pairing of the files; or resample the label onto the image's grid, by a step ResampleToMatch with keys = [\"label\"] and key_dst = \"image\" behind those that read"));
     }
     let (a, b) = (affine::restrict(&image.affine, n), affine::restrict(&label.affine, n));
     for (name, grid) in [("image", &a), ("label", &b)] {
@@ -245,7 +245,7 @@ pub fn check_same_grid(image: &Image, label: &Image) -> Result<(), TransformErro
     };
     Err(TransformError::new(what)
         .expected("the same affine")
-        .advice("resample the label onto the image's grid, or correct the affine in its header"))
+        .advice("correct the affine in its header; or, of a label in other axes, let a step Orientation with keys = [\"image\", \"label\"] follow those that read, of one on another grid ResampleToMatch with keys = [\"label\"] and key_dst = \"image\""))
 }
 
 setters!(CheckCase {
