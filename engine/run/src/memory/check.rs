@@ -21,7 +21,7 @@ use hearth_recipe::{At, Outcome};
 
 /// The smallest share of the layers' results that a training step holds. Some are computed in
 /// place, or again in the backward pass.
-const HELD: f64 = 0.25;
+pub(crate) const HELD: f64 = 0.25;
 
 /// The share that a step usually holds at most.
 const USUALLY: f64 = 0.5;
@@ -147,7 +147,7 @@ fn check_batch(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
 
 /// The bytes of the results of all layers for a crop, extrapolated from a smaller one; `None` if
 /// the network does not accept a smaller one.
-fn layers(network: &AnyNetwork, crop: [usize; 3]) -> Option<f64> {
+pub(crate) fn layers(network: &AnyNetwork, crop: [usize; 3]) -> Option<f64> {
     let [channels, _] = network.channels();
     let fits = |length: usize| {
         let small = crop.map(|axis| axis.min(length));

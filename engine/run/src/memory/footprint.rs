@@ -14,6 +14,7 @@ use hearth_kernels::memory;
 use hearth_nn::networks::Network;
 use serde::Serialize;
 
+use crate::memory::check::{HELD, layers};
 use crate::memory::dataset::{batch, caches, opened};
 use crate::memory::synthetic::samples::{crops_of, integer, narrowed};
 use crate::memory::synthetic::steps::{evaluated, stepped};
@@ -198,6 +199,9 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         plan.recipe.learns().generates() || network.check_input([1, channels, shape[0], shape[1], shape[2]]).is_ok()
     };
     let small = Some(reduced(patch)).filter(|small| *small != patch && suits(*small)).unwrap_or(patch);
+    // Small blocks are not counted by the allocator: a crop takes at least what the network's layers hold for it.
+    let held = if plan.recipe.learns().generates() { None } else { layers(&network, small) };
+    let held = held.map_or(0.0, |bytes| HELD * bytes);
     drop((network, discriminator));
     // A data set may have fewer cases than a batch holds.
     let batched = cases.as_ref().map_or(usize::MAX, |cases| cases.training.len());
@@ -214,9 +218,9 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let (one, kept) = (one_step.peak, one_step.kept);
     let two_steps = stepped(&plan, &crop, 2 * few, before)?;
     let two = two_steps.peak;
-    let each = two.saturating_sub(one) as f64;
+    let each = (two.saturating_sub(one) as f64).max(held * few as f64);
     let per_voxel = each / (few * volume(small)) as f64;
-    let fixed = one as f64 - each;
+    let fixed = (one as f64 - each).max(0.0);
     let weights = 4 * count as u64;
     let optimizer = (kept as u64).saturating_sub(weights);
     let all = per_voxel * (volume(patch) * in_step) as f64;
