@@ -38,6 +38,8 @@ pub fn take_single_value_norm() -> Option<SingleValueNorm> {
 
 /// Finds such a norm of a network for an input `[batch, channel, x, y, z]`, without computing its products.
 pub fn find_single_value_norm<N: Network>(net: &N, input: [usize; 5]) -> Option<SingleValueNorm> {
+    // Outside training a batch norm uses its running statistics.
+    let net = net.valid();
     let device = net.devices().into_iter().next().unwrap_or_default();
     let earlier = FOUND.take();
     cost::without_products(|| net.forward_all(Tensor::zeros(input, &device)));
