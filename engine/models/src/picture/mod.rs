@@ -1,7 +1,7 @@
 //! Pictures as PNGs: predictions, the output of chains, curves, bars.
 //!
 //! * [`labels`], [`regions`], [`classification`], [`regression`], [`reconstruction`]: one picture
-//! for each kind of prediction.
+//!   for each kind of prediction.
 //! * [`sheet`]: many slices in a grid. [`bars`], [`Plot`]: values.
 //!
 //! Volumes are drawn in the world's axes, in the usual orientation of radiology, however they are
