@@ -43,7 +43,7 @@ pub fn listen() -> Outcome {
 
 /// Handles them for a command that does one case after another, each of which has its own files.
 pub fn listen_between_cases() -> Outcome {
-    begin(Stage::Cases("the same command, without --overwrite, does the rest"))
+    begin(Stage::Cases("the same command, without --overwrite, processes the rest"))
 }
 
 /// Handles them for a command whose ranks are processes of a launcher: the first one sets `asked`.

@@ -104,7 +104,7 @@ impl Probe {
         let outputs = tensor(outputs, channels).autodiff().require_grad();
         let targets = match output {
             Output::Labels => vec![tensor(indices(), 1), tensor(one_hot(), channels)],
-            _ => vec![tensor(one_hot(), channels)],
+            _ => vec![tensor(one_hot(), channels), tensor(indices(), 1)],
         };
         let mut first = None;
         for target in targets {
