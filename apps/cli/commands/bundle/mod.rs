@@ -51,7 +51,7 @@ pub struct InspectArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = run::HELP)]
 pub struct RunArgs {
-    /// [RUN_ID] BUNDLE and options, as described below
+    /// An optional id to run, the bundle and options, as described below
     #[arg(value_name = "ARGS", num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }
