@@ -189,7 +189,9 @@ fn the_loss_of_an_epoch_is_the_same_everywhere_and_can_be_watched() {
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let logged: Vec<f64> =
         lines.filter(|line| line["event"] == "epoch").map(|line| line["loss"].as_f64().expect("a loss")).collect();
-    assert_eq!(losses, logged);
+    // JSON's numbers are read with an error in the last digit.
+    let same = losses.iter().zip(&logged).all(|(a, b)| (a - b).abs() < 1e-12);
+    assert!(losses.len() == 3 && logged.len() == 3 && same, "{losses:?} {logged:?}");
     for (epoch, loss) in losses.iter().enumerate() {
         assert!(said.contains(&format!("epoch {}/3  loss {loss:.4}", epoch + 1)), "{said}");
     }
