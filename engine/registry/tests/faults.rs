@@ -149,7 +149,7 @@ fn paths_lead_from_the_value_that_was_read() {
     struct B {
         b: Vec<C>,
     }
-    let fault = read::<B>(page.find("a")).expect_err("a text is no number");
+    let fault = read::<B>(page.find("a")).expect_err("a text is not a number");
     assert_eq!(fault.path, "b.1.c");
     let located = page.located("a", Fault::at("b.0.c", "too small"));
     assert_eq!(

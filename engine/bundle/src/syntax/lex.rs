@@ -127,7 +127,7 @@ impl Lexer<'_> {
                 self.take(2);
                 let digits = self.take_while(is_word).replace('_', "");
                 let number = i64::from_str_radix(&digits, radix);
-                return number.map(Token::Int).map_err(|_| format!("{prefix}{digits} is no number of 64 bits"));
+                return number.map(Token::Int).map_err(|_| format!("{prefix}{digits} is not a number of 64 bits"));
             }
         }
         let mut text = self.take_while(|c| c.is_ascii_digit() || c == '_');
@@ -152,7 +152,7 @@ impl Lexer<'_> {
             return Err(format!("a name follows the number {text} at once"));
         }
         if float {
-            return text.parse().map(Token::Float).map_err(|_| format!("{text} is no number"));
+            return text.parse().map(Token::Float).map_err(|_| format!("{text} is not a number"));
         }
         text.parse().map(Token::Int).map_err(|_| format!("{text} does not fit in 64 bits"))
     }
