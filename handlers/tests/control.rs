@@ -79,7 +79,7 @@ fn early_stop_on_a_metric_that_never_comes() {
     let mut engine = Engine::new("trainer");
     engine.add_boxed(early_stop(json!({"metric": "dcie"}))).unwrap();
     engine.run(&mut trainer, 3).unwrap();
-    assert_eq!(trainer.log_text(), "early_stop watched `dcie`, which was never computed; the metrics are: dice");
+    assert_eq!(trainer.log_text(), "early_stop watched `dcie`, which was never computed; it can watch: dice, loss");
     // Without any metric to watch, the first epoch is an error.
     let mut engine = Engine::new("trainer");
     engine.add_boxed(early_stop(json!({}))).unwrap();

@@ -75,7 +75,7 @@ fn what_is_not_read_is_named() {
         ("refused-uninit.b2nd", "never written"),
         ("refused-delta.b2nd", "delta"),
         ("refused-bytedelta.b2nd", "plugin 35"),
-        ("refused-chunks.b2frame", "no array"),
+        ("refused-chunks.b2frame", "not an array"),
         ("refused-records.b2nd", "whole or real numbers"),
         ("refused-complex.b2nd", "\"<c8\""),
     ] {

@@ -317,7 +317,7 @@ fn an_image_without_room_is_refused_by_its_figures() {
     file.set_len(head.len() as u64 + 8_000_000_000).expect("a file with a hole");
     if hearth_machine::Allowance::now().free < 72_000_000_000 {
         let error = error(&sparse);
-        assert!(error.contains("large.npy") && error.contains("67.1 GiB") && error.contains("left of"), "{error}");
+        assert!(error.contains("large.npy") && error.contains("67.1 GiB") && error.contains("are left"), "{error}");
     }
 }
 
