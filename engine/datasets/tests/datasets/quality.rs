@@ -144,7 +144,12 @@ fn labels_on_another_grid_are_found() {
     let mut moved = grid();
     moved[0][3] += 4.0;
     write(&set.label(1), label_values(), SHAPE, moved, NiftiOptions::label());
-    set.only(Severity::Error, Kind::GridMismatch, Some("case_1"), &["2.00 voxels", "labelsTr/case_1.nii", "ResampleToMatch"]);
+    set.only(
+        Severity::Error,
+        Kind::GridMismatch,
+        Some("case_1"),
+        &["2.00 voxels", "labelsTr/case_1.nii", "ResampleToMatch"],
+    );
 
     let set = DataSet::new(2);
     let smaller = [1, 8, 7, 5];

@@ -47,7 +47,15 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 strides = [2]
             }),
         ),
-        "BasicUNet" | "BasicUNetPlusPlus" => (Maps, SOLID, of_maps(toml! { features = [4, 4, 8, 8, 8, 4] })),
+        "BasicUNet" | "BasicUNetPlusPlus" => (
+            Maps,
+            SOLID,
+            of_maps(toml! {
+                features = [4, 4, 8, 8, 8, 4]
+                // Their lowest level has one voxel, which an instance norm cannot train on.
+                norm = "batch"
+            }),
+        ),
         "DynUNet" => (
             Maps,
             SOLID,
@@ -185,6 +193,7 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 depths = [1, 1, 1, 1]
                 num_heads = [2, 2, 2, 2]
                 window_size = 4
+                norm_name = "batch"
             }),
         ),
         "Classifier" => (

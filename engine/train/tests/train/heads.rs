@@ -17,7 +17,8 @@ use hearth_train::{BatchStream, Loader, SupervisedTrainer, TrainerOptions};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
-const SIDE: usize = 16;
+/// The lowest level of the networks has two voxels along each axis.
+const SIDE: usize = 32;
 
 /// One batch, the same in every pass.
 struct OneBatch;
@@ -201,7 +202,7 @@ fn handlers_see_every_output() {
     let shapes = |step: Step| step.outputs.into_iter().map(|(name, shape)| format!("{name} {shape:?}")).collect();
     let found: Vec<Vec<String>> =
         [dynunet(), segresnet_ds(), plusplus()].into_iter().map(|net| shapes(step(&net, &supervised("exp")))).collect();
-    let whole = |index: usize| format!("output_{index} [1, 2, 16, 16, 16]");
+    let whole = |index: usize| format!("output_{index} [1, 2, 32, 32, 32]");
     let part = |index: usize, side: usize| format!("output_{index} [1, 2, {side}, {side}, {side}]");
     assert_eq!(found[0], [whole(0), whole(1), whole(2)], "MONAI brings DynUNet's heads to the size of its output");
     assert_eq!(found[1], [whole(0), part(1, 8), part(2, 4)]);
