@@ -205,6 +205,6 @@ fn handlers_see_every_output() {
     let whole = |index: usize| format!("output_{index} [1, 2, 32, 32, 32]");
     let part = |index: usize, side: usize| format!("output_{index} [1, 2, {side}, {side}, {side}]");
     assert_eq!(found[0], [whole(0), whole(1), whole(2)], "MONAI brings DynUNet's heads to the size of its output");
-    assert_eq!(found[1], [whole(0), part(1, 8), part(2, 4)]);
+    assert_eq!(found[1], [whole(0), part(1, SIDE / 2), part(2, SIDE / 4)]);
     assert_eq!(found[2], (0..4).map(whole).collect::<Vec<_>>());
 }
