@@ -1,4 +1,5 @@
-//! Prose follows `docs/style.md`: words and phrases that readers stumble on are in no comment, message or page.
+//! Prose follows `docs/style.md`: words and phrases that readers stumble on are in no comment,
+//! message or page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,8 @@ fn without(text: &str, marks: [char; 2]) -> String {
     out
 }
 
-/// The prose of a line of code: its comment, or its texts of several words, without values that are put in.
+/// The prose of a line of code: its comment, or its texts of several words, without values that are
+/// put in.
 fn prose_of_code(line: &str) -> Vec<String> {
     let line = line.trim_start();
     if line.starts_with("//") {

@@ -16,8 +16,8 @@ use crate::watched::{warn_of_unknown, watched};
 pub struct EarlyStopOptions {
     /// Number of values without improvement after which the run ends; 1 or more.
     pub patience: u64,
-    /// The metric to watch, or `loss`: the training loss, the mean over the steps of an epoch. By default the key
-    /// metric.
+    /// The metric to watch, or `loss`: the training loss, the mean over the steps of an epoch. By
+    /// default the key metric.
     #[setters(into)]
     pub metric: Option<String>,
     /// Which values are better; by default as for the key metric, and lower for the loss.

@@ -25,8 +25,8 @@ pub enum ThresholdMode {
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PlateauOptions {
-    /// The metric to watch, or `loss`: the training loss, the mean over the steps of an epoch. By default the key
-    /// metric.
+    /// The metric to watch, or `loss`: the training loss, the mean over the steps of an epoch. By
+    /// default the key metric.
     #[setters(into)]
     pub metric: Option<String>,
     /// Which values are better; by default as for the key metric, and lower for the loss.

@@ -10,8 +10,8 @@ fn is_loss(name: &str, cx: &Context<'_>) -> bool {
     LOSSES.contains(&name) && !cx.state.metrics.contains_key(name)
 }
 
-/// The value of this epoch, if there is one, and which values are better unless `better` is given. Of the training
-/// loss every epoch has one, and lower is better.
+/// The value of this epoch, if there is one, and which values are better unless `better` is given.
+/// Of the training loss every epoch has one, and lower is better.
 pub(crate) fn watched(name: &str, better: Option<Better>, cx: &mut Context<'_>) -> Option<(f64, Better)> {
     if is_loss(name, cx) {
         let loss = cx.host.output("mean_loss").ok()?;

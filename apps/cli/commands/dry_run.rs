@@ -15,8 +15,8 @@ use crate::terminal::{bold, bytes, dim, thousands};
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
 ///
 /// # Errors
-/// Every error with which the training would end before its first step: a recipe that cannot run, or a
-/// data set that cannot be used, as far as a sample of its cases shows.
+/// Every error with which the training would end before its first step: a recipe that cannot run,
+/// or a data set that cannot be used, as far as a sample of its cases shows.
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
     check_training(plan, &network)?;
@@ -51,6 +51,9 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
         made.map_err(|fault| plan.document.located("data.sampler", fault))?;
     }
     out!("{}     {}: {}", bold("data"), cases.name, cases.counts());
+    if let Some(note) = &cases.note {
+        out!("  {note}");
+    }
     check_caches(plan, &cases)?;
     read_some(plan, &cases)?;
     let predicted = cases.predicted_bytes(plan)?;

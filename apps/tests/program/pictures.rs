@@ -191,7 +191,7 @@ fn classes_regions_and_differences_are_to_be_seen() {
     assert!((1..=2).all(|region| nested.count(of_class(region)) > 200));
     let nothing = regions(&subject, &names(), &map(vec![0.0; 2 * organ.len()], 2), None);
     assert!((1..=2).all(|region| nothing.count(of_class(region)) == 0));
-    // A difference if sizes match; with another size there is none.
+    // There is a difference image only if the sizes match.
     let shifted = map(image.to_vec().iter().map(|value| value + 40.0).collect(), 1);
     let small = Image::from_values(vec![5.0; 60], [1, 5, 4, 3], label.affine, &Default::default());
     let width = |output: &Image, truth: Option<&Image>| reconstruction(&subject, output, truth).width();

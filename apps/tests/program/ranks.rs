@@ -388,7 +388,7 @@ fn gradients_travel_over_imitated_cards() {
         let (found, log) = run(&name("overlap"), &["distributed.cards=on", alone, overlap]);
         assert!(log.contains("ncclCommInitRank") && found == expected, "{by:?}: during the backward pass");
     }
-    // Required, but there is none.
+    // Required, but missing.
     let job = Job { folder: dir.path(), by: By::Threads, ranks: 2, out: "none" };
     let mut command = job.command(&[&file, "--epochs", "1", "--set", "distributed.cards=on"]);
     let output = command.env("HEARTH_NCCL", dir.path().join("missing.so")).output().expect("the program starts");

@@ -81,7 +81,8 @@ fn losses_that_cannot_learn_are_refused_and_unbounded_ones_warned_of() {
     assert!(errors(&output).contains("softmax = true"), "{}", errors(&output));
 }
 
-/// The classes from `to_onehot` on would vanish from prediction and label, and the mean Dice would rise.
+/// The classes from `to_onehot` on would vanish from prediction and label, and the mean Dice would
+/// rise.
 #[test]
 fn classes_that_one_hot_form_would_drop_are_an_error() {
     let bench = Bench::new(2);
@@ -165,8 +166,8 @@ fn schedules_that_end_before_the_run_are_warned_of_and_can_be_extended() {
     fail(&[&resume[..], &["--set", "training.seed=3"]].concat(), 1, &["--set", "schedule.KEY"]);
 }
 
-/// One loss an epoch, the mean over its steps: on the terminal, in metrics.csv and in log.jsonl. The handlers that
-/// watch it act.
+/// One loss an epoch, the mean over its steps: on the terminal, in metrics.csv and in log.jsonl.
+/// The handlers that watch it act.
 #[test]
 fn the_loss_of_an_epoch_is_the_same_everywhere_and_can_be_watched() {
     let bench = Bench::new(3);
@@ -200,7 +201,8 @@ fn the_loss_of_an_epoch_is_the_same_everywhere_and_can_be_watched() {
     assert!(said.contains("`mean_dise`, which was never computed") && said.contains("mean_dice"), "{said}");
 }
 
-/// A patient whose file has another name than nnU-Net's is named, the others are predicted, and the call fails.
+/// A patient whose file has another name than nnU-Net's is named, the others are predicted, and the
+/// call fails.
 #[test]
 fn images_that_belong_to_no_case_of_nnunet_are_named() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -217,7 +219,7 @@ fn images_that_belong_to_no_case_of_nnunet_are_named() {
     assert!(dir.path().join("out/a.nii.gz").is_file());
     let failed = fs::read_to_string(dir.path().join("out/failed.csv")).expect("a list");
     assert!(failed.contains("b.nii.gz"), "{failed}");
-    // A folder of other names is one of images, and what is none is named.
+    // In a folder without numbered names every image is a case; other files are named.
     fs::remove_file(images.join("a_0000.nii.gz")).expect("removed");
     let output = run(&call);
     assert!(output.status.success() && errors(&output).contains("notes.txt"), "{}", errors(&output));

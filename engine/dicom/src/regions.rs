@@ -114,7 +114,7 @@ impl Regions {
 
     /// One channel per region, in the order of `names`; all regions if `names` is empty. A name is
     /// a region's name or description, or a pattern (`GTV*`, in any case) whose regions are
-    /// combined. If there is none, one of its [aliases](ReadOptions::aliases) is used. A region
+    /// combined. Without one, one of its [aliases](ReadOptions::aliases) is used. A region
     /// that this file does not have becomes a channel of zeros and a finding.
     ///
     /// # Errors

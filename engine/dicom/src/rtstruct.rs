@@ -151,7 +151,7 @@ impl StructureSet {
     /// The region of that name.
     ///
     /// # Errors
-    /// If there is none; the message lists the existing names.
+    /// If it is missing; the message lists the existing names.
     pub fn roi(&self, name: &str) -> Result<&Roi, DicomError> {
         self.rois.iter().find(|r| r.name == name).ok_or_else(|| {
             let there: Vec<&str> = self.rois.iter().map(|r| r.name.as_str()).collect();

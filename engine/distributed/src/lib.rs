@@ -18,23 +18,26 @@
 //!
 //! # How ranks communicate
 //!
-//! - All ranks start the same operations in the same order. Each operation has a deadline and an error that
-//!   names rank, host, phase and step, and the ranks that have not arrived.
-//! - **MPI is opened at run time.** Open MPI, MPICH and the standard interface of MPI 5 have different binary
-//!   interfaces; one table of functions over two kinds of handles covers all three.
-//! - **One thread owns MPI** (`mpi/worker.rs`). It starts non-blocking calls and tests them, so that buckets are
-//!   reduced while the training thread computes, and a rank that has stopped is noticed. Buffers belong to a
-//!   request until MPI has completed it; after an error they are leaked.
-//! - **Operations alternate between four communicators**, so that one that consists of several calls cannot
-//!   overtake another.
-//! - **Sums by rank** (`Order::Rank`, and always with bf16): each rank receives its slice of all ranks' values,
-//!   adds them in f64 by rank, and sends the sums back. The result is the same on every rank and with every
-//!   library. `Order::Any` leaves the order to the library.
-//! - **Sums on GPUs** (`nccl/`) wrap another communicator, which carries everything else. Each sum is announced
-//!   over the communicator beneath and queued once all ranks have announced the same one, so that no GPU waits
-//!   for a missing rank. CUDA and HIP share one table of functions and differ in `driver.rs` only.
-//! - **Messages next to operations:** a rank that ends reports why, and at a deadline each rank is asked for its
-//!   position. A rank answers even while its training thread is busy.
+//! - All ranks start the same operations in the same order. Each operation has a deadline and an
+//!   error that names rank, host, phase and step, and the ranks that have not arrived.
+//! - **MPI is opened at run time.** Open MPI, MPICH and the standard interface of MPI 5 have
+//!   different binary interfaces; one table of functions over two kinds of handles covers all
+//!   three.
+//! - **One thread owns MPI** (`mpi/worker.rs`). It starts non-blocking calls and tests them, so
+//!   that buckets are reduced while the training thread computes, and a rank that has stopped is
+//!   noticed. Buffers belong to a request until MPI has completed it; after an error they are
+//!   leaked.
+//! - **Operations alternate between four communicators**, so that one that consists of several
+//!   calls cannot overtake another.
+//! - **Sums by rank** (`Order::Rank`, and always with bf16): each rank receives its slice of all
+//!   ranks' values, adds them in f64 by rank, and sends the sums back. The result is the same on
+//!   every rank and with every library. `Order::Any` leaves the order to the library.
+//! - **Sums on GPUs** (`nccl/`) wrap another communicator, which carries everything else. Each sum
+//!   is announced over the communicator beneath and queued once all ranks have announced the same
+//!   one, so that no GPU waits for a missing rank. CUDA and HIP share one table of functions and
+//!   differ in `driver.rs` only.
+//! - **Messages next to operations:** a rank that ends reports why, and at a deadline each rank is
+//!   asked for its position. A rank answers even while its training thread is busy.
 //!
 //! ```
 //! use hearth_distributed::{AllReduce, At, Communicator, threads};

@@ -44,40 +44,44 @@
 //!
 //! # Layout of an operation
 //!
-//! An operation is a folder: `cpu.rs` (threads and registers), `cube.rs` (a CubeCL kernel for all GPUs) and
-//! `ops.rs`, which adds both to the autodiff graph by Burn's `#[backend_extension]`. `place.rs` decides which
-//! backend handles a tensor.
+//! An operation is a folder: `cpu.rs` (threads and registers), `cube.rs` (a CubeCL kernel for all
+//! GPUs) and `ops.rs`, which adds both to the autodiff graph by Burn's `#[backend_extension]`.
+//! `place.rs` decides which backend handles a tensor.
 //!
 //! # On the CPU
 //!
-//! - Each loop is written once, over `Lanes` (sixteen f32), and compiled for AVX-512, AVX2, NEON and any
-//!   other CPU.
-//! - Convolutions work in blocks that stay in the cache. Kernels of size 3 and 5 with stride 1, and of size 3
-//!   with stride 2, need fewer products (`conv3d/winograd`, forward and both gradients). The tiles are as large
-//!   as sizes and outputs allow, at points that keep the rounding near that of the plain sum, which a test
-//!   measures. With at most eight output channels, two tiles share the lanes of a register. Non-finite values
-//!   fall back to the plain sum, so that they reach the same outputs.
-//! - Outside training, a convolution and what follows it are one call (`conv3d_then`): channels of two tensors
-//!   are read in place, a norm with known statistics, an activation and a residual sum are applied before the
-//!   outputs are written, and the statistics of an instance or group norm are computed on the way
-//!   (`moments.rs`), in an order that does not depend on the number of threads.
+//! - Each loop is written once, over `Lanes` (sixteen f32), and compiled for AVX-512, AVX2, NEON
+//!   and any other CPU.
+//! - Convolutions work in blocks that stay in the cache. Kernels of size 3 and 5 with stride 1, and
+//!   of size 3 with stride 2, need fewer products (`conv3d/winograd`, forward and both gradients).
+//!   The tiles are as large as sizes and outputs allow, at points that keep the rounding near that
+//!   of the plain sum, which a test measures. With at most eight output channels, two tiles share
+//!   the lanes of a register. Non-finite values fall back to the plain sum, so that they reach the
+//!   same outputs.
+//! - Outside training, a convolution and what follows it are one call (`conv3d_then`): channels of
+//!   two tensors are read in place, a norm with known statistics, an activation and a residual sum
+//!   are applied before the outputs are written, and the statistics of an instance or group norm
+//!   are computed on the way (`moments.rs`), in an order that does not depend on the number of
+//!   threads.
 //! - Layers with many weights and few outputs read their weights in place (`conv3d/few_positions`).
 //!
 //! # On GPUs
 //!
-//! Matrix products are Burn's. A convolution with many channels computes tiles of outputs in shared memory
-//! (`tile_kernel`, `weight_tile_kernel`), one with few channels one output per unit (`correlate`). A training
-//! step is limited by its launches as much as by its kernels, so small operations share launches
-//! (`update::together`, `gradients`). Burn's fusion is off, because 0.22.1 computes some cases wrongly with it;
-//! the feature `fused` turns it on, to try a newer Burn.
+//! Matrix products are Burn's. A convolution with many channels computes tiles of outputs in shared
+//! memory (`tile_kernel`, `weight_tile_kernel`), one with few channels one output per unit
+//! (`correlate`). A training step is limited by its launches as much as by its kernels, so small
+//! operations share launches (`update::together`, `gradients`). Burn's fusion is off, because
+//! 0.22.1 computes some cases wrongly with it; the feature `fused` turns it on, to try a newer
+//! Burn.
 //!
 //! # Precision
 //!
-//! Convolutions compute in the type of their weight; norms, softmax and losses in f32. On the CPU every kernel
-//! accepts half precision: norms, activations and dropout convert in the first-level cache (`precision.rs`),
-//! others with all threads ([`cast`]); all accumulate in f32. With AVX-512-BF16, convolutions of bf16 compute two
-//! products at once (`conv3d/pairs`) where Winograd in f32 is not faster. The loss scaler of f16 decides on the
-//! device whether to step (`update/decided.rs`).
+//! Convolutions compute in the type of their weight; norms, softmax and losses in f32. On the CPU
+//! every kernel accepts half precision: norms, activations and dropout convert in the first-level
+//! cache (`precision.rs`), others with all threads ([`cast`]); all accumulate in f32. With
+//! AVX-512-BF16, convolutions of bf16 compute two products at once (`conv3d/pairs`) where Winograd
+//! in f32 is not faster. The loss scaler of f16 decides on the device whether to step
+//! (`update/decided.rs`).
 
 pub mod attention;
 mod blend;

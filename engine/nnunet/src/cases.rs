@@ -20,8 +20,22 @@ pub struct Case {
 pub struct Listed {
     /// The complete cases, sorted by name.
     pub cases: Vec<Case>,
-    /// Images of other names and endings, and the first file of each incomplete case, with the reason.
+    /// Images of other names and endings, and the first file of each incomplete case, with the
+    /// reason.
     pub refused: Vec<(PathBuf, String)>,
+}
+
+impl Listed {
+    /// The cases.
+    ///
+    /// # Errors
+    /// The first image that belongs to no complete case.
+    pub fn complete(self) -> Result<Vec<Case>> {
+        match self.refused.into_iter().next() {
+            None => Ok(self.cases),
+            Some((path, what)) => Err(NnunetError::File { path, what }),
+        }
+    }
 }
 
 /// Endings of images, which a folder of cases may hold by mistake.
@@ -32,14 +46,10 @@ const IMAGES: [&str; 11] =
 /// known.
 ///
 /// # Errors
-/// A folder that cannot be read or holds no such file, and an image that belongs to no complete case: nnU-Net
-/// notices that only inside the network, or not at all.
+/// A folder that cannot be read or holds no such file, and an image that belongs to no complete
+/// case: nnU-Net notices that only inside the network, or not at all.
 pub fn cases(folder: &Path, ending: &str, channels: Option<usize>) -> Result<Vec<Case>> {
-    let Listed { cases, refused } = listed(folder, ending, channels)?;
-    match refused.into_iter().next() {
-        None => Ok(cases),
-        Some((path, what)) => Err(NnunetError::File { path, what }),
-    }
+    listed(folder, ending, channels)?.complete()
 }
 
 /// The same, with the images that belong to no complete case beside those that do.

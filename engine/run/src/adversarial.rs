@@ -11,7 +11,7 @@ use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Ranks, Shown};
 
 use crate::cases::Cases;
-use crate::memory::check::check_training;
+use crate::checks::check_training;
 use crate::plan::Plan;
 use crate::ranks;
 use crate::session::{note_weights, training_loader};
@@ -21,7 +21,8 @@ use hearth_recipe::recipe::{Adversarial, Node, Output};
 use hearth_recipe::{At, Outcome, RecipeError};
 
 impl Plan {
-    /// The latent numbers of an image: `adversarial.latent_shape`, or the input shape of the generator.
+    /// The latent numbers of an image: `adversarial.latent_shape`, or the input shape of the
+    /// generator.
     ///
     /// # Errors
     /// An invalid shape.

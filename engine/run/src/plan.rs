@@ -280,7 +280,8 @@ fn pipeline(
 /// loss uses the mapped label.
 fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usize>) {
     let names: Vec<String> = tables.iter().map(|table| table.text("name").unwrap_or("").to_owned()).collect();
-    // A label that is stored in other axes, or on another grid, is aligned before it is compared with the image.
+    // A label that is stored in other axes, or on another grid, is aligned before it is compared
+    // with the image.
     let aligns = |table: &Node, name: &str| {
         (named(&["Orientation"], name) && works_on(table, "image") && works_on(table, "label"))
             || (named(&["ResampleToMatch"], name) && works_on(table, "label"))

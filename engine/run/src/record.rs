@@ -15,8 +15,8 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 /// The file in the run's folder.
 const FILE: &str = "run.json";
 
-/// Keys that may differ when a run is resumed: its length with the schedule, and the device and threads that compute
-/// it.
+/// Keys that may differ when a run is resumed: its length with the schedule, and the device and
+/// threads that compute it.
 const FREE: [&str; 6] =
     ["training.epochs", "training.device", "training.tune", "data.workers", "distributed", "schedule"];
 

@@ -21,18 +21,18 @@ use hearth_train::{
 use crate::adversarial::gan_trainer;
 use crate::cases::label_check;
 use crate::cases::usable::usable;
+use crate::checks::{check_training, schedule::ended};
 use crate::dataset::{Use, dataset};
 use crate::handlers::HandlerFailure;
 use crate::handlers::folder_watch::FolderWatch;
 use crate::handlers::plugins::Attached;
 use crate::handlers::{attachments, plugins};
 use crate::memory::caches::check_caches;
-use crate::memory::check::{check_training, crops_of_a_case};
+use crate::memory::check::crops_of_a_case;
 use crate::penalty::{Empty, Penalties, measuring};
 use crate::plan::Plan;
 use crate::progress::PassProgress;
 use crate::record::Record;
-use crate::schedule_check::ended;
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
 use hearth_recipe::recipe::{DropLast, Listens, Recipe};
@@ -362,6 +362,9 @@ fn trainer_of_rank(
         check_caches(plan, &cases)?;
     }
     notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
+    if let Some(note) = &cases.note {
+        notice!("{note}");
+    }
     let part = ranks::training(plan, cases.training, ranks)?;
     let loader = training_loader(plan, part, beside, has_batch_norm(&network))?;
     let own = ranks::evaluated(&cases.validation, ranks);

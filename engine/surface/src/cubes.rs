@@ -38,7 +38,7 @@ pub(crate) struct Loop {
     /// The corners of the polygon, as indices into [`EDGES`].
     pub edges: Vec<usize>,
     /// A corner from which all diagonals stay off the faces of the cube, where they could coincide
-    /// with those of the neighbouring cube. If there is none, the polygon needs a point in its
+    /// with those of the neighbouring cube. Without one, the polygon needs a point in its
     /// interior.
     pub apex: Option<usize>,
 }

@@ -86,7 +86,7 @@ impl Sample {
     /// Returns the value of a key.
     ///
     /// # Errors
-    /// If there is none; the message lists the existing keys.
+    /// If the key is missing; the message lists the existing keys.
     pub fn get(&self, key: &str) -> Result<&Value, TransformError> {
         self.values.get(key).ok_or_else(|| {
             let known: Vec<_> = self.values.keys().map(String::as_str).collect();

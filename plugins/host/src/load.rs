@@ -228,7 +228,7 @@ impl Plugin {
     /// Builds a component from the recipe's table of options.
     ///
     /// # Errors
-    /// If there is none of this kind and name, or an option is unknown, missing, of another type or
+    /// If no component has this kind and name, or an option is unknown, missing, of another type or
     /// refused.
     pub fn component(
         &self,

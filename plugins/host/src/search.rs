@@ -199,7 +199,7 @@ impl Search {
     /// Finds the first plugin of this name, without running its code.
     ///
     /// # Errors
-    /// If there is none: the message lists the searched places and their plugins. A library with
+    /// If no plugin has this name: the message lists the searched places and their plugins. A library with
     /// the plugin's file name that cannot be read is an error too: no later one silently replaces
     /// it.
     pub fn find(&self, name: &str) -> Result<Found, PluginError> {

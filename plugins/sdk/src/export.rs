@@ -130,7 +130,7 @@ pub trait Plugin: 'static {
 /// The return type of the function given to `export_plugin!`. The marker distinguishes the two
 /// cases.
 pub trait IntoHandler<Marker> {
-    /// The handler, or the reason why there is none.
+    /// The handler, or the reason for its absence.
     fn into_handler(self) -> Result<Box<dyn Handler>, Fault>;
 }
 

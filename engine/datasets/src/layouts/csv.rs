@@ -83,7 +83,7 @@ impl Layout for Csv {
             // A row without a label is a case for prediction.
             options.types.insert(label.clone(), as_file(Some(Field::Text(NONE.to_owned()))));
         }
-        // An empty value means that there is none; `label` is not a file if the target is something
+        // An empty value means that the case has no such file; `label` is not a file if the target is something
         // else.
         for column in &columns {
             let column_type = options.types.entry(column.clone()).or_default();

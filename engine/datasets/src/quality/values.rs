@@ -18,13 +18,13 @@ pub struct ValueSummary {
     pub nan: usize,
     /// Number of infinite voxels.
     pub infinite: usize,
-    /// Smallest finite value; NaN if there is none.
+    /// Smallest finite value; NaN without finite values.
     pub min: f32,
-    /// Largest finite value; NaN if there is none.
+    /// Largest finite value; NaN without finite values.
     pub max: f32,
-    /// Mean of the finite values; NaN if there is none.
+    /// Mean of the finite values; NaN without finite values.
     pub mean: f64,
-    /// Standard deviation (population) of the finite values; NaN if there is none.
+    /// Standard deviation (population) of the finite values; NaN without finite values.
     pub std: f64,
 }
 

@@ -22,9 +22,9 @@ pub struct Header {
     pub scl_slope: f64,
     /// Offset added to the values.
     pub scl_inter: f64,
-    /// Code of the space of the quaternion affine; 0 means that there is none.
+    /// Code of the space of the quaternion affine; 0 means that it is missing.
     pub qform_code: i32,
-    /// Code of the space of the matrix affine; 0 means that there is none.
+    /// Code of the space of the matrix affine; 0 means that it is missing.
     pub sform_code: i32,
     /// Quaternion components b, c, d.
     pub quatern: [f64; 3],

@@ -59,7 +59,7 @@ where
     Ok(out)
 }
 
-/// The flat index of the nearest target voxel, `None` where there is none. Of several at the same
+/// The flat index of the nearest target voxel, `None` without a target. Of several at the same
 /// distance, an arbitrary one.
 ///
 /// # Errors

@@ -53,7 +53,7 @@ pub(crate) fn timesteps(component: &Component, steps: i64) -> Result<usize, Faul
     Ok(steps)
 }
 
-/// The device of a config, by its item `device`; the CPU if there is none.
+/// The device of a config, by its item `device`; the CPU by default.
 ///
 /// # Errors
 /// An expression that fails, or a missing device.

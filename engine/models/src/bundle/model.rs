@@ -112,9 +112,14 @@ impl BundleModel {
         let config = self.opened.bundle.configs().iter().map(|config| config.path.as_path());
         let texts = config.map(|path| std::fs::read_to_string(path).while_doing(|| path.display().to_string()));
         let texts = texts.collect::<Outcome<Vec<String>>>()?.join("\n");
+        let activation = match self.card.kind {
+            Kind::Labels => "softmax",
+            Kind::Regions => "sigmoid",
+            _ => "none",
+        };
         let mut about = About::new(&self.card.title)
             .with("labels", Value::Object(labels).to_string())
-            .with("activation", if self.card.kind == Kind::Labels { "softmax" } else { "none" })
+            .with("activation", activation)
             .with("config", texts);
         if let Some(file) = self.files.first() {
             about = about.with("weights_blake3", sum(file)?);

@@ -1,5 +1,6 @@
 //! The cases that an argument of `-i` names: [`CaseFinder`].
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hearth_data::Item;
@@ -74,11 +75,14 @@ impl<'a> CaseFinder<'a> {
     }
 }
 
-/// Names what lies beside the images of a folder and is not predicted; not results of earlier calls.
+/// Names what lies beside the images of a folder and is not predicted; not results of earlier
+/// calls.
 fn name_others(given: &Path, images: &[PathBuf]) {
     if !given.is_dir() || images == [given] {
         return;
     }
+    // A folder may have 100,000 images.
+    let images: BTreeSet<&Path> = images.iter().map(PathBuf::as_path).collect();
     let hidden = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     let ours = |path: &Path| {
         let results = std::fs::read_dir(path).into_iter().flatten().flatten().any(|entry| is_record(&entry.path()));
@@ -86,11 +90,12 @@ fn name_others(given: &Path, images: &[PathBuf]) {
     };
     // The voxels of an image whose header is another file.
     let voxels = |path: &Path| {
-        let of_header = ["hdr", "mhd", "nhdr"].iter().any(|end| images.contains(&path.with_extension(end)));
+        let of_header = ["hdr", "mhd", "nhdr"].iter().any(|end| images.contains(path.with_extension(end).as_path()));
         of_header && path.extension().is_some_and(|end| ["img", "raw", "zraw", "gz"].iter().any(|known| end == *known))
     };
     let listed = std::fs::read_dir(given).into_iter().flatten().flatten().map(|entry| entry.path());
-    let others = listed.filter(|path| !images.contains(path) && !hidden(path) && !ours(path) && !voxels(path));
+    let others =
+        listed.filter(|path| !images.contains(path.as_path()) && !hidden(path) && !ours(path) && !voxels(path));
     let name = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() { format!("{name}/") } else { name }

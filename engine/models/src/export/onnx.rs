@@ -8,7 +8,7 @@ use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_nn::trace::{Graph, TraceError, trace};
 use hearth_nn::weights;
 use hearth_onnx::{About, lower};
-use hearth_package::{Package, RECIPE, WEIGHTS};
+use hearth_package::{Package, WEIGHTS};
 use hearth_registry::Document;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use crate::bundle::BundleModel;
 use crate::export::parameter;
 use crate::open::{Family, OpenOptions, stored};
 use crate::package::unpacked;
+use crate::run::recipe_of;
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::checkpoint_file;
@@ -125,11 +126,9 @@ fn of_package(package: &Package, options: &OnnxOptions) -> Outcome<Exported> {
         let what = "is for a model of nnU-Net; this is a package of a run: remove it";
         return Err(RecipeError::new(format!("--fold {fold} {what}")));
     }
-    let path = package.path().display().to_string();
-    let text = String::from_utf8(package.read(RECIPE)?)
-        .map_err(|_| RecipeError::new(format!("{path} has a {RECIPE} that is not UTF-8")))?;
+    let (named, text) = recipe_of(package)?;
     let checkpoint = package.facts().checkpoint.clone().unwrap_or_else(|| WEIGHTS.to_owned());
-    of_recipe(format!("{RECIPE} of {path}"), text, &checkpoint, &package.read(WEIGHTS)?)
+    of_recipe(named, text, &checkpoint, &package.read(WEIGHTS)?)
 }
 
 /// The network of a recipe with these weights, in f32 on the CPU, whatever the run computed in.

@@ -7,7 +7,7 @@ use hearth_nn::layers::awaiting_weights;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_nn::weights;
-use hearth_nnunet::Architecture;
+use hearth_nnunet::{Architecture, Configuration, ModelFolder};
 use serde_json::Value;
 
 use crate::nnunet::network;
@@ -17,7 +17,7 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 pub(crate) struct Checkpoint {
     weights: StateDict,
     /// The configuration that was trained.
-    pub configuration: Option<String>,
+    configuration: Option<String>,
     /// The axes that may be mirrored; empty for a model that was trained without mirroring.
     pub mirroring: Vec<usize>,
 }
@@ -42,6 +42,19 @@ impl Checkpoint {
         Ok(Checkpoint { weights, configuration, mirroring })
     }
 
+    /// The configuration that was trained, by the checkpoint at `path`, else by the name of the
+    /// model's folder.
+    ///
+    /// # Errors
+    /// If neither names one of the plans.
+    pub fn configuration(&self, folder: &ModelFolder, path: &Path) -> Outcome<Configuration> {
+        let name = self.configuration.clone().or_else(|| configuration_of(&folder.path));
+        let name = name
+            .ok_or_else(|| RecipeError::new(format!("{} does not say which configuration it is of", path.display())))?;
+        let doing = || folder.path.join("plans.json").display().to_string();
+        folder.plans.configuration(&name).while_doing(doing)
+    }
+
     /// The network with these weights.
     pub fn network(
         &self,
@@ -56,4 +69,11 @@ impl Checkpoint {
         let bytes = self.weights.to_bytes().while_doing(doing)?;
         Ok(weights::from_bytes(net, &bytes).while_doing(doing)?.0)
     }
+}
+
+/// The configuration in the folder's name: `TRAINER__PLANS__CONFIGURATION`.
+fn configuration_of(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy();
+    let parts: Vec<&str> = name.split("__").collect();
+    (parts.len() == 3).then(|| parts[2].to_owned())
 }

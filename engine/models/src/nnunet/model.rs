@@ -167,8 +167,8 @@ fn channels_of(case: &Case) -> Channels {
     Channels { name: case.stem().to_string_lossy().into_owned(), files: case.files().cloned().collect() }
 }
 
-/// The cases `NAME_0000`, `NAME_0001`, ... of a folder, with its other images as refused ones, or the case that a
-/// file is of; none where nothing is numbered.
+/// The cases `NAME_0000`, `NAME_0001`, ... of a folder, with its other images as refused ones, or
+/// the case that a file is of; none where nothing is numbered.
 fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Case>>> {
     let ending = &first.folder.dataset.file_ending;
     let is_numbered = |path: &Path| -> Option<String> {

@@ -9,10 +9,10 @@ use hearth_registry::counted;
 use serde_json::json;
 
 use super::checkpoint::Checkpoint;
-use super::predict::{configuration_of, load};
+use super::predict::load;
 use crate::export::{Exported, OnnxOptions};
 use crate::open::checkpoint_name;
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::{Outcome, RecipeError};
 use hearth_run::outputs::sum;
 
 /// The network of one fold of a model folder. Its axes are those of the plans: `[z, y, x]` of the
@@ -28,16 +28,10 @@ pub(crate) fn exported(path: &Path, options: &OnnxOptions) -> Outcome<Exported> 
         return Err(RecipeError::new(what));
     };
     let checkpoint = Checkpoint::open(file)?;
-    let name = checkpoint
-        .configuration
-        .clone()
-        .or_else(|| configuration_of(&folder.path))
-        .ok_or_else(|| RecipeError::new(format!("{} does not say which configuration it is of", file.display())))?;
-    let configuration =
-        folder.plans.configuration(&name).while_doing(|| folder.path.join("plans.json").display().to_string())?;
+    let configuration = checkpoint.configuration(&folder, file)?;
     let network = load(&checkpoint, &configuration, &folder.dataset, file, &Device::default())?;
     let regions = folder.dataset.labels.has_regions();
-    let about = About::new(format!("{} {name}", folder.plans.dataset_name))
+    let about = About::new(format!("{} {}", folder.plans.dataset_name, configuration.name))
         .with("labels", folder.dataset.raw["labels"].to_string())
         .with("activation", if regions { "sigmoid" } else { "softmax" })
         .with("checkpoint", format!("fold_{fold}/{}", file.file_name().unwrap_or_default().to_string_lossy()))

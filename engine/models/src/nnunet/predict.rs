@@ -28,7 +28,8 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::labels_of_stage;
 use hearth_run::outputs::sum;
 
-/// The largest number of channels for which networks use plain sums: fast products hardly help there.
+/// The largest number of channels for which networks use plain sums: fast products hardly help
+/// there.
 const PLAIN: usize = 32;
 
 /// The default limit in bytes of weights that are kept between images: those of two nnU-Net
@@ -111,7 +112,8 @@ pub struct Predicted {
     pub probabilities: Option<Volume>,
     /// The properties that nnU-Net stores next to the probabilities.
     properties: Option<Value>,
-    /// The uncertainty of the averaged outputs: standard deviation and volume variation coefficient.
+    /// The uncertainty of the averaged outputs: standard deviation and volume variation
+    /// coefficient.
     pub(crate) uncertainty: Option<(Volume, f64)>,
     grid: Grid,
     wide: bool,
@@ -173,12 +175,8 @@ impl NnunetPredictor {
         let (kept, mut bytes) = (if is_host(&device) { options.kept } else { usize::MAX }, 0_usize);
         for (fold, path) in &found {
             let checkpoint = Checkpoint::open(path)?;
-            let name = checkpoint.configuration.clone().or_else(|| configuration_of(&folder.path));
-            let name = name.ok_or_else(|| {
-                RecipeError::new(format!("{} does not say which configuration it is of", path.display()))
-            })?;
-            let configuration =
-                plans.configuration(&name).while_doing(|| folder.path.join("plans.json").display().to_string())?;
+            let configuration = checkpoint.configuration(&folder, path)?;
+            let name = configuration.name.clone();
             if let Some((first, known)) = &chosen
                 && *known != configuration
             {
@@ -250,11 +248,7 @@ impl NnunetPredictor {
     /// # Errors
     /// A folder without images, an image that belongs to no case, and cases that lack channels.
     pub fn cases(&self, folder: &Path) -> Outcome<Vec<Case>> {
-        let Listed { cases, refused } = self.listed(folder)?;
-        match refused.into_iter().next() {
-            None => Ok(cases),
-            Some((path, what)) => Err(RecipeError::new(format!("{}: {what}", path.display()))),
-        }
+        Ok(self.listed(folder)?.complete()?)
     }
 
     /// The same, with the images that belong to no complete case beside those that do.
@@ -516,11 +510,4 @@ pub(crate) fn load(
     let inputs = configuration.normalization_schemes.len() + stage;
     let channels = [inputs, dataset.labels.heads()];
     Ok(checkpoint.network(&configuration.architecture, channels, path, device)?.valid())
-}
-
-/// The configuration in the folder's name: `TRAINER__PLANS__CONFIGURATION`.
-pub(crate) fn configuration_of(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_string_lossy();
-    let parts: Vec<&str> = name.split("__").collect();
-    (parts.len() == 3).then(|| parts[2].to_owned())
 }

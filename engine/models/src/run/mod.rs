@@ -7,4 +7,5 @@ pub mod segment;
 pub mod trained;
 
 pub use model::RunModel;
+pub(crate) use open::recipe_of;
 pub use trained::{Opening, Trained, accept_faults};

@@ -11,6 +11,17 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::folders::open_run;
 use hearth_run::weights_file;
 
+/// The recipe of a package of a run: its name in messages, and its text.
+///
+/// # Errors
+/// A damaged package.
+pub(crate) fn recipe_of(package: &Package) -> Outcome<(String, String)> {
+    let path = package.path().display();
+    let text = String::from_utf8(package.read(RECIPE)?)
+        .map_err(|_| RecipeError::new(format!("{path} has a {RECIPE} that is not UTF-8")))?;
+    Ok((format!("{RECIPE} of {path}"), text))
+}
+
 impl Trained {
     /// Opens the folder of a run, or a package of one.
     ///
@@ -44,9 +55,8 @@ impl Trained {
                 "--checkpoint {asked}: {path} has the weights of {name} alone; remove it, or export the run again"
             )));
         }
-        let text = String::from_utf8(package.read(RECIPE)?)
-            .map_err(|_| RecipeError::new(format!("{path} has a {RECIPE} that is not UTF-8")))?;
-        let document = Document::parse(format!("{RECIPE} of {path}"), text)?;
+        let (named, text) = recipe_of(package)?;
+        let document = Document::parse(named, text)?;
         let opened = Self::with_weights(document, opening, || {
             let of = format!("the package {path}");
             Ok(Weights { name, of, bytes: package.read(WEIGHTS)? })

@@ -235,7 +235,7 @@ pub trait Loss: Send + Sync {
     /// Fails with the first invalid option.
     fn check(&self) -> Result<(), LossError>;
 
-    /// Computes the loss, `[1]` unless the reduction is none.
+    /// Computes the loss, `[1]` unless `reduction` is `none`.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
 
     /// Computes the loss over all outputs of a network, with the main output first. The default

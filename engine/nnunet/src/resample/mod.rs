@@ -130,7 +130,7 @@ impl Resampling {
 }
 
 /// The axis that is resampled separately: the coarsest axis of the old spacing, or else of the new
-/// one, if it is more than three times as coarse as the finest. There is none if two axes are
+/// one, if it is more than three times as coarse as the finest. No axis is returned if two axes are
 /// coarsest.
 pub fn separate_axis(resampling: &Resampling, current: Axes3<f64>, new: Axes3<f64>) -> Option<usize> {
     let coarsest = |spacing: Axes3<f64>| spacing.into_iter().fold(f64::NEG_INFINITY, f64::max);

@@ -168,8 +168,8 @@ fn usual_cache() -> Named<dyn Cache> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Validation {
-    /// The cases that the data set reserves for validation (`validation` of a list, or fold 0 of its column `fold`);
-    /// without any, a fifth of the cases, drawn by the seed.
+    /// The cases that the data set reserves for validation (`validation` of a list, or fold 0 of
+    /// its column `fold`); without any, a fifth of the cases, drawn by the seed.
     #[default]
     Auto,
     /// The last cases of the list: their number.
@@ -196,8 +196,8 @@ pub struct Training {
     pub batch_size: usize,
     /// Batches per step of the optimizer.
     pub accumulate: u64,
-    /// Whether an incomplete last batch of an epoch is left out: `true`, `false`, or `auto`, which leaves out a last
-    /// batch of a single crop where the network has batch norms.
+    /// Whether an incomplete last batch of an epoch is left out: `true`, `false`, or `auto`, which
+    /// leaves out a last batch of a single crop where the network has batch norms.
     #[serde(skip_serializing_if = "DropLast::is_auto")]
     pub drop_last: DropLast,
     /// How gradients are clipped before a step.

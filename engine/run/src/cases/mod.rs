@@ -19,7 +19,7 @@ use hearth_registry::{counted, unknown};
 use crate::plan::Plan;
 use crate::plan::maps_labels;
 use hearth_recipe::recipe::{Output, Recipe, Validation};
-use hearth_recipe::{Context, Outcome, RecipeError, notice};
+use hearth_recipe::{Context, Outcome, RecipeError};
 use patients::split_patients;
 use previous_stage::add_labels;
 
@@ -34,6 +34,8 @@ pub struct Cases {
     pub training: Vec<Item>,
     /// The validation cases.
     pub validation: Vec<Item>,
+    /// Words about a split that the data set itself decides, or that ignores what it reserves.
+    pub note: Option<String>,
 }
 
 impl Cases {
@@ -53,10 +55,8 @@ impl Cases {
                 counted(count, "labelled case")
             )));
         }
-        if let Some(note) = note_of_split(&set, recipe) {
-            notice!("{note}");
-        }
-        Ok(Self { name: set.name, training, validation })
+        let note = note_of_split(&set, recipe);
+        Ok(Self { name: set.name, training, validation, note })
     }
 
     /// The numbers of training and validation cases, in words.
@@ -185,7 +185,8 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
     Ok(())
 }
 
-/// Words about a split that the data set itself decides, or that ignores what the data set reserves.
+/// Words about a split that the data set itself decides, or that ignores what the data set
+/// reserves.
 fn note_of_split(list: &CaseList, recipe: &Recipe) -> Option<String> {
     let said = || toml::Value::try_from(&recipe.data.validation).map(|said| said.to_string()).unwrap_or_default();
     match (&recipe.data.validation, &list.validation, listed_folds(&list.labelled)) {
@@ -207,7 +208,8 @@ fn note_of_split(list: &CaseList, recipe: &Recipe) -> Option<String> {
     }
 }
 
-/// The folds that a list assigns its cases to, by its column `fold`; none where a case has no such number.
+/// The folds that a list assigns its cases to, by its column `fold`; none where a case has no such
+/// number.
 pub(crate) fn listed_folds(cases: &[Item]) -> Option<Vec<usize>> {
     let fold = |item: &Item| match item.fields.get("fold")? {
         Field::Number(fold) if *fold >= 0.0 && fold.fract() == 0.0 && *fold < 1e6 => Some(*fold as usize),

@@ -1,4 +1,4 @@
-//! Checks before a case is read whether a training can fit: [`check_training`].
+//! Checks before a case is read whether a training can fit: [`check_memory`].
 //!
 //! All counts are lower bounds: the certain needs of a step, without allocator overhead. A rejected
 //! training cannot run, and an accepted one may still be too large;
@@ -9,12 +9,10 @@ use std::fmt;
 use hearth_data::{Effect, Pipeline};
 use hearth_machine::{Allowance, readable};
 use hearth_nn::cost::cost;
-use hearth_nn::layers::find_single_value_norm;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_registry::counted;
 use hearth_train::device;
 
-use crate::loss_probe::check_loss;
 use crate::plan::Plan;
 use hearth_recipe::recipe::{Node, Output};
 use hearth_recipe::{At, Outcome};
@@ -28,9 +26,6 @@ const USUALLY: f64 = 0.5;
 
 /// The approximate length of crops for which layers are counted.
 const COUNTED: usize = 32;
-
-/// Voxels of a crop that is sent through the network before a training begins.
-const PROBED: usize = 64 * 64 * 64;
 
 /// Memory that there is, and whose it is.
 struct Limit {
@@ -71,34 +66,17 @@ impl Limit {
 ///
 /// # Errors
 /// A need above the limit, with both figures and the key to change.
-pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
+pub(crate) fn check_memory(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     check_steps(plan, &plan.training)?;
     check_steps(plan, &plan.validation)?;
     check_windows(plan, network)?;
-    let takes = check_batch(plan, network)?;
-    check_norms(plan, network)?;
-    check_loss(plan, network)?;
-    Ok(takes)
-}
-
-/// Fails where a norm of the network has a single value of each crop. Of large crops, whose pass takes seconds, the
-/// first step of the training finds that out.
-fn check_norms(plan: &Plan, network: &AnyNetwork) -> Outcome {
-    let Some([x, y, z]) = plan.crop(network.spatial_dims()).filter(|crop| crop.iter().product::<usize>() <= PROBED)
-    else {
-        return Ok(());
-    };
-    let shape = [1, network.channels()[0], x, y, z];
-    match network.check_input(shape).is_ok().then(|| find_single_value_norm(network, shape)).flatten() {
-        Some(norm) => Err(plan.document.error_at(&plan.key_of_crop(), norm.to_string())),
-        None => Ok(()),
-    }
+    check_batch(plan, network)
 }
 
 /// Fails if the windows of the recipe's inferer cannot fit.
 ///
 /// # Errors
-/// Same as [`check_training`].
+/// Same as [`check_memory`].
 pub fn check_windows(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let Some((key, size)) = plan.recipe.inferer.shared().window() else { return Ok(()) };
     let voxels = voxels(&size, network.spatial_dims());

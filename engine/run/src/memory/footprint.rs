@@ -68,7 +68,8 @@ pub struct Footprint {
     pub batches: u64,
     /// The additional memory of the threads that make batches.
     pub making: u64,
-    /// The copy of weights and optimizer from which a checkpoint is written while training continues.
+    /// The copy of weights and optimizer from which a checkpoint is written while training
+    /// continues.
     pub checkpoint: u64,
     /// Memory for reading and transforming while caches are filled, before everything else; 0
     /// without data.
@@ -77,7 +78,8 @@ pub struct Footprint {
     pub opening: u64,
     /// The caches; `None` without data.
     pub cache: Option<u64>,
-    /// A validation, above weights and caches; `None` if images have no windows, or an unknown size.
+    /// A validation, above weights and caches; `None` if images have no windows, or an unknown
+    /// size.
     pub validation: Option<ValidationFootprint>,
     /// The number of measured voxels of a crop, if the crop has more.
     pub measured: Option<usize>,
@@ -145,7 +147,8 @@ impl Footprint {
         self.program + small + used + memory::slack(used as usize) as u64
     }
 
-    /// The largest number of crops of the recipe's size in a step within `limit` bytes; 0 if none fits.
+    /// The largest number of crops of the recipe's size in a step within `limit` bytes; 0 if none
+    /// fits.
     pub fn largest_batch(&self, limit: u64) -> usize {
         let left = limit.saturating_sub(self.program + self.around() + self.checkpoint) as f64 - self.fixed;
         (left / (self.per_voxel * volume(self.patch) as f64).max(1.0)).max(0.0) as usize
@@ -199,7 +202,8 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         plan.recipe.learns().generates() || network.check_input([1, channels, shape[0], shape[1], shape[2]]).is_ok()
     };
     let small = Some(reduced(patch)).filter(|small| *small != patch && suits(*small)).unwrap_or(patch);
-    // Small blocks are not counted by the allocator: a crop takes at least what the network's layers hold for it.
+    // Small blocks are not counted by the allocator: a crop takes at least what the network's
+    // layers hold for it.
     let held = if plan.recipe.learns().generates() { None } else { layers(&network, small) };
     let held = held.map_or(0.0, |bytes| HELD * bytes);
     drop((network, discriminator));

@@ -156,7 +156,7 @@ async fn save(
     app.stored(move |store| store.add_label(&image, &tag, &file, info)).await
 }
 
-/// `POST /activelearning/{strategy}`: the next image without an approved label; `{}` if there is none.
+/// `POST /activelearning/{strategy}`: the next image without an approved label; `{}` if all have one.
 pub async fn next_sample(State(app): Shared, Path(strategy): Path<String>) -> Result<Response, Fault> {
     if !STRATEGIES.iter().any(|(name, _)| *name == strategy) {
         return Err(Fault::absent(format!("there is no strategy {strategy:?}, expected first or random")));

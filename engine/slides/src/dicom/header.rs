@@ -177,7 +177,7 @@ impl Header {
         Err(Fault::damaged(format!("{} is {value}, expected {low} to {high}", name(tag))))
     }
 
-    /// A number above 0; `None` if there is none.
+    /// A number above 0, if the header has one.
     pub fn positive(&self, tag: Tag) -> Option<f64> {
         self.values.get(&tag)?.floats().first().copied().filter(|number| *number > 0.0)
     }

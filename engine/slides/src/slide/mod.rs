@@ -225,7 +225,7 @@ impl Slide {
     /// Reads an associated image.
     ///
     /// # Errors
-    /// If there is none of that name, or it cannot be decoded.
+    /// If no image has that name, or it cannot be decoded.
     pub fn read_associated(&self, name: &str) -> Result<Raster, SlideError> {
         let Some(name) = self.inner.associated.iter().find(|n| *n == name) else {
             return Err(self.request(format!("no image {name:?}; there are {:?}", self.inner.associated)));

@@ -64,7 +64,7 @@ impl SpatialResample {
         }
     }
 
-    /// Resamples one image to the grid of an affine, or of `dst_affine` if there is none; `place`
+    /// Resamples one image to the grid of an affine, or of `dst_affine` without one; `place`
     /// is the index of its key.
     ///
     /// # Errors

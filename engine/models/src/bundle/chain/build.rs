@@ -116,7 +116,7 @@ pub(crate) fn steps(component: &Component, random: bool, notes: &mut Vec<String>
         return Ok(vec![step("SaveClassification", Work::Classes(Classes::new(component)?))?]);
     }
     if is(component, &["SqueezeDim"]) && component.get("dim").and_then(Value::as_int).unwrap_or(0) == 0 {
-        // Only an axis of patches precedes the channels, and there is none here.
+        // Only an axis of patches precedes the channels, and cases have no such axis.
         return Ok(Vec::new());
     }
     if is(component, &["LoadImage"]) {

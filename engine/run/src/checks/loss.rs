@@ -18,12 +18,13 @@ const IMAGES: usize = 2;
 /// A loss below this is negative beyond rounding.
 const NEGATIVE: f64 = -1e-3;
 
-/// Computes the recipe's loss and its gradient for a few voxels, with the number of channels of the network. Warns of
-/// a loss that falls without bound as the network's outputs grow.
+/// Computes the recipe's loss and its gradient for a few voxels, with the number of channels of the
+/// network. Warns of a loss that falls without bound as the network's outputs grow.
 ///
 /// # Errors
-/// Options that do not fit the number of classes, and a loss whose gradient is 0 for every output, which cannot learn.
-pub(crate) fn check_loss(plan: &Plan, network: &AnyNetwork) -> Outcome {
+/// Options that do not fit the number of classes, and a loss whose gradient is 0 for every output,
+/// which cannot learn.
+pub(super) fn check_loss(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let recipe = &plan.recipe;
     // Other tasks have targets of their own shapes.
     if recipe.loss.is_none()
@@ -144,7 +145,8 @@ mod tests {
     fn losses_that_cannot_learn_have_no_gradient() {
         let dice = DiceLoss::default().to_onehot_y(true);
         assert!(probe(&dice.clone().softmax(true), 3, Output::Labels).gradient > 1e-6);
-        // As in MONAI a softmax over one channel is ignored, so that the outputs themselves are compared.
+        // As in MONAI a softmax over one channel is ignored, so that the outputs themselves are
+        // compared.
         assert!(probe(&DiceLoss::default().softmax(true), 1, Output::Labels).confident < NEGATIVE);
         assert!(probe(&DiceLoss::default().sigmoid(true), 1, Output::Labels).gradient > 1e-6);
         let focal = FocalLoss::default().to_onehot_y(true).use_softmax(true);

@@ -8,8 +8,8 @@ const HARDLY: f64 = 1e-3;
 /// The part of a run that may train with hardly any rate: schedules end near 0 on purpose.
 const TAIL: f64 = 0.05;
 
-/// The first epoch, from 1, from which on a schedule stays at a rate that hardly trains, if that is more than the
-/// last few epochs; and the rate.
+/// The first epoch, from 1, from which on a schedule stays at a rate that hardly trains, if that is
+/// more than the last few epochs; and the rate.
 pub(crate) fn ended(schedule: &dyn Schedule, base: f64, epochs: u64) -> Option<(u64, f64)> {
     let rate = |epoch: u64| schedule.at(base, epoch);
     let last = rate(epochs.checked_sub(1)?);

@@ -1,0 +1,23 @@
+//! What a training would fail on, found before a case is read: [`check_training`].
+
+mod loss;
+mod norms;
+pub(crate) mod schedule;
+
+use hearth_nn::networks::AnyNetwork;
+
+use crate::memory::check::check_memory;
+use crate::plan::Plan;
+use hearth_recipe::Outcome;
+
+/// Checks that a step and the windows of a validation fit in memory, that each norm has several values,
+/// and that the loss can learn. Returns the approximate bytes of host memory of a step, 0 if a GPU trains.
+///
+/// # Errors
+/// The first fault, with the key to change.
+pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
+    let takes = check_memory(plan, network)?;
+    norms::check_norms(plan, network)?;
+    loss::check_loss(plan, network)?;
+    Ok(takes)
+}
