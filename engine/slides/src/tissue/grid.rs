@@ -164,7 +164,7 @@ impl Sums {
             + (at(left, top + 1) * (1.0 - a) + at(left + 1, top + 1) * a) * b
     }
 
-    /// The fraction of tissue in a rectangle of level 0; 0 outside the slide.
+    /// The fraction of tissue in a rectangle of level 0. There is no tissue outside the slide.
     fn fraction(&self, mask: &TissueMask, x: f64, y: f64, width: f64, height: f64) -> f64 {
         let (left, right) = (x / mask.scale[0], (x + width) / mask.scale[0]);
         let (top, bottom) = (y / mask.scale[1], (y + height) / mask.scale[1]);
