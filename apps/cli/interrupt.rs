@@ -101,7 +101,7 @@ fn leave() -> ! {
 }
 
 /// This command starts from the beginning when it is called again.
-pub fn begins_anew() {
+pub fn starts_over() {
     let mut stage = lock(&STAGE);
     if matches!(*stage, Stage::Cases(_)) {
         *stage = Stage::Cases("the same command starts from the beginning: add --overwrite");

@@ -22,7 +22,7 @@ pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {
     let paths: Vec<PathBuf> =
         (0..count).map(|index| args.out.join(format!("generated_{index:0digits$}.{end}"))).collect();
     paths.iter().try_for_each(|path| outputs.claim(path))?;
-    interrupt::begins_anew();
+    interrupt::starts_over();
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let mut outside = 0;
     for (index, path) in (0..count).zip(&paths) {

@@ -190,7 +190,7 @@ fn run_config(args: &Args, model: &dyn Model, ranks: Option<&Ranks>) -> Outcome 
     let Some(opened) = model.as_bundle() else {
         return Err(Failure::new("this model predicts no images"));
     };
-    interrupt::begins_anew();
+    interrupt::starts_over();
     let mut images = Vec::new();
     for given in &args.images {
         images.extend(images_of(given)?.iter().map(|image| absolute(&image.to_string_lossy())));
