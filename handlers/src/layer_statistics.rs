@@ -58,7 +58,7 @@ impl Default for LayerStatisticsOptions {
 /// let layer = LayerStatistics { name, count: 8, mean, std, min, max, non_finite: 0 };
 /// run.host.weights = vec![layer];
 /// run.epochs(1, 4)?;
-/// A header, and a row after the second and the fourth iteration.
+/// // A header, and a row after the second and the fourth iteration.
 /// assert_eq!(std::fs::read_to_string(folder.path().join("layers.csv"))?.lines().count(), 3);
 /// # Ok::<(), hearth_engine::HandlerError>(())
 /// ```

@@ -198,8 +198,8 @@ fn what_cannot_be_built_is_told_before_it_is_tried() {
         std::os::unix::fs::symlink(found, tools.join(tool)).unwrap();
     }
     for (features, glibc, expected) in [
-        ("cpu", "old", "--glibc old is no version; write --glibc 2.28"),
-        ("cpu", "2.28", "cargo-zigbuild is not found; `pip install cargo-zigbuild` brings it and Zig"),
+        ("cpu", "old", "--glibc old is not a version; write --glibc 2.28"),
+        ("cpu", "2.28", "cargo-zigbuild is not found; `pip install cargo-zigbuild` installs it and Zig"),
         ("cuda", "2.28", "LLVM is linked with GCC's C++ library. Debian: apt install g++ zlib1g-dev libzstd-dev"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));

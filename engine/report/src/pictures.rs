@@ -171,6 +171,6 @@ mod tests {
     fn what_is_no_picture_is_named() {
         let broken = Overlay { png: b"<svg onload=alert(1)>".to_vec(), ..overlay(20) };
         let (embedded, notes) = embed(&[broken], 1_000_000);
-        assert!(embedded.is_empty() && notes[0].contains("no PNG"), "{notes:?}");
+        assert!(embedded.is_empty() && notes[0].contains("not a readable PNG"), "{notes:?}");
     }
 }
