@@ -8,7 +8,7 @@ use hearth_data::dicom::write::Coding;
 use hearth_recipe::Outcome;
 use serde_json::{Map as Facts, Value};
 
-use crate::cases::Case;
+use crate::cases::{Case, Sought};
 
 /// A trained model: a run, an ensemble of runs, models of nnU-Net and TotalSegmentator, a MONAI bundle.
 ///
@@ -25,11 +25,11 @@ pub trait Model {
     /// The supported options.
     fn abilities(&self) -> Abilities;
 
-    /// The cases that an argument of `-i` names. `series` selects one DICOM series of each study.
+    /// The cases that an argument of `-i` or an upload names.
     ///
     /// # Errors
     /// A path without a suitable case, or a data set without a channel that the model needs.
-    fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>>;
+    fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>>;
 
     /// The reader of its cases. Unlike a model it can be shared by threads.
     fn preparer(&self) -> Arc<dyn Prepare>;

@@ -9,7 +9,7 @@ use hearth_data::dicom::write::SegmentationType;
 use hearth_data::dicom::{Authorship, Series};
 use hearth_data::writers::RegionFile;
 use hearth_data::{Item, Parts, Progress};
-use hearth_models::cases::Case;
+use hearth_models::cases::{Case, Sought, check_upload, images_of};
 use hearth_models::model::{Asked, Card as ModelCard, Kind as ModelKind, Model as Trained, PredictedMap, Prediction};
 use hearth_models::open::{OpenOptions, open as open_model};
 use hearth_models::writers::Codes;
@@ -189,17 +189,19 @@ fn of_map(
     Ok(answer)
 }
 
-/// The only case of a request.
+/// The only case of a request. This is the one place where files of a client become cases: whatever they
+/// say, they name no other files of this machine.
 fn case_of(model: &dyn Trained, given: &Path, series: Option<&str>) -> Result<Case, Refusal> {
+    check_upload(given).map_err(refused)?;
     let wanted = model.card().channels.len();
-    let several = given.is_dir().then(|| hearth_models::cases::images_of(given)).transpose().map_err(refused)?;
+    let several = given.is_dir().then(|| images_of(given)).transpose().map_err(refused)?;
     let several =
         several.filter(|files| wanted > 1 && files.len() == wanted && files.iter().all(|file| file.is_file()));
     if let Some(files) = several {
         let item = Item::new("image").with_parts("image", Parts::new(files));
         return Ok(Case::Item(Box::new(item)));
     }
-    let mut found = model.cases(given, series).map_err(refused)?;
+    let mut found = model.cases(given, Sought::of_upload(series)).map_err(refused)?;
     if let [case] = &found[..] {
         return match case.refused() {
             Some(why) => Err(Refusal::Input(format!("{}: {why}", case.stem().to_string_lossy()))),

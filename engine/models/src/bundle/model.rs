@@ -16,7 +16,7 @@ use super::one_by_one::OneByOne;
 use super::open::{OpenedBundle, open};
 use super::run::{RunOptions, all, config, leave_out_lists};
 use super::{Context, checks};
-use crate::cases::{Case, CaseFinder};
+use crate::cases::{Case, CaseFinder, Sought};
 use crate::export::Exported;
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
 use crate::open::OpenOptions;
@@ -181,14 +181,14 @@ impl Model for BundleModel {
         Abilities { probabilities: self.card.kind.is_map(), ..Abilities::default() }
     }
 
-    fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+    fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
         let finder = CaseFinder {
             layout: None,
             images: if self.card.channels.len() > 1 { &self.card.channels } else { &[] },
             modalities: &self.card.modalities,
             series: None,
         };
-        finder.find(given, series)
+        finder.find(given, sought)
     }
 
     fn preparer(&self) -> Arc<dyn Prepare> {

@@ -14,6 +14,7 @@ use hearth_run::{named, wants};
 
 use crate::cases::case::{Case, IMAGES};
 use crate::cases::series::series_below;
+use crate::cases::sought::Sought;
 
 /// The series that a recipe reads from a folder with several.
 fn series_of(recipe: &Recipe) -> Option<&str> {
@@ -47,14 +48,15 @@ impl<'a> CaseFinder<'a> {
     }
 
     /// Finds the cases of a path: the cases of a data set, a table or a list; the images of a
-    /// folder; the series of a DICOM folder, or of a tree of them; or a file. `series` selects one
-    /// series of each study, instead of the model's default.
+    /// folder; the series of a DICOM folder, or of a tree of them; or a file. Lists and data sets of
+    /// an upload are not read, because they name files.
     ///
     /// # Errors
     /// A damaged data set, or one without a channel that the model needs; a folder that cannot be
     /// read; a study without the selected series.
-    pub fn find(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
-        if let Some(layout) = layout_of(given, self.layout) {
+    pub fn find(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
+        let Sought { series, upload } = sought;
+        if !upload && let Some(layout) = layout_of(given, self.layout) {
             let wants = Wants { images: self.images.to_vec(), target: Target::Nothing };
             let cases = layout.read(given, &wants).while_doing(|| given.display().to_string())?.all();
             return Ok(cases.into_iter().map(|item| Case::Item(Box::new(item))).collect());

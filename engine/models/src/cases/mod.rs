@@ -6,8 +6,10 @@ mod find;
 pub mod globs;
 mod series;
 mod series_choice;
+mod sought;
 
 pub use case::Case;
 pub use files_key::files_key;
 pub use find::{CaseFinder, images_of, labelled};
 pub use series::{FoundSeries, series_below};
+pub use sought::{Sought, check_upload};

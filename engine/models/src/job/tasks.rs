@@ -43,7 +43,7 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
     let model = job.model.key()?;
     let mut tasks = Vec::new();
     for path in given {
-        for case in job.model.cases(path, job.series)? {
+        for case in job.model.cases(path, job.series.into())? {
             if job.only.is_some_and(|only| !only.contains(&case.name())) {
                 continue;
             }

@@ -10,7 +10,7 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_registry::counted;
 use serde_json::{Map, Value, json};
 
-use crate::cases::{Case, CaseFinder};
+use crate::cases::{Case, CaseFinder, Sought};
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
 use crate::nnunet::{NnunetEnsemble, NnunetPredictor, Predicted, Preparation};
 use crate::package::Unpacked;
@@ -89,15 +89,15 @@ impl Model for NnunetModel {
         Abilities { probabilities: true, uncertainty: self.ensemble.outputs() > 1, augmentation: false }
     }
 
-    fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+    fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
         let first = self.ensemble.first();
         match numbered(first, given)? {
-            Some(cases) if series.is_none() => Ok(cases),
+            Some(cases) if sought.series.is_none() => Ok(cases),
             Some(_) => {
                 let what = format!("--series: {} holds no DICOM, but images of numbered channels", given.display());
                 Err(RecipeError::new(what))
             }
-            None => found(&self.card, given, series),
+            None => found(&self.card, given, sought),
         }
     }
 
@@ -201,11 +201,11 @@ fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Case>>>
 }
 
 /// Cases with other names and formats: files, data sets, DICOM series. Each has all channels.
-fn found(card: &Card, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+fn found(card: &Card, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
     // A single channel needs no name.
     let images = if card.channels.len() > 1 { &card.channels[..] } else { &[] };
     let finder = CaseFinder { layout: None, images, modalities: &card.modalities, series: None };
-    let cases = finder.find(given, series)?;
+    let cases = finder.find(given, sought)?;
     let (wanted, ending) = (card.channels.len(), &card.ending);
     for case in &cases {
         let files = case.files().count();

@@ -11,7 +11,7 @@ use hearth_registry::counted;
 use hearth_run::previous_labels;
 use serde_json::{Map, Value, json};
 
-use crate::cases::{Case, CaseFinder};
+use crate::cases::{Case, CaseFinder, Sought};
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
 use crate::package::codes_of;
 use crate::run::segment::{Reading, Ready, Segmented, Wanted};
@@ -138,8 +138,8 @@ impl Model for RunModel {
         Abilities { probabilities: true, uncertainty: self.trained.augmentation.is_some(), augmentation: true }
     }
 
-    fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
-        CaseFinder::of_recipe(&self.trained.plan.recipe).find(given, series)
+    fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
+        CaseFinder::of_recipe(&self.trained.plan.recipe).find(given, sought)
     }
 
     fn preparer(&self) -> Arc<dyn Prepare> {

@@ -10,7 +10,7 @@ use hearth_recipe::nnunet::Reader;
 use hearth_registry::counted;
 use serde_json::{Map, Value, json};
 
-use crate::cases::{Case, CaseFinder};
+use crate::cases::{Case, CaseFinder, Sought};
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
 use crate::nnunet::model::read_case;
 use crate::nnunet::{TotalLabels, TotalPrepared, TotalSegmentator};
@@ -66,9 +66,9 @@ impl Model for TotalModel {
         Abilities::default()
     }
 
-    fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+    fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
         let finder = CaseFinder { layout: None, images: &[], modalities: &self.card.modalities, series: None };
-        finder.find(given, series)
+        finder.find(given, sought)
     }
 
     fn preparer(&self) -> Arc<dyn Prepare> {
