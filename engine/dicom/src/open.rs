@@ -103,8 +103,13 @@ pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
     }
     let encoding = layout.syntax.encoding;
     if layout.syntax.deflated {
+        if size > limits.inflated_bytes {
+            let limit = limits.inflated_bytes;
+            let what = format!("{size} bytes of a deflated data set; the limit is {limit} (Limits::inflated_bytes)");
+            return Err(DicomError::Limit { path: path.to_owned(), what });
+        }
         grow(&mut file, &mut head, size).map_err(io)?;
-        let bytes = inflate(&head[layout.dataset..], limits.file_bytes).map_err(damaged)?;
+        let bytes = inflate(&head[layout.dataset..], limits.inflated_bytes).map_err(damaged)?;
         drop(head);
         let source = Source::Memory { bytes: Arc::new(bytes) };
         let Source::Memory { bytes } = &source else { return Err(damaged("no bytes".to_owned())) };
@@ -122,7 +127,12 @@ pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
             let pixels = walked.pixels.map(|p| p.element(source, layout.dataset as u64));
             return Ok(Opened { path: path.to_owned(), object, syntax: layout.syntax, pixels });
         }
-        let want = (head.len() as u64 * 8).min(size);
+        if head.len() as u64 >= limits.attribute_bytes.max(HEAD) {
+            let limit = limits.attribute_bytes;
+            let what = format!("more than {limit} bytes before the pixels, the limit (Limits::attribute_bytes)");
+            return Err(DicomError::Limit { path: path.to_owned(), what });
+        }
+        let want = (head.len() as u64 * 8).min(size).min(limits.attribute_bytes.max(HEAD));
         grow(&mut file, &mut head, want).map_err(io)?;
     }
 }
@@ -143,7 +153,7 @@ fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, String> {
     let read = flate2::read::DeflateDecoder::new(bytes).take(limit + 1).read_to_end(&mut out);
     read.map_err(|e| format!("the deflated data set is damaged: {e}"))?;
     if out.len() as u64 > limit {
-        return Err(format!("inflates to more than the limit of {limit} bytes (Limits::file_bytes)"));
+        return Err(format!("inflates to more than the limit of {limit} bytes (Limits::inflated_bytes)"));
     }
     Ok(out)
 }

@@ -6,8 +6,12 @@ use crate::finding::FindingKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of one file, also after inflating a deflated data set. Default 4 GiB.
+    /// Bytes of one file. Default 4 GiB.
     pub file_bytes: u64,
+    /// Bytes of a deflated data set after it is inflated, which are kept in memory. Default 4 GiB.
+    pub inflated_bytes: u64,
+    /// Bytes of the attributes before the pixels, which are kept in memory. Default 1 GiB.
+    pub attribute_bytes: u64,
     /// Samples (pixels times colours) of one frame. Default 2^28.
     pub frame_samples: u64,
     /// Frames of one file. Default 200 000.
@@ -25,6 +29,8 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             file_bytes: 4 << 30,
+            inflated_bytes: 4 << 30,
+            attribute_bytes: 1 << 30,
             frame_samples: 1 << 28,
             frames: 200_000,
             volume_values: 1 << 31,
