@@ -2,7 +2,7 @@
 
 use hearth_machine::{Allowance, readable};
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec};
-use hearth_registry::{Document, Entry, Node, Registry, read, unknown};
+use hearth_registry::{Document, Entry, Node, Registry, read, unknown_name};
 
 use crate::error::{Context, Failure, Outcome};
 use crate::recipe::bundled;
@@ -39,7 +39,7 @@ impl Example {
         let registry = Registry::<NetworkSpec>::new();
         match registry.find(name) {
             Some(entry) => Self::of(entry),
-            None => Err(Failure::new(unknown("network", name, &registry.names()))),
+            None => Err(Failure::new(unknown_name("network", name, &registry.names()))),
         }
     }
 

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use hearth_registry::{Described, Parameter, Place, described, unknown};
+use hearth_registry::{
+    Described, Foreign, Here, Parameter, Place, base_names, described, explained, last_part, nearest, unknown,
+    unknown_name,
+};
 use serde_json::{Value, json};
 
 use crate::error::{Failure, Outcome};
@@ -15,10 +18,11 @@ use crate::terminal::{bold, dim};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The kind to list: tasks, layouts, readers, caches, samplers, transforms, networks, losses,
-    /// metrics, optimizers, schedules, inferers, handlers, ...
-    #[arg(value_name = "KIND")]
+    /// metrics, optimizers, schedules, inferers, handlers, ...; or a name that is searched in all kinds,
+    /// MONAI's names included
+    #[arg(value_name = "KIND|NAME")]
     pub kind: Option<String>,
-    /// The entry to describe: its parameters, an example, its paper
+    /// The entry of the kind to describe: its parameters, an example, its paper
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// Print JSON, including the JSON Schema of each table
@@ -51,12 +55,8 @@ const KINDS: &[(&str, &str)] = &[
 /// Prints the kinds, the entries of a kind, or one entry.
 pub fn run(args: &Args) -> Outcome {
     let Some(kind) = &args.kind else { return kinds(args.json) };
-    let (plural, word) = kind_of(kind)?;
-    let mut entries: Vec<Described> = described().into_iter().filter(|entry| entry.kind == word).collect();
-    for entry in &mut entries {
-        entry.doc = rustdoc::prose(&entry.doc);
-        entry.parameters.iter_mut().for_each(|parameter| parameter.doc = rustdoc::prose(&parameter.doc));
-    }
+    let Some((plural, word)) = kind_of(kind) else { return anywhere(args, kind) };
+    let entries: Vec<Described> = described().into_iter().filter(|entry| entry.kind == word).map(in_prose).collect();
     match &args.name {
         None if args.json => {
             let all: Vec<Value> = entries.iter().map(as_json).collect();
@@ -67,18 +67,83 @@ pub fn run(args: &Args) -> Outcome {
             list(&entries);
             out!("{}", dim(&format!("hearth reference {plural} NAME describes one of them")));
         }
-        Some(name) => {
-            let entry = find(&entries, word, name)?;
-            if args.json {
-                out!("{}", serde_json::to_string_pretty(&as_json(entry))?);
-            } else if args.markdown {
-                out!("{}", section(entry).trim_end());
-            } else {
-                show(entry);
+        Some(name) => print(args, &[find(&entries, word, name)?])?,
+    }
+    Ok(())
+}
+
+/// An entry whose texts are prose.
+fn in_prose(mut entry: Described) -> Described {
+    entry.doc = rustdoc::prose(&entry.doc);
+    entry.parameters.iter_mut().for_each(|parameter| parameter.doc = rustdoc::prose(&parameter.doc));
+    entry
+}
+
+/// Prints entries in the form that was asked for.
+fn print(args: &Args, entries: &[&Described]) -> Outcome {
+    if args.json {
+        match entries {
+            [entry] => out!("{}", serde_json::to_string_pretty(&as_json(entry))?),
+            several => {
+                let all: Vec<Value> = several.iter().map(|entry| as_json(entry)).collect();
+                out!("{}", serde_json::to_string_pretty(&all)?);
             }
+        }
+        return Ok(());
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        if index > 0 {
+            out!("");
+        }
+        match args.markdown {
+            true => out!("{}", section(entry).trim_end()),
+            false => show(entry),
         }
     }
     Ok(())
+}
+
+/// Describes the entries of this name of all kinds, or says what a name of MONAI, PyTorch or ignite is
+/// here.
+fn anywhere(args: &Args, name: &str) -> Outcome {
+    let all = described();
+    let known: Vec<&str> = KINDS.iter().map(|(plural, _)| *plural).chain(all.iter().map(|entry| entry.name)).collect();
+    if let Some(second) = &args.name {
+        // The first word can only be a kind.
+        let kinds: Vec<&str> = KINDS.iter().map(|(plural, _)| *plural).collect();
+        return Err(Failure::new(format!("{}, before {second:?}", unknown("kind", name, &kinds))));
+    }
+    let mut found: Vec<Described> = all.iter().filter(|entry| is_called(entry, name)).cloned().collect();
+    if found.iter().any(|entry| entry.name == last_part(name)) {
+        found.retain(|entry| entry.name == last_part(name));
+    }
+    if !found.is_empty() {
+        let found: Vec<Described> = found.into_iter().map(in_prose).collect();
+        return print(args, &found.iter().collect::<Vec<_>>());
+    }
+    if Foreign::all().any(|row| matches!(row.here, Here::Plugin(known) if known == name)) {
+        out!("{name} is a plugin, in [[plugins]]: hearth plugin info {name} describes it");
+        return Ok(());
+    }
+    match explained("", name) {
+        Some(meaning) if args.json => out!("{}", serde_json::to_string_pretty(&json!({ "meaning": meaning }))?),
+        Some(meaning) => out!("{meaning}"),
+        // All names would be a list of 300.
+        None => {
+            let near = nearest(name, known).map(|near| format!(", did you mean {near:?}?"));
+            let list = near.unwrap_or_else(|| "; hearth reference lists the kinds".to_owned());
+            return Err(Failure::new(format!("unknown kind or name {name:?}{list}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name means an entry: its own, an alias, in another case, or in MONAI's dictionary form.
+fn is_called(entry: &Described, name: &str) -> bool {
+    let alike = |base: &&str| {
+        entry.name.eq_ignore_ascii_case(base) || entry.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(base))
+    };
+    base_names(last_part(name)).iter().any(alike)
 }
 
 fn kinds(as_json: bool) -> Outcome {
@@ -98,22 +163,17 @@ fn kinds(as_json: bool) -> Outcome {
 }
 
 /// Finds the kind with this name, in singular or plural.
-fn kind_of(word: &str) -> Outcome<(&'static str, &'static str)> {
+fn kind_of(word: &str) -> Option<(&'static str, &'static str)> {
     let lower = word.to_lowercase();
-    KINDS.iter().find(|(plural, singular)| *plural == lower || *singular == lower).copied().ok_or_else(|| {
-        let known: Vec<&str> = KINDS.iter().map(|(plural, _)| *plural).collect();
-        Failure::new(unknown("kind", word, &known))
-    })
+    KINDS.iter().find(|(plural, singular)| *plural == lower || *singular == lower).copied()
 }
 
 fn find<'a>(entries: &'a [Described], word: &str, name: &str) -> Outcome<&'a Described> {
     let exact = |entry: &&Described| entry.name == name || entry.aliases.contains(&name);
-    let alike = |entry: &&Described| {
-        entry.name.eq_ignore_ascii_case(name) || name.strip_suffix('d').is_some_and(|name| entry.name == name)
-    };
+    let alike = |entry: &&Described| is_called(entry, name);
     entries.iter().find(exact).or_else(|| entries.iter().find(alike)).ok_or_else(|| {
         let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
-        Failure::new(unknown(word, name, &names))
+        Failure::new(unknown_name(word, name, &names))
     })
 }
 

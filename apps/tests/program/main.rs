@@ -21,6 +21,7 @@ mod distances;
 mod ensembles;
 mod every_model;
 mod exports;
+mod from_monai;
 mod generation;
 mod handlers;
 #[cfg(target_os = "linux")]

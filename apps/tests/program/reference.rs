@@ -64,7 +64,7 @@ fn every_kind_and_entry_can_be_asked_for() {
 
 #[test]
 fn what_is_unknown_is_answered_with_what_was_meant() {
-    fail(&["reference", "losss"], 1, &["unknown kind \"losss\"", "did you mean \"losses\""]);
+    fail(&["reference", "losss"], 1, &["unknown kind or name \"losss\"", "did you mean \"losses\""]);
     fail(&["reference", "losses", "DicLoss"], 1, &["unknown loss \"DicLoss\"", "did you mean \"DiceLoss\""]);
 }
 

@@ -107,9 +107,18 @@ pub fn is_provided() -> bool {
     FINDER.read().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Whether a name in a recipe is that of a plugin's component: it has a dot.
+/// Programs whose dotted names (`monai.losses.DiceLoss`) mean the last part.
+pub(crate) const OTHERS: [&str; 3] = ["monai.", "torch.", "ignite."];
+
+/// Whether a name in a recipe is that of a plugin's component: it has a dot, and is not a name of
+/// MONAI, PyTorch or ignite.
 pub fn is_of_a_plugin(name: &str) -> bool {
-    name.contains('.')
+    name.contains('.') && !OTHERS.iter().any(|other| name.starts_with(other))
+}
+
+/// The message of a plugin as part of an error of the program.
+pub fn reports(message: &str) -> String {
+    format!("the plugin reports: {message}")
 }
 
 /// Finds a component and builds it.

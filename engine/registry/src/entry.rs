@@ -82,6 +82,8 @@ pub struct Entry<T: ?Sized + 'static> {
 /// An entry of any kind, as the linker collects it.
 pub struct Registration {
     pub(crate) word: &'static str,
+    pub(crate) name: &'static str,
+    aliases: &'static [&'static str],
     pub(crate) kind: TypeId,
     pub(crate) entry: &'static (dyn Any + Send + Sync),
     pub(crate) describe: fn() -> Described,
@@ -90,7 +92,12 @@ pub struct Registration {
 impl Registration {
     /// Registers an entry; [`entry!`](crate::entry) calls it.
     pub const fn new<T: Kind + ?Sized>(entry: &'static Entry<T>, describe: fn() -> Described) -> Self {
-        Self { word: T::WORD, kind: TypeId::of::<T>(), entry, describe }
+        Self { word: T::WORD, name: entry.name, aliases: entry.aliases, kind: TypeId::of::<T>(), entry, describe }
+    }
+
+    /// Whether its name, or another of its spellings, is one of these.
+    pub(crate) fn is_called(&self, names: &[&str]) -> bool {
+        names.contains(&self.name) || self.aliases.iter().any(|alias| names.contains(alias))
     }
 }
 

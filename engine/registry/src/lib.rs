@@ -58,6 +58,7 @@ mod document;
 #[cfg(feature = "entries")]
 mod entry;
 mod fault;
+mod monai;
 #[cfg(feature = "entries")]
 mod named;
 mod nearest;
@@ -76,6 +77,7 @@ pub use document::Document;
 #[cfg(feature = "entries")]
 pub use entry::{Described, Entry, FromPlugin, Kind, Registration, build_by_reading, described, kinds};
 pub use fault::Fault;
+pub use monai::{Foreign, Here, base_names, explained, last_part, unknown_name};
 #[cfg(feature = "entries")]
 pub use named::Named;
 pub use nearest::{nearest, unknown};

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::component::is_of_a_plugin;
 use crate::entry::{Entry, FromPlugin, Kind, Registration};
 use crate::fault::Fault;
+use crate::monai::{explained, last_part};
 use crate::nearest::nearest;
 use crate::node::{Node, Origin, Value};
 use crate::parameters::table;
@@ -49,8 +50,9 @@ impl<T: Kind + ?Sized> Registry<T> {
         self.entries.iter().map(|entry| entry.name).collect()
     }
 
-    /// The entry that a name means.
+    /// The entry that a name means; of a dotted name of MONAI, PyTorch or ignite the last part counts.
     pub fn find(&self, name: &str) -> Option<&'static Entry<T>> {
+        let name = last_part(name);
         let exact = |entry: &&&'static Entry<T>| entry.name == name || entry.aliases.contains(&name);
         let spelt = |entry: &&&'static Entry<T>| {
             T::is_spelt(entry.name, name) || entry.aliases.iter().any(|alias| T::is_spelt(alias, name))
@@ -79,6 +81,9 @@ impl<T: Kind + ?Sized> Registry<T> {
             );
         };
         self.find(name).ok_or_else(|| {
+            if let Some(meaning) = explained(T::WORD, name) {
+                return Fault::at(T::TAG, format!("unknown {} {name:?}: {meaning}", T::WORD)).within(node);
+            }
             let names = self.names();
             let near = nearest(name, names.iter().copied());
             let list = if near.is_none() { format!("; known are {}", names.join(", ")) } else { String::new() };
@@ -132,6 +137,19 @@ impl<T: Kind + ?Sized> Registry<T> {
             }
         }
         Ok(())
+    }
+
+    /// Replaces another spelling of an entry's name in a table by its own: `Spacing` for `Spacingd`.
+    /// Names in lower case stay, as they may be of another program's functions.
+    pub fn name_as_known(&self, table: &mut Node) {
+        let Some(written) = table.text(T::TAG).filter(|name| name.contains(char::is_uppercase)) else { return };
+        if is_of_a_plugin(written) {
+            return;
+        }
+        if let Some(entry) = self.find(written).filter(|entry| entry.name != written) {
+            let origin = table.find(T::TAG).origin.clone();
+            table.insert(T::TAG, Node { origin, ..Node::from(entry.name) });
+        }
     }
 
     /// The table with all defaults written out, as a run records it. The name is in the entry's own

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use hearth_image::TransformError;
-use hearth_registry::{Fault, FromPlugin, Kind, Place, type_name};
+use hearth_registry::{Fault, FromPlugin, Kind, Place, base_names, type_name};
 use serde_json::json;
 
 use crate::{Draw, Effect, Sample};
@@ -140,10 +140,10 @@ impl Kind for dyn Transform {
 
     const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(crate::transforms::plugin::build);
 
-    /// MONAI's dictionary transforms have names with a `d` at the end; cuCIM's functions have
-    /// lower-case names.
+    /// MONAI's dictionary transforms have names with `d`, `D` or `Dict` at the end; cuCIM's functions
+    /// have lower-case names.
     fn is_spelt(known: &str, written: &str) -> bool {
-        written.strip_suffix('d') == Some(known) || known.to_lowercase() == written.replace('_', "")
+        base_names(written).contains(&known) || known.to_lowercase() == written.replace('_', "")
     }
 
     fn place(&self) -> Option<Place> {

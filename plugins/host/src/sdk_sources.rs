@@ -39,6 +39,8 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "engine/registry/src/entry.rs",
     "engine/registry/src/fault.rs",
     "engine/registry/src/lib.rs",
+    "engine/registry/src/monai.rs",
+    "engine/registry/src/monai.txt",
     "engine/registry/src/named.rs",
     "engine/registry/src/nearest.rs",
     "engine/registry/src/node.rs",

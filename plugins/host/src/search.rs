@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use hearth_plugin::abi::Linked;
-use hearth_registry::nearest;
+use hearth_registry::{explained, nearest};
 use serde::Serialize;
 
 use crate::bundled::BUNDLED;
@@ -227,7 +227,11 @@ impl Search {
         }
         let list = self.list();
         let known = list.entries.iter().filter_map(|entry| Some(entry.identity.as_ref()?.name.as_str()));
-        let meant = nearest(name, known).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+        let near = nearest(name, known);
+        // `EarlyStop` is a handler, and MONAI's `StatsHandler` the plugin `stats`.
+        let elsewhere = explained("plugin", name).filter(|_| !near.is_some_and(|near| near.eq_ignore_ascii_case(name)));
+        let near = near.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+        let meant = elsewhere.map_or(near, |meaning| format!(": {meaning}"));
         let looked = self.places.iter().map(|place| format!("\n  {}", list.describe(place))).collect();
         Err(PluginError::NotFound { name: name.to_owned(), meant, looked })
     }

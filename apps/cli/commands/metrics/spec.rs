@@ -1,7 +1,7 @@
 //! The metrics in the notation of the command line.
 
 use hearth_nn::metrics::{ConfusionName, MetricConfig};
-use hearth_registry::unknown;
+use hearth_registry::unknown_name;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Context, Failure, Outcome};
@@ -96,7 +96,7 @@ impl Spec {
             }
             (None, Err(_)) => {
                 let names: Vec<&str> = NAMES.iter().map(|(short, ..)| *short).chain(ConfusionName::names()).collect();
-                return Err(Failure::new(unknown("metric", name, &names)));
+                return Err(Failure::new(unknown_name("metric", name, &names)));
             }
         };
         if plain == "hd95" {

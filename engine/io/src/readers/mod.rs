@@ -68,7 +68,7 @@ use hearth_dicom::quiet::caught;
 use hearth_image::Image;
 use hearth_machine::{Allowance, readable};
 use hearth_registry::component::is_of_a_plugin;
-use hearth_registry::{Fault, Kind, Node, Place, Registry, nearest};
+use hearth_registry::{Fault, Kind, Node, Place, Registry, explained, nearest};
 
 /// Options of readers. Each reader uses only the options that apply to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
@@ -338,6 +338,9 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     let wanted = Registry::<dyn Reader>::new().find(name).map_or(name, |entry| entry.name);
     let readers = readers();
     readers.iter().find(|r| r.name().eq_ignore_ascii_case(wanted)).cloned().ok_or_else(|| {
+        if let Some(meaning) = explained("reader", name) {
+            return Fault::new(format!("there is no reader {name:?}: {meaning}"));
+        }
         let names: Vec<&str> = readers.iter().map(|r| r.name()).collect();
         Fault::new(format!("there is no reader {name:?}; known are {}", names.join(", ")))
             .meaning(nearest(name, names.iter().copied()))

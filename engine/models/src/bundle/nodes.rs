@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hearth_bundle::{Component, Fault, FaultKind, Value};
+pub(crate) use hearth_registry::base_names;
 use hearth_registry::Node;
 use serde::Deserialize;
 
@@ -59,16 +60,6 @@ pub(crate) fn table(component: &Component, name: &str, without: &[&str], nothing
 pub(crate) fn read<T: for<'de> Deserialize<'de>>(component: &Component, mut table: Node) -> Result<T, Fault> {
     table.remove("name");
     hearth_registry::read(&table).map_err(|error| fault(component, error.to_string()))
-}
-
-/// The possible names without MONAI's suffix of the dictionary form: `LoadImaged`, `LoadImageD`,
-/// `LoadImageDict`.
-pub(crate) fn base_names(name: &str) -> Vec<&str> {
-    let mut names = vec![name];
-    names.extend(
-        ["Dict", "D", "d"].iter().filter_map(|ending| name.strip_suffix(ending)).filter(|name| !name.is_empty()),
-    );
-    names
 }
 
 /// Whether a component is the dictionary form or the array form of one of these names.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hearth_data::{Pipeline, Transform};
 use hearth_registry::component::is_of_a_plugin;
-use hearth_registry::{Fault, Node, Registry, unknown};
+use hearth_registry::{Fault, Kind, Node, Registry, explained, unknown};
 use hearth_train::Post;
 
 /// The steps of `post.prediction` or `post.label`, checked.
@@ -25,7 +25,8 @@ fn step(table: &Node) -> Result<Post, Fault> {
     let transforms = Registry::<dyn Transform>::new();
     if !is_of_a_plugin(name) && transforms.find(name).is_none() {
         let known: Vec<&str> = batch.names().into_iter().chain(transforms.names()).collect();
-        return Err(Fault::at("name", unknown("step", name, &known)).within(table));
+        let meaning = explained(Post::WORD, name).map(|meaning| format!("unknown step {name:?}: {meaning}"));
+        return Err(Fault::at("name", meaning.unwrap_or_else(|| unknown("step", name, &known))).within(table));
     }
     if table.get("keys").is_some() {
         let message = "remove `keys`: a step of [post] works on the prediction, or on the label";

@@ -9,14 +9,14 @@ use hearth_data::Transform;
 use hearth_data::caches::{Cache, MemoryCache};
 use hearth_data::layouts::Layout;
 use hearth_data::spatial::{Lazy, LazySampling};
-use hearth_handlers::{ScheduleConfig, constant};
+use hearth_handlers::{HandlerSpec, ScheduleConfig, constant};
 use hearth_nn::inferers::{InfererConfig, SimpleInferer};
 use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use hearth_plugin_host::provide_components;
 use hearth_registry::component;
-use hearth_registry::{Document, Fault, Kind, Named, Node};
+use hearth_registry::{Document, Fault, Kind, Named, Node, Registry};
 use hearth_train::device::TuneWord;
 use serde::{Deserialize, Serialize};
 
@@ -114,8 +114,8 @@ pub struct Data {
     /// suffixes of files, or columns of a table. By default, all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
-    /// The DICOM modalities that the network supports (`CT`, `MR`, `PT`): `predict` skips other
-    /// series of a tree, unless `--series` names one. By default, all.
+    /// The DICOM modalities that the network supports (`CT`, `MR`, `PT`): `predict` and `serve` refuse
+    /// other series, unless `--any-modality` is given. By default, that of the data set, if it tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modalities: Vec<String>,
     /// The folder of the labels that an earlier stage of a cascade predicted for the cases, as
@@ -282,6 +282,7 @@ impl Recipe {
         }
         Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
+        recipe.name_as_known();
         let (root, task) = (document.root(), recipe.learns());
         if root.get("metric").is_none() {
             recipe.metric = if task.generates() { Metric::none() } else { Metric::of(task.metrics())? };
@@ -306,6 +307,20 @@ impl Recipe {
     /// A value that TOML cannot represent.
     pub fn to_toml(&self) -> Result<String, Fault> {
         toml::to_string(self).map_err(|error| Fault::new(format!("this recipe cannot be written as TOML: {error}")))
+    }
+
+    /// Writes the names of steps and handlers as their entries do, so that a rule about `Spacing` is one
+    /// about MONAI's `Spacingd` too.
+    fn name_as_known(&mut self) {
+        let (transforms, post) = (Registry::<dyn Transform>::new(), Registry::<hearth_train::Post>::new());
+        let chains = [&mut self.transforms, &mut self.tta.transforms];
+        chains.into_iter().flatten().for_each(|step| transforms.name_as_known(step));
+        for step in [&mut self.post.prediction, &mut self.post.label].into_iter().flatten() {
+            post.name_as_known(step);
+            transforms.name_as_known(step);
+        }
+        let handlers = Registry::<HandlerSpec>::new();
+        self.handlers.iter_mut().for_each(|handler| handlers.name_as_known(handler));
     }
 
     /// Fills in defaults that depend on other values.

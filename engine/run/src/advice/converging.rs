@@ -23,7 +23,7 @@ const SHARED: [&str; 8] =
 pub fn converging(document: &Document, recipe: &Recipe) -> Vec<Candidate> {
     let mut found = Vec::new();
     let root = document.root();
-    let loss = root.get("loss").filter(|loss| loss.text("name") == Some("DiceLoss"));
+    let loss = root.get("loss").filter(|_| recipe.loss.as_ref().is_some_and(|loss| loss.name() == "DiceLoss"));
     if let Some(loss) = loss.filter(|_| recipe.discriminator.is_none()) {
         let exclusive = loss.get("softmax").is_some_and(|softmax| *softmax == Node::from(true));
         let name = if exclusive { "DiceCELoss" } else { "DiceFocalLoss" };
@@ -44,7 +44,7 @@ pub fn converging(document: &Document, recipe: &Recipe) -> Vec<Candidate> {
             sets: vec![format!("loss={text}")],
         });
     }
-    if let Some(optimizer) = root.get("optimizer").filter(|optimizer| optimizer.text("name") == Some("Adam")) {
+    if let Some(optimizer) = root.get("optimizer").filter(|_| recipe.optimizer.name() == "Adam") {
         let mut table = Node::named("Novograd").with("lr", Node::from(recipe.optimizer.lr() * 10.0));
         for key in ["weight_decay", "amsgrad"] {
             if let Some(value) = optimizer.get(key) {

@@ -7,7 +7,7 @@ use burn::tensor::Tensor;
 use hearth_data::{Affine, Image, Pipeline, Sample, affine};
 use hearth_engine::BoxError;
 use hearth_nn::post::{Activations, AsDiscrete};
-use hearth_registry::{Fault, Kind, Place, entry, read};
+use hearth_registry::{Fault, Kind, Place, base_names, entry, read};
 
 /// A post-processing step, on a batch `[B, C, X, Y, Z]`. In a recipe:
 /// `{ name = "AsDiscrete", argmax = true, to_onehot = 2 }`.
@@ -39,6 +39,11 @@ impl fmt::Debug for Post {
 
 impl Kind for Post {
     const WORD: &'static str = "post-processing step";
+
+    /// MONAI's dictionary transforms have names with `d`, `D` or `Dict` at the end.
+    fn is_spelt(known: &str, written: &str) -> bool {
+        base_names(written).contains(&known)
+    }
 
     fn check(&self) -> Result<(), Fault> {
         match self {
