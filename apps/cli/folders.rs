@@ -1,12 +1,11 @@
 //! Checks of output folders and paths.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Failure, Outcome};
 use crate::interrupt;
 pub use hearth_run::folders::{open_run, replace};
-use hearth_train::{CAN_WRITE, is_free};
+use hearth_train::is_free;
 
 /// Fails if a folder cannot hold a new run or data set: it is a file, or not empty.
 pub fn check_free(folder: &Path) -> Outcome {
@@ -66,9 +65,7 @@ impl Reserved {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
         interrupt::made(folder.to_owned(), made);
         let reserved = Self(());
-        let probe = folder.join(CAN_WRITE);
-        File::create(&probe)
-            .and_then(|_| std::fs::remove_file(&probe))
+        hearth_files::check_can_write(folder)
             .while_doing(|| format!("cannot write into --out {}", folder.display()))?;
         Ok(reserved)
     }

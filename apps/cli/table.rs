@@ -28,23 +28,12 @@ pub fn lines(columns: &[(&str, Lean)], rows: &[Vec<String>]) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// A line of comma-separated values (RFC 4180), without the line end.
-pub fn csv<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {
-    let quoted = |cell: S| match cell.as_ref() {
-        text if text.contains([',', '"', '\n', '\r']) => format!("\"{}\"", text.replace('"', "\"\"")),
-        text => text.to_owned(),
-    };
-    cells.into_iter().map(quoted).collect::<Vec<_>>().join(",")
-}
+/// A line of comma-separated values, without the line end.
+pub use hearth_files::csv_line as csv;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cells_with_commas_are_quoted() {
-        assert_eq!(csv(["a", "b,c", "say \"d\""]), r#"a,"b,c","say ""d""""#);
-    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_entry() {

@@ -1,6 +1,5 @@
 //! Warnings of a run, kept in its folder for later viewers: `warnings.jsonl`.
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,8 +64,7 @@ impl Kept {
         let last = line_of("warn", &format!("{MOST} warnings are kept; those that follow are only printed"));
         let line = if self.count == MOST { &last } else { line };
         // The warning is also in the program's output, and the run itself reports a full disk.
-        let open = OpenOptions::new().create(true).append(true).open(file);
-        let _ = open.and_then(|mut file| file.write_all(line.as_bytes()));
+        let _ = hearth_files::append(file).and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }
 

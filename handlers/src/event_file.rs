@@ -41,7 +41,7 @@ impl EventFile {
         fs::create_dir_all(dir)?;
         if let Some(mark) = resume.filter(|mark| is_plain(&mark.file)) {
             let path = dir.join(&mark.file);
-            match OpenOptions::new().append(true).open(&path) {
+            match hearth_files::open_own(&path, OpenOptions::new().append(true)) {
                 Ok(file) if file.metadata()?.len() >= mark.length => {
                     file.set_len(mark.length)?;
                     return Self::around(path, file);
@@ -57,7 +57,7 @@ impl EventFile {
         for number in 0_u32.. {
             let name = format!("events.out.tfevents.{:010}.hearth.{}.{number}", seconds as u64, std::process::id());
             let path = dir.join(name);
-            match OpenOptions::new().append(true).create_new(true).open(&path) {
+            match hearth_files::open_own(&path, OpenOptions::new().append(true).create_new(true)) {
                 Ok(file) => {
                     let mut this = Self::around(path, file)?;
                     this.writer.write_all(&version(seconds))?;

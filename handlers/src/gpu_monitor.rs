@@ -164,7 +164,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let mut file = hearth_files::append(path)?;
     if file.metadata()?.len() == 0 {
         file.write_all(HEADER.as_bytes())?;
     }

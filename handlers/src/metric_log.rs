@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Level, Ranks, When};
+use hearth_files::csv_text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -280,11 +281,11 @@ fn split_csv(line: &str) -> Vec<String> {
         match c {
             '"' if quoted && chars.peek() == Some(&'"') => cell.extend(chars.next()),
             '"' => quoted = !quoted,
-            ',' if !quoted => cells.push(std::mem::take(&mut cell)),
+            ',' if !quoted => cells.push(csv_text(&std::mem::take(&mut cell)).to_owned()),
             _ => cell.push(c),
         }
     }
-    cells.push(cell);
+    cells.push(csv_text(&cell).to_owned());
     cells
 }
 

@@ -9,10 +9,7 @@ use hearth_engine::HandlerError;
 
 /// Cells as a line of CSV.
 pub(crate) fn csv_line(cells: &[String]) -> String {
-    let quoted = cells.iter().map(|cell| {
-        if cell.contains([',', '"', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.clone() }
-    });
-    quoted.collect::<Vec<_>>().join(",") + "\n"
+    hearth_files::csv_line(cells) + "\n"
 }
 
 /// The lines that end in a line feed; an unterminated last line is dropped.
@@ -26,7 +23,7 @@ fn fault(path: &Path, error: &io::Error) -> HandlerError {
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, HandlerError> {
-    match fs::read(path) {
+    match hearth_files::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(HandlerError::new(format!("{} cannot be read: {error}", path.display()))),
@@ -44,9 +41,14 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), HandlerError> {
     write().map_err(|error| fault(path, &error))
 }
 
-/// Writes a whole line at once.
+/// Writes a whole line at once. When the disk is full, a part of the line is removed again, so that lines
+/// that follow are not joined with it.
 pub(crate) fn append(path: &Path, line: &str) -> Result<(), HandlerError> {
-    let write = || fs::OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes());
+    let write = || {
+        let mut file = hearth_files::append(path)?;
+        let before = file.metadata()?.len();
+        file.write_all(line.as_bytes()).inspect_err(|_| drop(file.set_len(before)))
+    };
     write().map_err(|error| fault(path, &error))
 }
 

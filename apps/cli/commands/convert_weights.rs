@@ -154,7 +154,7 @@ impl Args<'_> {
             note!("checkpoint {name}");
             bytes
         } else if input.extension().is_some_and(|end| end == "safetensors") {
-            std::fs::read(input).while_doing(|| format!("cannot read {}", input.display()))?
+            hearth_files::read(input).while_doing(|| format!("cannot read {}", input.display()))?
         } else {
             return self.read_pytorch(rules);
         };

@@ -149,7 +149,7 @@ fn to_nnunet(args: &Args, out: &Path) -> Outcome {
 fn to_bundle(args: &Args, out: &Path) -> Outcome {
     check_free(out)?;
     let read = |path: &PathBuf| {
-        std::fs::read_to_string(path).while_doing(|| format!("cannot read --licence {}", path.display()))
+        hearth_files::read_to_string(path).while_doing(|| format!("cannot read --licence {}", path.display()))
     };
     let license = args.package.licence.as_ref().map(read).transpose()?;
     let options = BundleOptions { checkpoint: args.of_run().to_owned(), license };

@@ -42,6 +42,8 @@ mod odd_places;
 mod packages;
 mod pathology;
 mod pictures;
+mod odd_files;
+#[cfg(unix)]
 mod plan;
 mod plugins_in_c;
 mod predict;

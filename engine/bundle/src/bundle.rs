@@ -77,7 +77,7 @@ impl Bundle {
     pub fn licence(&self) -> Option<(PathBuf, String)> {
         let files = ["LICENSE", "LICENSE.txt", "LICENSE.md", "docs/data_license.txt"].map(|name| self.root.join(name));
         files.into_iter().find_map(|path| {
-            let text = std::fs::read_to_string(&path).ok()?;
+            let text = hearth_files::read_to_string(&path).ok()?;
             Some((path, text))
         })
     }

@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> Result<Tree, Fault> {
     if size.len() > LARGEST {
         return Err(fail(FaultKind::Config, format!("has {} bytes; a config has at most {LARGEST}", size.len())));
     }
-    let bytes = std::fs::read(path).map_err(|error| fail(FaultKind::File, format!("cannot be read: {error}")))?;
+    let bytes = hearth_files::read(path).map_err(|error| fail(FaultKind::File, format!("cannot be read: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| fail(FaultKind::Config, "is not a text in UTF-8".to_owned()))?;
     parse(&name, &text)
 }

@@ -78,7 +78,7 @@ impl Source {
         match self {
             Source::Memory { bytes } => Ok(bytes[offset as usize..end as usize].to_vec()),
             Source::File { path, .. } => {
-                let mut file = File::open(path)?;
+                let mut file = hearth_files::open(path)?;
                 file.seek(SeekFrom::Start(offset))?;
                 let mut bytes = vec![0; length as usize];
                 file.read_exact(&mut bytes)?;
@@ -92,7 +92,7 @@ impl Source {
 pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
     let io = |source| DicomError::Io { path: path.to_owned(), source };
     let damaged = |what: String| DicomError::Damaged { path: path.to_owned(), what };
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = hearth_files::open(path).map_err(io)?;
     let size = file.metadata().map_err(io)?.len();
     let mut head = Vec::new();
     grow(&mut file, &mut head, HEAD.min(size)).map_err(io)?;

@@ -10,11 +10,18 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! It also reads and writes the headers of NumPy's arrays ([`npy_header`], [`npy_start`]).
+//! Files that are read are [opened](open) as regular files, and those that the program names itself are
+//! [opened](open_own) without following links. [`Scratch`] is a temporary folder.
+//!
+//! It also writes lines of tables ([`csv_line`]), and reads and writes the headers of NumPy's arrays ([`npy_header`], [`npy_start`]).
 
 #![forbid(unsafe_code)]
 
+mod csv;
 mod npy;
+mod own;
+mod regular;
+mod writing;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,9 +29,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tempfile::Builder;
-
+pub use csv::{csv_cell, csv_line, csv_text};
 pub use npy::{NpyHeader, NpyKind, NpyType, npy_header, npy_start};
+pub use own::{append, check_can_write, open_own};
+pub use regular::{check_readable, open, read, read_to_string};
+pub use writing::{Scratch, is_being_written};
 
 /// Replaces a file, or creates it.
 ///
@@ -43,18 +52,13 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
 /// The errors of [`replace`] and of `write`.
 pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     // A device or a pipe is written to directly: renaming would replace it by a regular file.
-    if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+    if is_stream(path) {
         let mut file = BufWriter::new(File::options().write(true).open(path)?);
         write(&mut file)?;
         return file.flush();
     }
     let folder = folder_of(path);
-    let mut builder = Builder::new();
-    builder.prefix(".writing-");
-    // The permissions of an ordinary new file: `tempfile` lets only the owner read its files.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let (file, place) = builder.tempfile_in(folder)?.into_parts();
+    let (file, place) = writing::begin(folder)?;
     let _unfinished = Unfinished::new(&place);
     let mut file = BufWriter::new(file);
     write(&mut file)?;
@@ -62,6 +66,14 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io:
     file.get_ref().sync_all()?;
     place.persist(path)?;
     flush_folder(folder)
+}
+
+/// Whether a path is a device, a pipe or a socket. Links are followed where the system has made them
+/// (`/dev/stdout`); elsewhere, another user may have placed them.
+fn is_stream(path: &Path) -> bool {
+    let of_system = ["/dev", "/proc"].iter().any(|root| path.starts_with(root));
+    let found = if of_system { path.metadata() } else { path.symlink_metadata() };
+    found.is_ok_and(|found| !found.is_file() && !found.is_dir() && !found.is_symlink())
 }
 
 /// Temporary files of this process that are not yet renamed.

@@ -206,7 +206,7 @@ pub fn from_bytes<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), Weigh
 }
 
 fn load_file<N: Network>(net: N, path: &Path) -> Result<(N, Report), WeightsError> {
-    let bytes = std::fs::read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+    let bytes = hearth_files::read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
     import(net, &bytes, &path.display().to_string())
 }
 

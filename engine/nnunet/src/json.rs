@@ -19,7 +19,7 @@ pub(crate) fn read(path: &Path) -> Result<Value> {
         let what = format!("{length} bytes, more than the limit of {MAX_BYTES}");
         return Err(NnunetError::File { path: path.to_owned(), what });
     }
-    let text = fs::read_to_string(path).map_err(io)?;
+    let text = hearth_files::read_to_string(path).map_err(io)?;
     parse(text.trim_start_matches('\u{feff}'))
         .map_err(|error| NnunetError::File { path: path.to_owned(), what: error.to_string() })
 }

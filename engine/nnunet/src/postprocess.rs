@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> Result<Vec<KeepLargest>> {
         if fs::metadata(path).map_err(io)?.len() > MAX_BYTES {
             return Err(file(format!("more than {MAX_BYTES} bytes; expected nnU-Net's postprocessing.pkl")));
         }
-        let value = pickle::read(&fs::read(path).map_err(io)?).map_err(&file)?;
+        let value = pickle::read(&hearth_files::read(path).map_err(io)?).map_err(&file)?;
         let pair = value.as_array().and_then(|pair| match &pair[..] {
             [Value::Array(functions), Value::Array(arguments)] => Some((functions.clone(), arguments.clone())),
             _ => None,

@@ -153,7 +153,7 @@ pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
 pub fn read(path: &Path) -> Result<Volume> {
     let io = |source| NnunetError::Io { path: path.to_owned(), source };
     let file = |what: String| NnunetError::File { path: path.to_owned(), what };
-    let packed = File::open(path).map_err(io)?;
+    let packed = hearth_files::open(path).map_err(io)?;
     let length = packed.metadata().map_err(io)?.len();
     let mut archive = ZipArchive::new(BufReader::new(packed)).map_err(|error| file(error.to_string()))?;
     let mut entry = archive.by_name(&format!("{ARRAY}.npy")).map_err(|error| match error {

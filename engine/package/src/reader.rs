@@ -58,7 +58,7 @@ impl Package {
         }
         let named = path.extension().is_some_and(|end| end.eq_ignore_ascii_case(END));
         named
-            || File::open(path)
+            || hearth_files::open(path)
                 .ok()
                 .and_then(|file| ZipArchive::new(BufReader::new(file)).ok())
                 .is_some_and(|zip| zip.index_for_name(MANIFEST).is_some() && zip.index_for_name(FACTS).is_some())
@@ -194,7 +194,7 @@ impl Package {
 type Zip = ZipArchive<BufReader<File>>;
 
 fn archive(path: &Path) -> Result<Zip, PackageError> {
-    let mut file = File::open(path).map_err(PackageError::reading(path))?;
+    let mut file = hearth_files::open(path).map_err(PackageError::reading(path))?;
     let mut start = [0; 2];
     let begins = file.read_exact(&mut start).is_ok() && start == *b"PK";
     if !begins {
@@ -245,7 +245,7 @@ fn check_entries(path: &Path, zip: &mut Zip) -> Result<(), PackageError> {
 /// 65535 entries.
 fn entries_at_end(path: &Path, length: u64) -> Result<Option<usize>, PackageError> {
     let mut end = [0; 22];
-    let mut file = File::open(path).map_err(PackageError::reading(path))?;
+    let mut file = hearth_files::open(path).map_err(PackageError::reading(path))?;
     let read = length.checked_sub(22).map(|at| file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(&mut end)));
     if read.is_none_or(|read| read.is_err()) || end[..4] != *b"PK\x05\x06" {
         let what = "is damaged: it is cut off, or something lies behind its end";

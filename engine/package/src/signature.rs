@@ -99,7 +99,7 @@ fn pem(path: &Path, kind: &str, expected: &str) -> Result<Vec<u8>, PackageError>
     if length > MAX_FILE {
         return Err(wrong());
     }
-    let bytes = std::fs::read(path).map_err(PackageError::reading(path))?;
+    let bytes = hearth_files::read(path).map_err(PackageError::reading(path))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong())?;
     let (begin, end) = (format!("-----BEGIN {kind}-----"), format!("-----END {kind}-----"));
     let block = text.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end)).ok_or_else(wrong)?.0;

@@ -1,7 +1,6 @@
 //! Writes packages: [`Builder`].
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -122,7 +121,7 @@ fn add<W: Write + io::Seek>(zip: &mut ZipWriter<W>, name: &str, content: &Conten
             (&mut slice, bytes.len() as u64)
         }
         Content::File(path) => {
-            file = File::open(path)?;
+            file = hearth_files::open(path)?;
             let length = file.metadata()?.len();
             (&mut file, length)
         }

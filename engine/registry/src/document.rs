@@ -37,6 +37,10 @@ impl Document {
             let advice = if inside.is_file() { format!("; did you mean {}?", inside.display()) } else { String::new() };
             return Err(Fault::new(format!("{shown} is a folder, not a recipe{advice}")));
         }
+        if !facts.is_file() {
+            // A named pipe or a device might never end.
+            return Err(Fault::new(format!("{shown} is a named pipe, a device or a socket; expected a regular file")));
+        }
         if facts.len() > MAX_BYTES {
             let message = format!("{shown} has {} bytes; a recipe has at most {MAX_BYTES}", facts.len());
             return Err(Fault::new(message));

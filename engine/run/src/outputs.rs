@@ -213,7 +213,7 @@ fn recorded(path: &Path) -> Option<Value> {
 /// Computes the BLAKE3 hash of a file.
 pub fn sum(path: &Path) -> Outcome<String> {
     let mut hasher = blake3::Hasher::new();
-    let read = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    let read = hearth_files::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
     read.while_doing(|| format!("cannot read {}", path.display()))?;
     Ok(hasher.finalize().to_hex().to_string())
 }

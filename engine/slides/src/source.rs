@@ -15,7 +15,7 @@ pub(crate) enum Source {
 
 impl Source {
     pub fn open(path: &Path) -> Result<Self, Fault> {
-        let file = File::open(path)?;
+        let file = hearth_files::open(path)?;
         let meta = file.metadata()?;
         if meta.is_dir() {
             return Err(Fault::NotTiff("a folder, not a file".into()));

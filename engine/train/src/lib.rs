@@ -35,7 +35,7 @@ pub use evaluation::tta::{TestTimeAugmentation, TtaError, TtaMaps};
 pub use floats::Floats;
 pub use hearth_distributed as distributed;
 pub use ranks::{Ranks, RanksError, SharedCases};
-pub use run::folder::{CAN_WRITE, RunFolder, RunFolderError, is_free};
+pub use run::folder::{RunFolder, RunFolderError, is_free};
 pub use run::lock::{LockError, RunLock};
 pub use training::adversarial::adversary::{AdversaryOptions, Shown};
 pub use training::adversarial::builder::GanBuilder;

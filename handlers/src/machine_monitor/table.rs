@@ -1,6 +1,6 @@
 //! The file `machine.csv`: [`Table`].
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -81,9 +81,9 @@ fn prepare(path: &Path, text: &str, names: &[String], known: usize) -> io::Resul
         let commas = ",".repeat(names.len() - known);
         let rows = whole_lines(text).skip(1).map(|row| format!("{row}{commas}\n"));
         hearth_files::replace(path, header + &rows.collect::<String>())?;
-        return OpenOptions::new().append(true).open(path);
+        return hearth_files::append(path);
     }
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let mut file = hearth_files::append(path)?;
     if whole < text.len() {
         // A row that was truncated when the disk was full.
         file.set_len(whole as u64)?;
@@ -120,7 +120,7 @@ mod tests {
         assert!(rows.is_empty());
         first.write(&row(0.0, first.arrange(&[Some(1.0), Some(2.0)]))).unwrap();
         // The next machine has no GPU 0, and a new column. A row of the first was truncated.
-        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"1,5.0,cut").unwrap();
+        hearth_files::append(&path).unwrap().write_all(b"1,5.0,cut").unwrap();
         let (mut next, rows) = Table::open(&path, &names(&["b", "a"])).unwrap();
         assert_eq!(rows, [row(0.0, vec![Some(1.0), Some(2.0), None])]);
         next.write(&row(1.0, next.arrange(&[Some(8.0), Some(9.0)]))).unwrap();
@@ -131,6 +131,13 @@ mod tests {
             text,
             "part,time_s,unix_time_s,epoch,phase,a,gpu0,b\n1,0.000,0.000,0,start,1,2,\n1,1.000,0.000,0,start,9,,8\n"
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_a_clear_error() {
+        let error = Table::open(Path::new("/dev/full"), &names(&["a"])).err().expect("it takes no byte");
+        assert!(error.starts_with("/dev/full cannot be written: ") && error.ends_with("; free some space"), "{error}");
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Flags {
     /// Applies the file of defaults to flags that are not given.
     fn defaults(&mut self, file: &Path) -> Outcome {
         let doing = || format!("cannot read {}", file.display());
-        let text = std::fs::read_to_string(file).while_doing(doing)?;
+        let text = hearth_files::read_to_string(file).while_doing(doing)?;
         let table: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).while_doing(doing)?;
         let given = std::mem::take(&mut self.options.overrides);
         let files = std::mem::take(&mut self.options.config_files);

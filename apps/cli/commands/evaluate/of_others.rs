@@ -8,6 +8,8 @@ use std::path::Path;
 
 use hearth_data::Item;
 use hearth_data::layouts::{self, Target, Wants};
+use hearth_files::Scratch;
+use hearth_models::cases::Sought;
 use hearth_models::job::Job;
 use hearth_models::model::{Card, Model};
 use hearth_models::open::{Family, open};
@@ -47,7 +49,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if is_first(ranks) {
         note!("{}: {} labelled cases", card.description, items.len());
     }
-    let folder = tempfile::Builder::new().prefix("hearth-evaluate-").tempdir();
+    let folder = Scratch::new("hearth-evaluate-");
     let folder = folder.while_doing(|| "cannot make a temporary folder (TMPDIR)".to_owned())?;
     let predicted = job(&*model, folder.path(), &names).run(std::slice::from_ref(&args.data));
     let report = measured(args, card, &items, folder.path())?;
@@ -87,7 +89,8 @@ fn job<'a>(model: &'a dyn Model, out: &'a Path, only: &'a BTreeSet<String>) -> J
         json: false,
         ranks: None,
         results: &Quiet,
-        series: None,
+        sought: Sought::default(),
+        records_beside: false,
         only: Some(only),
     }
 }

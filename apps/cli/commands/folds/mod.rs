@@ -167,7 +167,7 @@ fn again(args: &Args, plan: &Plan, path: &Path) -> Outcome<FoldList> {
     }
     let now = &plan.recipe;
     let base = args.out.join(BASE);
-    let before = std::fs::read_to_string(&base).while_doing(|| format!("cannot read {}", base.display()))?;
+    let before = hearth_files::read_to_string(&base).while_doing(|| format!("cannot read {}", base.display()))?;
     if comparable(&before)? != comparable(&now.to_toml()?)? {
         let advice = "its folds are compared with each other; give another folder for another recipe";
         return Err(Failure::new(format!("{out} holds folds of another recipe (see {BASE}): {advice}")));
@@ -275,7 +275,7 @@ fn go_on(args: &Args, run: &Path, ranks: Option<&Ranks>) -> Outcome {
 
 /// Whether a run has ended, and no more epochs are requested.
 fn ended(run: &Path, plan: &Plan) -> bool {
-    let text = std::fs::read_to_string(run.join("summary.json")).unwrap_or_default();
+    let text = hearth_files::read_to_string(run.join("summary.json")).unwrap_or_default();
     let summary: Value = serde_json::from_str(&text).unwrap_or_default();
     let through = summary["epochs"].as_u64().is_some_and(|epochs| epochs >= plan.recipe.training.epochs);
     summary["outcome"] == "terminated" || (summary["outcome"] == "completed" && through)

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hearth_files::csv_cell;
 use serde_json::{Map, Value, json};
 
 use super::{VALIDATION, folder};
@@ -33,7 +34,7 @@ pub fn write(out: &Path, list: &FoldList) -> Outcome {
         let path = folder(out, fold).join(VALIDATION);
         if path.is_file() {
             let doing = || format!("cannot read {}", path.display());
-            let text = std::fs::read_to_string(&path).while_doing(doing)?;
+            let text = hearth_files::read_to_string(&path).while_doing(doing)?;
             measured.push((fold, serde_json::from_str(&text).while_doing(doing)?));
         }
     }
@@ -105,13 +106,6 @@ fn text(value: f64) -> String {
     if value.is_nan() { String::new() } else { value.to_string() }
 }
 
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
-
 fn csv(numbers: &[usize], rows: &[Row]) -> String {
     let heads: String = numbers.iter().map(|fold| format!("fold{fold},")).collect();
     let mut csv = format!("metric,class,{heads}mean,std,pooled_mean,pooled_std,cases\n");
@@ -119,7 +113,7 @@ fn csv(numbers: &[usize], rows: &[Row]) -> String {
         let folds: String = row.folds.iter().map(|value| text(*value) + ",").collect();
         let ((mean, std, _), (pooled, pooled_std, cases)) = (spread(&row.folds), spread(&row.cases));
         let numbers = [mean, std, pooled, pooled_std].map(text).join(",");
-        csv += &format!("{},{},{folds}{numbers},{cases}\n", quoted(&row.metric), quoted(&row.class));
+        csv += &format!("{},{},{folds}{numbers},{cases}\n", csv_cell(&row.metric), csv_cell(&row.class));
     }
     csv
 }
@@ -129,11 +123,11 @@ fn cases_csv(first: &Value, measured: &[(usize, Value)]) -> String {
     let mut csv = "case,fold,metric,class,value\n".to_owned();
     for (fold, found) in measured {
         for case in found["cases"].as_array().into_iter().flatten() {
-            let name = quoted(case["case"].as_str().unwrap_or_default());
+            let name = csv_cell(case["case"].as_str().unwrap_or_default());
             for (metric, classes) in shape(first) {
                 for class in classes.iter().map(String::as_str).chain([MEAN]) {
                     let value = text(value(&case["metrics"][&metric], class));
-                    csv += &format!("{name},{fold},{},{},{value}\n", quoted(&metric), quoted(class));
+                    csv += &format!("{name},{fold},{},{},{value}\n", csv_cell(&metric), csv_cell(class));
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_files::Scratch;
 use hearth_models::store::{ModelKind, ModelStore, StoredModel};
 use hearth_package::Package;
 use hearth_registry::counted;
@@ -113,14 +114,14 @@ const MOST_PER_BYTE: u64 = 100;
 
 /// The content of a zip, in a folder next to the stored models.
 #[cfg(feature = "download")]
-fn unpacked(zip: &Path, root: &Path) -> Outcome<tempfile::TempDir> {
+fn unpacked(zip: &Path, root: &Path) -> Outcome<Scratch> {
     use crate::error::Context;
     use hearth_data::download::{ArchiveLimits, unpack};
 
     let size = std::fs::metadata(zip).while_doing(|| format!("cannot read {}", zip.display()))?.len();
     let limits = ArchiveLimits { bytes: size.saturating_mul(MOST_PER_BYTE), entries: 100_000 };
     std::fs::create_dir_all(root).while_doing(|| format!("cannot make the folder {}", root.display()))?;
-    let beside = tempfile::Builder::new().prefix(".unpacked-").tempdir_in(root);
+    let beside = Scratch::new_in(root, ".unpacked-");
     let beside = beside.while_doing(|| format!("cannot write into {}", root.display()))?;
     let unpacked = unpack(zip, &beside.path().join("model"), limits, crate::terminal::progress());
     unpacked.while_doing(|| format!("cannot add {}", zip.display()))?;
@@ -129,7 +130,7 @@ fn unpacked(zip: &Path, root: &Path) -> Outcome<tempfile::TempDir> {
 
 /// The error without the feature that reads archives.
 #[cfg(not(feature = "download"))]
-fn unpacked(zip: &Path, _: &Path) -> Outcome<tempfile::TempDir> {
+fn unpacked(zip: &Path, _: &Path) -> Outcome<Scratch> {
     let what =
         "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
     Err(Failure::new(format!("{}: {what}", zip.display())))

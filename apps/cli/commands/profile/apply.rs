@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hearth_files::Scratch;
 use hearth_registry::counted;
 use hearth_run::advice::{Candidate, Facts, Finding, converging};
 use serde_json::json;
@@ -46,7 +47,7 @@ pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) 
         let mut changed = document.clone();
         finding.sets.iter().try_for_each(|set| changed.set(set))?;
         let folder =
-            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
+            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
         let found = measured(args, &changed, folder.path(), how)?;
         let took = found.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
         let kept = took < best * (1.0 - NOISE);
@@ -98,7 +99,7 @@ fn compared(
         let kept = tried.iter().filter(|tried| tried.kept).flat_map(|tried| &tried.finding.sets);
         kept.into_iter().try_for_each(|set| document.set(set))?;
         let folder =
-            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
+            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
         best = measured(args, &document, folder.path(), how)?.facts.as_ref().map_or(best, Facts::cost);
     }
     Ok((document, best))
@@ -136,7 +137,7 @@ fn converged(
             Ok(after) => after,
         };
         let folder =
-            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
+            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
         let cost = measured(args, &changed, folder.path(), how)?.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
         let reached = after.reached(&before);
         let took = reached.map_or(f64::INFINITY, |reached| cost * reached as f64 / started as f64);

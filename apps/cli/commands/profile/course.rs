@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use hearth_engine::RunEnd;
+use hearth_files::Scratch;
 
 use super::Args;
 use crate::error::{Context, Failure, Outcome};
@@ -86,7 +87,7 @@ pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned
             document.set(&set)?;
         }
         let folder =
-            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
+            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
         let mut plan = Plan::new(document)?;
         plan.silent = true;
         plan.recipe.profile = None;
@@ -120,7 +121,7 @@ pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned
 /// The validations of a run: epochs, and values of the metric.
 fn course(run: &Path, metric: &str) -> Outcome<Vec<(u64, f64)>> {
     let path = run.join("metrics.csv");
-    let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
+    let text = hearth_files::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<&str>>());
     let heads = lines.next().unwrap_or_default();
     let place = |name: &str| heads.iter().position(|head| *head == name);

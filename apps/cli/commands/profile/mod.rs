@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Outcome {
 fn balance(run: &Path, document: &Document) -> Outcome<Option<Finding>> {
     let path = run.join("summary.json");
     let doing = || format!("--ranks {}", run.display());
-    let text = std::fs::read_to_string(&path).while_doing(doing)?;
+    let text = hearth_files::read_to_string(&path).while_doing(doing)?;
     let summary = serde_json::from_str(&text).while_doing(doing)?;
     let recipe = Plan::new(document.clone())?.recipe;
     imbalance(&summary, &recipe).map_err(|why| Failure::new(format!("{}: {why}", path.display())))

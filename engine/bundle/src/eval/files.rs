@@ -37,7 +37,7 @@ pub fn check(world: &World, path: &str) -> Eval<()> {
 /// Reads the text of a file.
 pub fn read(world: &World, path: &str) -> Eval<String> {
     check(world, path)?;
-    std::fs::read_to_string(world.path(path)).map_err(|error| missing(path, &error))
+    hearth_files::read_to_string(world.path(path)).map_err(|error| missing(path, &error))
 }
 
 /// Reads the values of a JSON file.

@@ -164,7 +164,7 @@ impl Table {
         }
         let delimiter = u8::try_from(options.delimiter)
             .map_err(|_| wrong(format!("the delimiter {:?} is not a plain character", options.delimiter)))?;
-        let text = std::fs::read_to_string(path).map_err(io)?;
+        let text = hearth_files::read_to_string(path).map_err(io)?;
         let mut rows = records(text.trim_start_matches('\u{feff}'), delimiter);
         if let Some(row) = rows.iter().find(|row| row.values.len() != rows[0].values.len()) {
             let (line, count, expected) = (row.line, row.values.len(), rows[0].values.len());

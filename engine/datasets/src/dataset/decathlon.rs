@@ -115,7 +115,7 @@ pub(crate) fn read_list(dir: &Path) -> Result<Value, DataError> {
     if length > MAX_LIST {
         return Err(wrong(format!("{length} bytes, more than the limit of {MAX_LIST}")));
     }
-    let text = std::fs::read_to_string(&path).map_err(io)?;
+    let text = hearth_files::read_to_string(&path).map_err(io)?;
     // Some editors start a file with a byte order mark.
     serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|e| wrong(format!("not JSON: {e}")))
 }

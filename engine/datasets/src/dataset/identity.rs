@@ -111,7 +111,7 @@ impl KeyMaker {
                 let name = file.strip_prefix(root).unwrap_or(Path::new(""));
                 put(hash, name.as_os_str().as_encoded_bytes());
                 let mut content = blake3::Hasher::new();
-                content.update_reader(fs::File::open(file)?)?;
+                content.update_reader(hearth_files::open(file)?)?;
                 hash.update(content.finalize().as_bytes());
             }
             Identity::Stat => {

@@ -1,7 +1,7 @@
 //! [`PersistentDataset`] and [`CacheNTransDataset`]: a file per case, read partially.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Folder {
 
 impl Store for Folder {
     fn open(&self, key: &[u8; 32], counter: &Counter) -> io::Result<Option<(Box<dyn Bytes>, u64)>> {
-        let file = match File::open(self.path(key)) {
+        let file = match hearth_files::open(self.path(key)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek};
 use std::path::{Component, Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
+use hearth_files::Scratch;
 use tar::EntryType;
 
 use super::DownloadError;
@@ -41,10 +42,9 @@ pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits, progress: Prog
     }
     let parent = into.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(DownloadError::io(parent))?;
-    let beside =
-        tempfile::Builder::new().prefix(".unpacking-").tempdir_in(parent).map_err(DownloadError::io(parent))?;
+    let beside = Scratch::new_in(parent, ".unpacking-").map_err(DownloadError::io(parent))?;
     let mut writer = Writer { archive, root: beside.path(), limits, bytes: 0, entries: 0 };
-    let mut file = File::open(archive).map_err(DownloadError::io(archive))?;
+    let mut file = hearth_files::open(archive).map_err(DownloadError::io(archive))?;
     let mut start = [0; 512];
     let length = fill(&mut file, &mut start).map_err(DownloadError::io(archive))?;
     file.rewind().map_err(DownloadError::io(archive))?;

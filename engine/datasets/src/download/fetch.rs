@@ -1,6 +1,6 @@
 //! Downloads one file over HTTP: [`fetch`].
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Checksum {
     /// # Errors
     /// [`DownloadError::Checksum`], or an I/O error if the file can't be read.
     pub fn check(&self, path: &Path) -> Result<(), DownloadError> {
-        let mut file = File::open(path).map_err(DownloadError::io(path))?;
+        let mut file = hearth_files::open(path).map_err(DownloadError::io(path))?;
         let (expected, found) = match self {
             Checksum::Md5(expected) => {
                 let mut hash = Md5::new();
@@ -170,7 +170,7 @@ enum Failed {
 
 fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), DownloadError> {
     let agent = options.agent();
-    let mut file = OpenOptions::new().create(true).append(true).open(part).map_err(DownloadError::io(part))?;
+    let mut file = hearth_files::append(part).map_err(DownloadError::io(part))?;
     let (mut tries, mut pause) = (0, options.pause);
     let mut best = file.metadata().map_err(DownloadError::io(part))?.len();
     loop {

@@ -107,7 +107,7 @@ impl Tcia {
 
 /// The folders of series, by UID. An unreadable index is rebuilt.
 fn read_index(dir: &Path) -> BTreeMap<String, String> {
-    let text = fs::read(dir.join(INDEX)).unwrap_or_default();
+    let text = hearth_files::read(dir.join(INDEX)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
@@ -131,12 +131,13 @@ impl Service<'_> {
     /// Returns the UIDs in the answer to a query: of series, or of instances.
     fn list(&self, query: &str, parameters: &[(&str, &str)]) -> Result<Vec<String>, DownloadError> {
         let url = self.url(query, parameters);
-        let dir = tempfile::tempdir().map_err(DownloadError::io(Path::new("the folder for temporary files")))?;
+        let dir = hearth_files::Scratch::new("hearth-download-")
+            .map_err(DownloadError::io(Path::new("the folder for temporary files")))?;
         let path = dir.path().join("answer.json");
         let options =
             FetchOptions { max_bytes: MAX_ANSWER, progress: crate::Progress::None, ..self.options.fetch.clone() };
         fetch(&url, &path, None, &options)?;
-        let text = fs::read(&path).map_err(DownloadError::io(&path))?;
+        let text = hearth_files::read(&path).map_err(DownloadError::io(&path))?;
         let wrong = |what: String| DownloadError::Answer { url: url.clone(), what };
         if text.is_empty() {
             // The service's answer for an empty result.
@@ -243,7 +244,7 @@ fn free_place(segmentation: &Annotation, uid: &str, places: &BTreeMap<String, St
 fn check_sums(dir: &Path) -> Result<(), DownloadError> {
     let path = dir.join(SUMS);
     let wrong = |what: String| DownloadError::Archive { path: path.clone(), what };
-    let text = fs::read_to_string(&path).map_err(DownloadError::io(&path))?;
+    let text = hearth_files::read_to_string(&path).map_err(DownloadError::io(&path))?;
     let mut checked = 0;
     for (number, line) in text.lines().enumerate() {
         let Some((name, sum)) = line.rsplit_once(',') else { continue };

@@ -224,7 +224,7 @@ fn participants(root: &Path) -> Result<BTreeMap<String, BTreeMap<String, Field>>
 }
 
 fn name(root: &Path) -> String {
-    let text = std::fs::read_to_string(root.join("dataset_description.json")).unwrap_or_default();
+    let text = hearth_files::read_to_string(root.join("dataset_description.json")).unwrap_or_default();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     json["Name"].as_str().map_or_else(|| title(root), str::to_owned)
 }

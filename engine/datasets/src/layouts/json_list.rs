@@ -39,7 +39,7 @@ impl Layout for JsonList {
         if length > MAX_LIST {
             return Err(wrong(path, format!("{length} bytes, more than the limit of {MAX_LIST}")));
         }
-        let text = std::fs::read_to_string(path).map_err(io)?;
+        let text = hearth_files::read_to_string(path).map_err(io)?;
         let json: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
             .map_err(|error| wrong(path, format!("not JSON: {error}")))?;
         let root = self.root.clone().or_else(|| path.parent().map(Path::to_owned)).unwrap_or_default();

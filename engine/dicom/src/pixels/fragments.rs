@@ -1,6 +1,5 @@
 //! Maps frames to the bytes of a file.
 
-use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -129,7 +128,7 @@ fn walk(source: &Source, offset: u64) -> std::io::Result<(Vec<u64>, Vec<Fragment
     let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
     let size = source.size();
     let mut reader: Box<dyn ReadSeek + '_> = match source {
-        Source::File { path, .. } => Box::new(BufReader::with_capacity(4096, File::open(path)?)),
+        Source::File { path, .. } => Box::new(BufReader::with_capacity(4096, hearth_files::open(path)?)),
         Source::Memory { bytes } => Box::new(Cursor::new(bytes.as_slice())),
     };
     let mut at = offset;

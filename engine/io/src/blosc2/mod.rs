@@ -74,7 +74,7 @@ impl B2nd {
                  blosc2.open(FOLDER).copy(urlpath=FILE, contiguous=True) makes a file of it"
                 .to_owned());
         }
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        let file = hearth_files::open(path).map_err(|error| error.to_string())?;
         let length = file.metadata().map_err(|error| error.to_string())?.len();
         let mut file = BufReader::new(file);
         let frame = Frame::read(&mut file, length)?;

@@ -1,7 +1,6 @@
 //! Reads the bytes of a file, plain or gzip. It keeps no more than expected, and checks gzip to its
 //! end.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -34,7 +33,7 @@ impl FileBytes {
                 what: format!("{} bytes, more than the limit of {}", length.len(), super::MAX_BYTES),
             });
         }
-        let bytes = std::fs::read(path).map_err(io(path))?;
+        let bytes = hearth_files::read(path).map_err(io(path))?;
         let gzip = bytes.starts_with(&[0x1f, 0x8b]);
         Ok(FileBytes { bytes, gzip })
     }
@@ -166,5 +165,5 @@ fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError
 
 /// Whether a file can be opened.
 pub(super) fn exists(path: &Path) -> bool {
-    File::open(path).is_ok()
+    hearth_files::open(path).is_ok()
 }

@@ -1,4 +1,3 @@
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -6,7 +5,7 @@ use hearth_dicom::{DicomError, Finding, FindingKind, Scan, Severity};
 use hearth_image::{Image, host_device};
 use hearth_registry::unknown;
 
-use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions};
+use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions, room};
 
 /// The number of files in a folder that are checked for DICOM.
 const LOOKED_AT: usize = 16;
@@ -45,13 +44,15 @@ impl Reader for DicomReader {
         let mut files = entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).take(LOOKED_AT);
         files.any(|path| {
             let mut head = Vec::new();
-            let read = File::open(path).and_then(|file| file.take(super::START).read_to_end(&mut head));
+            let read = hearth_files::open(path).and_then(|file| file.take(super::START).read_to_end(&mut head));
             read.is_ok() && hearth_dicom::is_dicom(&head)
         })
     }
 
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
         let mut how = hearth_dicom::ReadOptions::default();
+        how.limits.volume_values = how.limits.volume_values.min(room() / 4);
+        how.limits.inflated_bytes = how.limits.inflated_bytes.min(room());
         how.accept = accepted(&options.accept).map_err(|what| ReadError::new(path, what))?;
         how.aliases = options.aliases.iter().map(|(name, others)| (name.clone(), others.clone())).collect();
         let mut scan = hearth_dicom::scan_with(path, &how).map_err(|e| ReadError::new(path, e))?;

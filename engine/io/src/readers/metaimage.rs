@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
@@ -35,7 +34,7 @@ impl Reader for MetaImageReader {
     fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {
         let error = |error: std::io::Error| ReadError::new(path, error);
         let wrong = |what: String| ReadError::new(path, what);
-        let mut file = BufReader::new(File::open(path).map_err(error)?);
+        let mut file = BufReader::new(hearth_files::open(path).map_err(error)?);
         let fields = header(&mut file).map_err(wrong)?;
         let stored = describe(&fields).map_err(wrong)?;
         let skip: i64 = fields.get("HeaderSize").and_then(|text| text.parse().ok()).unwrap_or(0);

@@ -43,7 +43,6 @@ mod segments;
 mod tiff;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -349,8 +348,8 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
 
 /// Rejects devices and pipes: reading them could block or never end.
 fn check_regular(path: &Path) -> Result<(), ReadError> {
-    let found = std::fs::metadata(path).map_err(|e| ReadError::new(path, e))?;
-    if found.is_file() || found.is_dir() { Ok(()) } else { Err(ReadError::new(path, "not a regular file")) }
+    let found = std::fs::metadata(path).and_then(|_| hearth_files::check_readable(path));
+    found.map_err(|e| ReadError::new(path, e))
 }
 
 /// The number of bytes that identify a file.
@@ -362,7 +361,7 @@ fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
     if path.is_dir() {
         return Ok(Vec::new());
     }
-    let mut file = File::open(path).map_err(error)?;
+    let mut file = hearth_files::open(path).map_err(error)?;
     let mut bytes = Vec::new();
     file.by_ref().take(START).read_to_end(&mut bytes).map_err(error)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {

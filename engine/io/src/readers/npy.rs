@@ -64,7 +64,7 @@ pub(super) fn read_named(path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32
 /// # Errors
 /// If the file is not an NPZ file, is damaged, or has no such array.
 pub(super) fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadError> {
-    let file = BufReader::new(File::open(path).map_err(|e| ReadError::new(path, e))?);
+    let file = BufReader::new(hearth_files::open(path).map_err(|e| ReadError::new(path, e))?);
     let shape = || -> Result<Vec<usize>, String> {
         let mut archive = ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
         let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|_| format!("no array `{name}`"))?;
@@ -76,7 +76,7 @@ pub(super) fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadErr
 /// An array of a file, checked.
 fn open(path: &Path, key: Option<&str>) -> Result<Array, ReadError> {
     let error = |e: std::io::Error| ReadError::new(path, e);
-    let mut file = BufReader::new(File::open(path).map_err(error)?);
+    let mut file = BufReader::new(hearth_files::open(path).map_err(error)?);
     let mut magic = [0; 2];
     file.read_exact(&mut magic).map_err(error)?;
     file.rewind().map_err(error)?;

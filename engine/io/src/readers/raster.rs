@@ -1,3 +1,4 @@
+use std::io::BufReader;
 use std::path::Path;
 
 use hearth_image::{Image, affine, host_device};
@@ -46,8 +47,9 @@ impl Reader for RasterReader {
         limits.max_image_width = Some(MAX_SIDE);
         limits.max_image_height = Some(MAX_SIDE);
         limits.max_alloc = Some(MAX_BYTES);
+        let file = hearth_files::open(path).map_err(|e| ReadError::new(path, e))?;
         let mut reader =
-            ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(|e| ReadError::new(path, e))?;
+            ImageReader::new(BufReader::new(file)).with_guessed_format().map_err(|e| ReadError::new(path, e))?;
         reader.limits(limits);
         let decoder = reader.into_decoder().map_err(|e| ReadError::new(path, e))?;
         let (width, height) = decoder.dimensions();

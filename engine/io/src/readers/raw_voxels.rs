@@ -34,7 +34,7 @@ pub(super) fn data_file(header: &Path, key: &str, name: &str) -> Result<BufReade
         return Err(ReadError::new(header, format!("{key} is {name:?}; {what}")));
     }
     let data = header.with_file_name(name);
-    File::open(&data).map(BufReader::new).map_err(|error| ReadError::new(&data, error))
+    hearth_files::open(&data).map(BufReader::new).map_err(|error| ReadError::new(&data, error))
 }
 
 /// The maximum number of values of an image.

@@ -1,6 +1,5 @@
 //! Names and colours of the labels in a file.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -22,9 +21,9 @@ pub fn read_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Ve
         return of_dicom(path, options);
     }
     let mut start = Vec::new();
-    File::open(path).map_err(error)?.take(4096).read_to_end(&mut start).map_err(error)?;
+    hearth_files::open(path).map_err(error)?.take(4096).read_to_end(&mut start).map_err(error)?;
     if start.starts_with(b"NRRD000") {
-        let mut file = BufReader::new(File::open(path).map_err(error)?);
+        let mut file = BufReader::new(hearth_files::open(path).map_err(error)?);
         let fields = nrrd::header(&mut file).map_err(|what| ReadError::new(path, what))?;
         return Ok(of_slicer(&|key| fields.get(&key).map(String::as_str)));
     }

@@ -132,6 +132,6 @@ pub fn parse_codes(text: &str) -> Result<BTreeMap<String, Coding>, String> {
 pub fn read_codes(path: impl AsRef<Path>) -> Result<BTreeMap<String, Coding>, WriteError> {
     let path = path.as_ref();
     let io = |source| WriteError::Io { path: path.to_owned(), source };
-    let text = std::fs::read_to_string(path).map_err(io)?;
+    let text = hearth_files::read_to_string(path).map_err(io)?;
     parse_codes(&text).map_err(|what| WriteError::Format { path: path.to_owned(), what })
 }

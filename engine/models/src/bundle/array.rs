@@ -175,7 +175,7 @@ impl Array {
             return Ok(Array::new(shape, values));
         }
         let bytes = match is_safetensors(path).while_doing(doing)? {
-            true => std::fs::read(path).while_doing(doing)?,
+            true => hearth_files::read(path).while_doing(doing)?,
             false => {
                 let file = StateDict::open(path, &OpenOptions::default()).while_doing(doing)?;
                 file.to_bytes().while_doing(doing)?

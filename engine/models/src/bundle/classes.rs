@@ -76,7 +76,7 @@ impl Classes {
         let mut text = String::new();
         if !self.overwrite {
             let before = writing.inputs.join(&self.path);
-            text = std::fs::read_to_string(before).unwrap_or_default();
+            text = hearth_files::read_to_string(before).unwrap_or_default();
         }
         for (_, row) in rows {
             text += &row;

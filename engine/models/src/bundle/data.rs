@@ -179,7 +179,7 @@ fn csv(table: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
         _ => names.is_none(),
     };
     let path = folder.join(&source);
-    let text = std::fs::read_to_string(&path).map_err(|error| Fault {
+    let text = hearth_files::read_to_string(&path).map_err(|error| Fault {
         kind: hearth_bundle::FaultKind::File,
         ..fault(table, format!("{source} cannot be read: {error}"))
     })?;

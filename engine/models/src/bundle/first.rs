@@ -122,7 +122,7 @@ fn decathlon(dataset: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
     let (root, task, section) = (folder.join(text("root_dir")?), text("task")?, text("section")?);
     let list = root.join(task).join("dataset.json");
     let missing = |what: String| Fault { kind: FaultKind::File, ..fault(dataset, what) };
-    let content = std::fs::read(&list).map_err(|error| {
+    let content = hearth_files::read(&list).map_err(|error| {
         let what = "set dataset_dir to the folder of the data set, which is not downloaded, or give images (-i)";
         missing(format!("{} cannot be read ({error}): {what}", list.display()))
     })?;

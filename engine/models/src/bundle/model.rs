@@ -110,7 +110,7 @@ impl BundleModel {
         let numbered = self.card.labels.iter().map(|label| (label.value.to_string(), json!(label.name)));
         let labels: Map<String, Value> = numbered.collect();
         let config = self.opened.bundle.configs().iter().map(|config| config.path.as_path());
-        let texts = config.map(|path| std::fs::read_to_string(path).while_doing(|| path.display().to_string()));
+        let texts = config.map(|path| hearth_files::read_to_string(path).while_doing(|| path.display().to_string()));
         let texts = texts.collect::<Outcome<Vec<String>>>()?.join("\n");
         let activation = match self.card.kind {
             Kind::Labels => "softmax",

@@ -162,7 +162,7 @@ impl Networks {
         }
         let doing = || format!("{}: cannot load {}", at.id, path.display());
         let mut bytes = match is_safetensors(path).while_doing(doing)? {
-            true => std::fs::read(path).while_doing(doing)?,
+            true => hearth_files::read(path).while_doing(doing)?,
             false => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
         };
         self.get(network, device)?;
@@ -250,7 +250,7 @@ pub(crate) fn missing(at: &Component, folder: &Path, path: &Path) -> Option<Faul
 /// Whether a file starts like safetensors: a length, then JSON. Neither a pickle nor a zip does.
 pub(crate) fn is_safetensors(path: &Path) -> std::io::Result<bool> {
     let mut start = Vec::new();
-    std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::open(path)?, 9), &mut start)?;
+    std::io::Read::read_to_end(&mut std::io::Read::take(hearth_files::open(path)?, 9), &mut start)?;
     Ok(start.get(8) == Some(&b'{'))
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hearth_bundle::Bundle;
+use hearth_files::Scratch;
 use hearth_recipe::{Outcome, RecipeError};
 
 /// An opened bundle: a folder, or a zip that was unpacked to a temporary one.
@@ -11,7 +12,7 @@ pub struct OpenedBundle {
     pub bundle: Bundle,
     /// The folder for results with a relative path in the config.
     pub results: PathBuf,
-    _unpacked: Option<tempfile::TempDir>,
+    _unpacked: Option<Scratch>,
 }
 
 /// Opens a folder, or unpacks a zip; results of a zip go to the working directory.
@@ -44,7 +45,7 @@ const MOST_PER_BYTE: u64 = 100;
 
 /// Unpacks a zip.
 #[cfg(feature = "download")]
-fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
+fn unpacked(zip: &Path) -> Outcome<Scratch> {
     use hearth_data::Progress;
     use hearth_data::download::{ArchiveLimits, unpack};
     use hearth_recipe::Context;
@@ -52,7 +53,7 @@ fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     let doing = || format!("cannot open the bundle {}", zip.display());
     let size = std::fs::metadata(zip).while_doing(doing)?.len();
     let limits = ArchiveLimits { bytes: size.saturating_mul(MOST_PER_BYTE), entries: 20_000 };
-    let folder = tempfile::Builder::new().prefix("hearth-bundle-").tempdir().while_doing(doing)?;
+    let folder = Scratch::new("hearth-bundle-").while_doing(doing)?;
     unpack(zip, &folder.path().join("bundle"), limits, Progress::None)
         .map_err(RecipeError::from_error)
         .while_doing(doing)?;
@@ -61,7 +62,7 @@ fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
 
 /// The error without the feature that reads archives.
 #[cfg(not(feature = "download"))]
-fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
+fn unpacked(zip: &Path) -> Outcome<Scratch> {
     let what =
         "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
     Err(RecipeError::new(format!("{}: {what}", zip.display())))

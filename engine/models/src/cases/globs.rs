@@ -77,7 +77,7 @@ fn lines(path: &Path) -> Outcome<Vec<(usize, String)>> {
     if length > MAX_LIST {
         return Err(RecipeError::new(format!("it has {length} bytes, more than the limit of {MAX_LIST}")));
     }
-    let bytes = std::fs::read(path)?;
+    let bytes = hearth_files::read(path)?;
     let text = String::from_utf8(bytes).map_err(|_| RecipeError::new("it is not UTF-8: give a list of paths"))?;
     let lines = text.trim_start_matches('\u{feff}').lines().zip(1..);
     let lines = lines.map(|(line, number)| (number, line.trim().to_owned()));

@@ -30,7 +30,7 @@ impl PackedEnsemble {
         let path = folder.join(LIST);
         let doing = || format!("cannot read {}", path.display());
         let list: Self =
-            serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
+            serde_json::from_str(&hearth_files::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
         let leads_out = |name: &&String| Path::new(name.as_str()).file_name() != Some(name.as_ref());
         if let Some(name) = list.members.iter().find(leads_out) {
             return Err(RecipeError::new(format!("{name:?} is not the name of a file in it")).context(doing()));

@@ -93,7 +93,7 @@ fn of_family(path: &Path, options: &OnnxOptions) -> Outcome<Exported> {
             let folder = open_run(path)?;
             let (checkpoint, bytes) = checkpoint_file(&folder, options.checkpoint.as_deref().unwrap_or("best"))?;
             let path = folder.recipe();
-            let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
+            let text = hearth_files::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
             of_recipe(path.display().to_string(), text, &checkpoint, &bytes)
         }
         Family::Nnunet => crate::nnunet::exported(path, options),

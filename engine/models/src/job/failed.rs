@@ -29,11 +29,7 @@ pub(crate) fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: 
     Ok(())
 }
 
-/// A row of a CSV table; values with separators are quoted.
+/// A row of a CSV table.
 pub(crate) fn row(values: impl IntoIterator<Item = String>) -> String {
-    let quoted = |value: String| match value.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", value.replace('"', "\"\"")),
-        false => value,
-    };
-    values.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+    hearth_files::csv_line(values) + "\n"
 }

@@ -122,7 +122,7 @@ impl Job<'_> {
         let mut companions = Vec::new();
         for (name, text) in self.model.companions(self.asked())? {
             let path = self.out.join(name);
-            if !std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
+            if !hearth_files::read_to_string(&path).is_ok_and(|there| there == text) {
                 outputs.claim(&path)?;
                 companions.push((path, text));
             }

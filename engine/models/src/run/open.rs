@@ -74,7 +74,7 @@ impl Trained {
     pub fn open_recipe(document: Document, weights: &Path, opening: Opening<'_>) -> Outcome<Self> {
         let file = weights_file(weights)?;
         Self::with_weights(document, opening, || {
-            let bytes = std::fs::read(&file).while_doing(|| format!("cannot read {}", file.display()))?;
+            let bytes = hearth_files::read(&file).while_doing(|| format!("cannot read {}", file.display()))?;
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             Ok(Weights { name, of: file.display().to_string(), bytes })
         })

@@ -214,7 +214,7 @@ fn resume(path: &Path, key: &str, patches: usize, each: usize) -> Outcome<(File,
     let doing = || format!("cannot use {}", path.display());
     let mut values: Vec<f32> = Vec::new();
     if path.exists() {
-        let mut reader = BufReader::new(File::open(path).while_doing(doing)?);
+        let mut reader = BufReader::new(hearth_files::open(path).while_doing(doing)?);
         let mut line = Vec::new();
         reader.by_ref().take(1 << 16).read_until(b'\n', &mut line).while_doing(doing)?;
         let line = String::from_utf8_lossy(&line);
@@ -229,7 +229,9 @@ fn resume(path: &Path, key: &str, patches: usize, each: usize) -> Outcome<(File,
             values.truncate(values.len() / each * each);
         }
     }
-    let mut file = File::options().create(true).truncate(false).write(true).open(path).while_doing(doing)?;
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true);
+    let mut file = hearth_files::open_own(path, &mut options).while_doing(doing)?;
     let start = key.len() as u64 + 1;
     if values.is_empty() {
         file.set_len(0).while_doing(doing)?;

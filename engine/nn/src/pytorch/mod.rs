@@ -223,7 +223,7 @@ impl StateDict {
     /// Fails as [`to_bytes`](Self::to_bytes) does, or with an error of the file system.
     pub fn save(&self, path: &Path) -> Result<(), PytorchError> {
         let bytes = self.to_bytes()?;
-        std::fs::write(path, bytes).map_err(|source| PytorchError::Io { path: path.to_owned(), source })
+        hearth_files::replace(path, bytes).map_err(|source| PytorchError::Io { path: path.to_owned(), source })
     }
 }
 

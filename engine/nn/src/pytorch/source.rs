@@ -1,6 +1,5 @@
 //! The location of the pickle: a file, a folder, or a file within a bundle's archive.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -25,7 +24,7 @@ pub(super) fn find(path: &Path) -> Result<(PathBuf, Option<TempPath>), PytorchEr
         return Ok((file, None));
     }
     let mut magic = [0; 4];
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = hearth_files::open(path).map_err(io)?;
     let length = file.read(&mut magic).map_err(io)?;
     if length == 0 {
         return Err(PytorchError::Format { path: path.to_owned(), reason: "the file is empty".to_owned() });
@@ -33,7 +32,7 @@ pub(super) fn find(path: &Path) -> Result<(PathBuf, Option<TempPath>), PytorchEr
     if magic != *b"PK\x03\x04" {
         return Ok((path.to_owned(), None));
     }
-    let file = File::open(path).map_err(io)?;
+    let file = hearth_files::open(path).map_err(io)?;
     let format = |reason: String| PytorchError::Format { path: path.to_owned(), reason };
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| format(error.to_string()))?;
     // A file written by torch.save is an archive itself.

@@ -11,7 +11,6 @@ mod archive;
 mod stream;
 mod tar;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -113,8 +112,8 @@ impl Saved {
     /// [`parse`].
     pub fn open(path: &Path, options: &Options, most: u64) -> Result<Self> {
         let mut header = Vec::new();
-        File::open(path)?.take(512).read_to_end(&mut header)?;
-        let file = File::open(path)?;
+        hearth_files::open(path)?.take(512).read_to_end(&mut header)?;
+        let file = hearth_files::open(path)?;
         Ok(match layout(&header).ok_or(SavedError::Unknown)? {
             Layout::Archive => {
                 let (archive, pickle) = archive::Archive::open(file, most)?;

@@ -40,7 +40,7 @@ impl Confusion {
         if head.get(1) != Some("class") {
             return Err(ReportError::damaged(scores, "has no column `class` after the image", advice));
         }
-        let labels: Vec<String> = head.iter().skip(2).map(str::to_owned).collect();
+        let labels: Vec<String> = head.iter().skip(2).map(|label| hearth_files::csv_text(label).to_owned()).collect();
         let advice = format!("give a table whose first column is the image or case and which has a column `{column}`");
         let (truth_head, truth_rows) = csv_file(truth, &advice)?;
         let Some(place) = truth_head.iter().position(|name| name == column) else {
@@ -55,7 +55,7 @@ impl Confusion {
         let mut counts = vec![vec![0; labels.len()]; labels.len()];
         let mut unknown = 0;
         for row in &rows {
-            let predicted = row.get(1).and_then(class_of);
+            let predicted = row.get(1).map(hearth_files::csv_text).and_then(class_of);
             match (row.get(0).and_then(|image| known.get(&stem(image))), predicted) {
                 (Some(truth), Some(predicted)) => counts[*truth][predicted] += 1,
                 _ => unknown += 1,
@@ -71,7 +71,7 @@ impl Confusion {
 
 /// A name without folders and without image suffixes.
 fn stem(name: &str) -> String {
-    let name = name.trim().rsplit(['/', '\\']).next().unwrap_or(name);
+    let name = hearth_files::csv_text(name).trim().rsplit(['/', '\\']).next().unwrap_or(name);
     let ends = [".nii.gz", ".nii", ".png", ".jpg", ".jpeg", ".dcm", ".npy", ".tif", ".tiff", ".bmp", ".mha", ".nrrd"];
     let end = ends.iter().find(|end| name.to_ascii_lowercase().ends_with(**end));
     end.map_or(name, |end| &name[..name.len() - end.len()]).to_owned()

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hearth_files::csv_text;
 use serde_json::Value;
 
 use super::files::{number, numbers, text, word};
@@ -149,7 +150,7 @@ fn epoch(head: &csv::StringRecord, row: &csv::StringRecord) -> Epoch {
             "iteration" => epoch.iteration = cell.parse().unwrap_or_default(),
             "learning_rate" => epoch.learning_rate = cell.parse().ok(),
             "loss" => epoch.loss = cell.parse().ok(),
-            name => epoch.metrics.extend(cell.parse().ok().map(|value| (name.to_owned(), value))),
+            name => epoch.metrics.extend(cell.parse().ok().map(|value| (csv_text(name).to_owned(), value))),
         }
     }
     epoch

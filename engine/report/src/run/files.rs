@@ -1,6 +1,5 @@
 //! Reads files of a run's folder, with a limit, and describes what is wrong with them.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -13,7 +12,7 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// Reads the text of a file; `None` if it does not exist. Bytes that are not UTF-8 are replaced.
 pub fn text(path: &Path) -> Result<Option<String>, ReportError> {
-    let file = match File::open(path) {
+    let file = match hearth_files::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(ReportError::io(path, error)),

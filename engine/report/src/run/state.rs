@@ -1,7 +1,7 @@
 //! Whether a run is still running, or how it ended: decided first by the lock of its folder, then by
 //! its files.
 
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -106,7 +106,7 @@ impl Lock {
     /// Tries to take the lock without waiting, and releases it at once. A run that starts at this
     /// moment tries again.
     pub fn of(folder: &Path) -> Self {
-        let Ok(file) = File::open(folder.join(LOCK)) else { return Self::None };
+        let Ok(file) = hearth_files::open(folder.join(LOCK)) else { return Self::None };
         let mut holder = String::new();
         // Some systems do not allow reading a file that another process has locked.
         let _ = (&file).take(MAX_HOLDER).read_to_string(&mut holder);

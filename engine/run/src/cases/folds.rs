@@ -88,7 +88,7 @@ impl FoldList {
     /// A missing file, or one in another format.
     pub fn read(path: &Path) -> Outcome<Self> {
         let doing = || format!("cannot read the folds in {}", path.display());
-        let text = std::fs::read_to_string(path).while_doing(doing)?;
+        let text = hearth_files::read_to_string(path).while_doing(doing)?;
         let text = text.trim_start_matches('\u{feff}');
         let wrong = |error: serde_json::Error| RecipeError::new(json_fault(&error)).context(doing());
         if !text.trim_start().starts_with('[') {

@@ -90,7 +90,7 @@ impl Annotations {
     /// three points, or a coordinate that is not a finite number.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| SlideError::Io { path: path.to_owned(), source })?;
+        let bytes = hearth_files::read(path).map_err(|source| SlideError::Io { path: path.to_owned(), source })?;
         Self::from_bytes(path, &bytes)
     }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hearth_files::is_being_written;
+
 use super::lock;
 
 /// The folder of a run: its recipe, checkpoints, curves, logs and summary.
@@ -41,8 +43,8 @@ pub enum RunFolderError {
 }
 
 /// Whether a folder contains nothing but the leftovers of a process that was killed before its run
-/// began: a file that was being written (`.writing-...`), a write test, a lock, an empty folder for
-/// checkpoints.
+/// began: a file that was being written (`.writing-...`), a lock, an empty folder for checkpoints. A
+/// link is none of them, whatever its name.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -53,7 +55,10 @@ pub fn is_free(folder: &Path) -> io::Result<bool> {
         let name = name.to_string_lossy();
         let remains = match &*name {
             "checkpoints" => entry.file_type()?.is_dir() && std::fs::read_dir(entry.path())?.next().is_none(),
-            name => name == CAN_WRITE || name == lock::FILE || name.starts_with(".writing-"),
+            name => {
+                let known = name == CAN_WRITE || name == lock::FILE || is_being_written(&entry.file_name());
+                known && entry.file_type()?.is_file()
+            }
         };
         if !remains {
             return Ok(false);
@@ -62,8 +67,8 @@ pub fn is_free(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The file with which a program tests whether a folder is writable.
-pub const CAN_WRITE: &str = ".hearth-can-write";
+/// The file with which earlier versions tested whether a folder is writable.
+const CAN_WRITE: &str = ".hearth-can-write";
 
 impl RunFolder {
     /// Creates the folder of a new run, with the resolved recipe in it.
@@ -165,6 +170,13 @@ mod tests {
         std::fs::write(root.join("checkpoints/of-another"), "").expect("a file");
         assert!(!is_free(&root).expect("readable"));
         std::fs::remove_file(root.join("checkpoints/of-another")).expect("removed");
+        #[cfg(unix)]
+        for name in [lock::FILE, ".writing-link"] {
+            let _ = std::fs::remove_file(root.join(name));
+            std::os::unix::fs::symlink(dir.path().join("elsewhere"), root.join(name)).expect("a link");
+            assert!(!is_free(&root).expect("readable"), "{name}");
+            std::fs::remove_file(root.join(name)).expect("removed");
+        }
         RunFolder::create(&root, "epochs = 3\n").expect("a free folder");
         assert!(!is_free(&root).expect("readable") && is_free(&dir.path().join("none")).is_err());
     }

@@ -53,8 +53,9 @@ impl RunLock {
     pub fn new(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(FILE);
         let io = |source| LockError::Io { path: path.clone(), source };
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = open.map_err(io)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = hearth_files::open_own(&path, &mut options).map_err(io)?;
         let mut locked = file.try_lock();
         for _ in 1..TRIES {
             if matches!(locked, Err(TryLockError::WouldBlock)) {
@@ -110,6 +111,20 @@ mod tests {
         drop(first);
         assert!(!dir.path().join(FILE).exists());
         drop(RunLock::new(dir.path()).expect("free again"));
+    }
+
+    /// A link that another user has placed there does not lead to one of our files.
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_that_is_a_link_is_refused() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (run, other) = (dir.path().join("run"), dir.path().join("other"));
+        std::fs::create_dir(&run).expect("a folder");
+        std::fs::write(&other, "kept").expect("written");
+        std::os::unix::fs::symlink(&other, run.join(FILE)).expect("a link");
+        let error = RunLock::new(&run).expect_err("a link").to_string();
+        assert!(error.contains("run.lock") && error.contains("symbolic link"), "{error}");
+        assert_eq!(std::fs::read_to_string(&other).expect("read"), "kept");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn is_region_list(path: &Path) -> bool {
 /// The first bytes of a file.
 fn start(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
+    hearth_files::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -79,7 +79,7 @@ impl Named {
 }
 
 pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
-    let text = std::fs::read_to_string(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    let text = hearth_files::read_to_string(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
     let fail = |line: usize, what: String| wrong(path, format!("line {line}: {what}"));
     let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let split =

@@ -1,0 +1,157 @@
+//! Files that are read: regular ones. A named pipe, a device or a socket under the name of an input would
+//! make a reader wait, possibly forever.
+
+use std::fs::{File, FileType, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Opens a file for reading. Links are followed; the file itself must be a regular one.
+///
+/// # Errors
+/// The operating system's error; a folder, a named pipe, a device or a socket, at once.
+pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // A named pipe would otherwise wait for its writer.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path).map_err(|error| refusal(path, &error))?;
+    check(&file)?;
+    Ok(file)
+}
+
+/// Reads a whole file, which must be a regular one.
+///
+/// # Errors
+/// Same as [`open`].
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut file = open(path)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a whole file as text, like [`read`].
+///
+/// # Errors
+/// Same as [`open`]; text that is not UTF-8.
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = String::new();
+    open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Fails unless a path is a regular file or a folder, for readers that open files by a library. A path
+/// that does not exist is left to them.
+///
+/// # Errors
+/// A named pipe, a device or a socket.
+pub fn check_readable(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) => check_kind(&found),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Fails unless an open file is a regular one.
+pub(crate) fn check(file: &File) -> io::Result<()> {
+    check_kind(&file.metadata()?)
+}
+
+fn check_kind(found: &Metadata) -> io::Result<()> {
+    match kind(found.file_type()) {
+        None => Ok(()),
+        Some(kind) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}; expected a regular file")))
+        }
+    }
+}
+
+/// What else than a regular file it is.
+fn kind(of: FileType) -> Option<&'static str> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if of.is_fifo() {
+            return Some("a named pipe");
+        }
+        if of.is_socket() {
+            return Some("a socket");
+        }
+        if of.is_block_device() || of.is_char_device() {
+            return Some("a device");
+        }
+    }
+    of.is_dir().then_some("a folder")
+}
+
+/// The error of opening a path: what is there, if that is the reason.
+pub(crate) fn refusal(path: &Path, error: &io::Error) -> io::Error {
+    let found = path.symlink_metadata();
+    let link = found.as_ref().is_ok_and(|found| found.is_symlink());
+    let through = path.metadata();
+    if link && (is_loop(error) || error.kind() == io::ErrorKind::InvalidInput) {
+        let what =
+            "it is a symbolic link, and this program writes through none here: remove it, or give another folder";
+        return io::Error::new(io::ErrorKind::InvalidInput, what);
+    }
+    match through.ok().and_then(|found| kind(found.file_type())) {
+        Some(kind) if kind != "a folder" => {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}; expected a regular file"))
+        }
+        _ => copy(error),
+    }
+}
+
+/// The same error: its type has no copy.
+fn copy(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+#[cfg(unix)]
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP)
+}
+
+#[cfg(not(unix))]
+fn is_loop(_: &io::Error) -> bool {
+    false
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_no_regular_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        let _listening = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        std::os::unix::fs::symlink(at("pipe"), at("link")).unwrap();
+        let cases = [
+            (at("pipe"), "named pipe"),
+            (at("link"), "named pipe"),
+            (at("socket"), "socket"),
+            ("/dev/zero".into(), "device"),
+            (dir.path().to_owned(), "folder"),
+        ];
+        for (path, word) in cases {
+            for error in [read(&path).unwrap_err(), read_to_string(&path).unwrap_err()] {
+                assert!(error.to_string().contains(word), "{}: {error}", path.display());
+            }
+            assert_eq!(check_readable(&path).is_ok(), word == "folder", "{}", path.display());
+        }
+        assert_eq!(open(&at("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        check_readable(&at("absent")).unwrap();
+        std::fs::write(at("file"), "text").unwrap();
+        std::os::unix::fs::symlink(at("file"), at("to-file")).unwrap();
+        assert_eq!(read_to_string(&at("to-file")).unwrap(), "text");
+        assert_eq!(read(&at("file")).unwrap(), b"text");
+    }
+}
