@@ -10,6 +10,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use hearth_models::ensemble::{Disagreement, Merge, Merging};
 use hearth_models::run::{Opening, Trained};
+use hearth_train::is_free;
 
 /// The values that are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -80,7 +81,7 @@ impl MergeArgs {
 pub fn runs(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut runs = Vec::new();
     for path in given {
-        let folds = if path.join("recipe.toml").is_file() { Vec::new() } else { folds_in(path) };
+        let folds = if path.join("recipe.toml").is_file() { Vec::new() } else { folds_in(path)? };
         let listed = read(&path.join("folds.json")).and_then(|list| Some(list["folds"].as_array()?.len()));
         if let Some(listed) = listed.filter(|listed| *listed > folds.len()) {
             note!("warning: {} has {} of its {listed} folds; the others are not merged", path.display(), folds.len());
@@ -96,17 +97,27 @@ pub fn runs(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     Ok(runs)
 }
 
-/// The runs fold0, fold1, ... in a folder, ordered by number.
-fn folds_in(folder: &Path) -> Vec<PathBuf> {
+/// The runs fold0, fold1, ... in a folder, ordered by number. A fold whose training has not begun is
+/// none yet.
+fn folds_in(folder: &Path) -> Outcome<Vec<PathBuf>> {
     let listed = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix("fold")?.parse::<usize>().ok();
     let mut folds: Vec<(usize, PathBuf)> = listed
         .map(|entry| entry.path())
-        .filter(|path| path.join("recipe.toml").is_file())
+        .filter(|path| path.is_dir() && !is_free(path).unwrap_or(false))
         .filter_map(|path| Some((number(&path)?, path)))
         .collect();
     folds.sort_unstable();
-    folds.into_iter().map(|(_, path)| path).collect()
+    let folds: Vec<PathBuf> = folds.into_iter().map(|(_, path)| path).collect();
+    // Without its recipe a fold is damaged, and the others alone are another ensemble.
+    let damaged = folds.iter().find(|fold| !fold.join("recipe.toml").is_file());
+    match damaged.filter(|_| folds.iter().any(|fold| fold.join("recipe.toml").is_file())) {
+        Some(fold) => {
+            let what = "is a fold without recipe.toml: restore it, or give the folds to merge one by one";
+            Err(Failure::new(format!("{} {what}", fold.display())))
+        }
+        None => Ok(folds.into_iter().filter(|fold| fold.join("recipe.toml").is_file()).collect()),
+    }
 }
 
 /// Opens runs, and merges them into one model.
@@ -129,6 +140,12 @@ pub fn open(
         Some((_, first)) => (first.plan.recipe.labels.clone(), first.network.channels()[1]),
         None => return Err(Failure::new("an ensemble needs at least one run")),
     };
+    let measured = matches!(merge.weights.as_deref(), Some("dice" | "class-dice"));
+    if measured && opening.checkpoint != "best" {
+        let (words, asked) = (merge.weights.as_deref().unwrap_or_default(), opening.checkpoint);
+        let what = "is the Dice of the best checkpoints, not of those of";
+        return Err(Failure::new(format!("--weights {words} {what} --checkpoint {asked}: give numbers")));
+    }
     let weights = merge.weights.as_deref().map(|words| weights(words, runs, &labels, channels)).transpose()?;
     let maps = disagreement.iter().map(|word| match word {
         DisagreementWord::Entropy => Disagreement::Entropy,
@@ -169,7 +186,7 @@ fn weights(words: &str, runs: &[PathBuf], labels: &[String], channels: usize) ->
 }
 
 fn read(path: &Path) -> Option<Value> {
-    serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()
+    serde_json::from_str(&hearth_files::read_to_string(path).ok()?).ok()
 }
 
 /// The validation Dice of a run.
@@ -233,6 +250,13 @@ mod tests {
         }
         let found = runs(&[dir.path().to_owned()]).ok().expect("runs");
         assert_eq!(found, ["fold0", "fold2", "fold10"].map(|name| dir.path().join(name)));
+        // A fold that has not begun is none; one that lost its recipe is damaged.
+        std::fs::create_dir_all(dir.path().join("fold3/checkpoints")).expect("made");
+        assert_eq!(runs(&[dir.path().to_owned()]).ok().map(|found| found.len()), Some(3));
+        std::fs::write(dir.path().join("fold3/metrics.csv"), "").expect("written");
+        let damaged = runs(&[dir.path().to_owned()]).expect_err("refused").line();
+        assert!(damaged.contains("fold3 is a fold without recipe.toml"), "{damaged}");
+        std::fs::remove_dir_all(dir.path().join("fold3")).expect("removed");
         let twice = runs(&[dir.path().to_owned(), dir.path().join("fold2")]).expect_err("refused").line();
         assert!(twice.contains("fold2 is given twice"), "{twice}");
     }

@@ -16,6 +16,7 @@ mod convert_images;
 mod counts;
 mod data_commands;
 #[path = "../../../engine/dicom/tests/common/files.rs"]
+mod damaged_checkpoints;
 mod dicom;
 mod distances;
 mod ensembles;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::dicom::write::{Code, Coding, known_coding};
 use hearth_data::writers::coding_of;
+use hearth_files::Scratch;
 use hearth_nnunet::DatasetJson;
 use hearth_package::{
     self as format, Builder, END, Facts, Kind, Label, MODEL, Manifest, Package, RECIPE, SigningKey, Term, WEIGHTS,
@@ -22,8 +23,8 @@ use crate::store::{ModelKind, files_of, kind_of, slashes};
 use hearth_recipe::recipe::{Document, Output, Recipe};
 use hearth_recipe::warning;
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::checkpoint_file;
 use hearth_run::folders::open_run;
+use hearth_run::{choose, name_of};
 
 /// The options of a package.
 #[derive(Debug, Default)]
@@ -85,7 +86,7 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
 /// [`Trained::merged`](crate::run::Trained::merged).
 pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
     let doing = || "cannot make a temporary folder for the packages of the runs (TMPDIR)".to_owned();
-    let folder = tempfile::Builder::new().prefix("hearth-ensemble-").tempdir().while_doing(doing)?;
+    let folder = Scratch::new("hearth-ensemble-").while_doing(doing)?;
     let alone = PackageOptions { checkpoint: options.checkpoint.clone(), ..<_>::default() };
     let mut members = Vec::with_capacity(runs.len());
     for (place, run) in runs.iter().enumerate() {
@@ -191,7 +192,7 @@ pub fn unpacked(package: &Package) -> Outcome<Option<Unpacked>> {
         return Ok(None);
     }
     let doing = || "cannot make a temporary folder for the model (TMPDIR)".to_owned();
-    let folder = tempfile::Builder::new().prefix("hearth-model-").tempdir().while_doing(doing)?;
+    let folder = Scratch::new("hearth-model-").while_doing(doing)?;
     let path = folder.path().join("model");
     package.unpack_model(&path)?;
     Ok(Some(Unpacked { path, labels: package.labels().to_vec(), _folder: folder }))
@@ -201,7 +202,7 @@ pub fn unpacked(package: &Package) -> Outcome<Option<Unpacked>> {
 pub struct Unpacked {
     path: PathBuf,
     labels: Vec<Label>,
-    _folder: tempfile::TempDir,
+    _folder: Scratch,
 }
 
 impl Unpacked {
@@ -228,23 +229,56 @@ impl Unpacked {
 fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     let run = open_run(folder)?;
     let path = run.recipe();
-    let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
+    let text = hearth_files::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
     let recipe = Recipe::read(&Document::parse(path.display().to_string(), text.as_str())?)?;
-    let (checkpoint, bytes) = checkpoint_file(&run, &options.checkpoint)?;
+    let checkpoint = choose(&run, &options.checkpoint)?;
+    let bytes = checkpoint.file(hearth_run::WEIGHTS)?;
     let mut facts = Facts::new(recipe.title());
     facts.modalities.clone_from(&recipe.data.modalities);
-    facts.checkpoint = Some(checkpoint);
-    let summary: Value = std::fs::read_to_string(run.summary())
-        .ok()
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_default();
-    if let (Some(name), Some(value)) = (summary["key_metric"].as_str(), summary["best_metric"].as_f64()) {
-        facts.metrics.insert(name.to_owned(), value);
+    facts.checkpoint = Some(name_of(&checkpoint));
+    // The figures of these weights: another epoch of the run may have been better.
+    let metrics = checkpoint.metrics()?;
+    if let Some((name, value)) =
+        checkpoint.manifest.header.key_metric.as_ref().and_then(|key| metrics.get_key_value(key))
+        && value.is_finite()
+    {
+        facts.metrics.insert(name.clone(), *value);
     }
     tell(&mut facts, &options.about);
     let labels = labels(&recipe, &options.codes);
     warn_of_unused(&options.codes, &labels);
-    Ok(Builder::new(Kind::Run, facts, program()).labels(labels).bytes(RECIPE, text).bytes(WEIGHTS, bytes))
+    let builder = Builder::new(Kind::Run, facts, program()).labels(labels);
+    let builder = builder.bytes(RECIPE, without_paths(text)?).bytes(WEIGHTS, bytes);
+    Ok(builder)
+}
+
+/// A recipe without the paths of the machine where it was trained: of those, only names stay. A plugin is
+/// found by its own name.
+fn without_paths(text: String) -> Outcome<String> {
+    let mut recipe: toml::Table = toml::from_str(&text)?;
+    for plugin in recipe.get_mut("plugins").and_then(toml::Value::as_array_mut).into_iter().flatten() {
+        plugin.as_table_mut().and_then(|plugin| plugin.remove("path"));
+    }
+    let before: toml::Table = toml::from_str(&text)?;
+    recipe.iter_mut().for_each(|(_, value)| name_paths(value));
+    if recipe == before {
+        return Ok(text);
+    }
+    toml::to_string(&recipe).map_err(RecipeError::from_error)
+}
+
+/// Replaces absolute paths by their last parts.
+fn name_paths(value: &mut toml::Value) {
+    match value {
+        toml::Value::String(text) if Path::new(&**text).is_absolute() => {
+            if let Some(name) = Path::new(&**text).file_name() {
+                *text = name.to_string_lossy().into_owned();
+            }
+        }
+        toml::Value::Array(values) => values.iter_mut().for_each(name_paths),
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| name_paths(value)),
+        _ => {}
+    }
 }
 
 /// The labels of a recipe's results. Numbers of whole images are not on a map, so they have no term.
@@ -361,6 +395,18 @@ fn of_dataset(raw: &Value, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recipe_in_a_package_names_no_folder_of_its_machine() {
+        let text = "[init]\nweights = \"/home/jane/start.safetensors\"\n[data]\nprevious_stage = \"/data/first\"\n\
+                    [[plugins]]\nname = \"mine\"\npath = \"/opt/libmine.so\"\n[[transforms]]\nkeys = [\"a\", \"/b/c\"]\n";
+        let kept: toml::Table = toml::from_str(&without_paths(text.to_owned()).expect("TOML")).expect("TOML");
+        let expected = "init.weights = \"start.safetensors\"\ndata.previous_stage = \"first\"\n\
+                        plugins = [{ name = \"mine\" }]\ntransforms = [{ keys = [\"a\", \"c\"] }]\n";
+        assert_eq!(kept, toml::from_str(expected).expect("TOML"));
+        let plain = "# As it was written\nepochs   = 3\n";
+        assert_eq!(without_paths(plain.to_owned()).expect("TOML"), plain);
+    }
 
     #[test]
     fn codes_of_labels_are_those_that_went_in() {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use hearth_bundle::Bundle;
+use hearth_files::Scratch;
 use hearth_nnunet::{DatasetJson, ModelFolder};
 use hearth_package::{END, Kind, MODEL, Package};
 use hearth_plugin_host::user_data;
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::nnunet::TotalSegmentator;
 use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::choose;
+use hearth_run::folders::open_run;
 
 /// The environment variable with the store's folder.
 pub const VARIABLE: &str = "HEARTH_MODELS";
@@ -132,10 +135,16 @@ impl ModelStore {
     /// Copies a folder into the store. `source` is recorded as its origin.
     ///
     /// # Errors
-    /// A folder that is not a model, has links, or exceeds the limits; a name that is taken or invalid.
+    /// A folder that is not a model, has links, or exceeds the limits; a run whose best checkpoint is
+    /// damaged; a name that is taken or invalid.
     pub fn add(&self, folder: &Path, name: &str, source: &str) -> Outcome<StoredModel> {
         let (kind, inner) = kind_of(folder)?;
         let found = files_of(folder)?;
+        if kind == ModelKind::Run {
+            // Damage is found while the run that was copied still exists.
+            let run = open_run(&inner.as_ref().map_or_else(|| folder.to_owned(), |inner| folder.join(inner)))?;
+            choose(&run, "best")?;
+        }
         self.place(name, source, &|_| Ok(Model { kind, inner: inner.clone(), files: from(folder, &found) }))
     }
 
@@ -178,21 +187,19 @@ impl ModelStore {
         }
         let making = |path: &Path| format!("cannot make the folder {}", path.display());
         fs::create_dir_all(&self.root).while_doing(|| making(&self.root))?;
-        let process = std::process::id();
-        let made = Unfinished(self.root.join(format!(".making-{name}-{process}")));
-        fs::create_dir(&made.0).while_doing(|| making(&made.0))?;
-        let Model { kind, inner, files: mut found } = model(&made.0)?;
+        // What a killed process left in the store is removed by the way.
+        let made = Scratch::new_in(&self.root, ".making-").while_doing(|| making(&self.root))?;
+        let Model { kind, inner, files: mut found } = model(made.path())?;
         // Skips the manifest of another store.
         found.retain(|(_, path, _)| path != Path::new(MANIFEST));
         let total: u64 = found.iter().map(|(.., bytes)| bytes).sum();
         if total > MAX_BYTES {
             return Err(RecipeError::new(format!("{source} has {total} bytes; the limit is {MAX_BYTES}")));
         }
-        let beside = Unfinished(self.root.join(format!(".adding-{name}-{process}")));
-        fs::create_dir(&beside.0).while_doing(|| making(&beside.0))?;
+        let beside = Scratch::new_in(&self.root, ".adding-").while_doing(|| making(&self.root))?;
         let mut files = BTreeMap::new();
         for (from, path, _) in &found {
-            let copy = beside.0.join(path);
+            let copy = beside.path().join(path);
             if let Some(parent) = copy.parent() {
                 fs::create_dir_all(parent).while_doing(|| making(parent))?;
             }
@@ -202,14 +209,14 @@ impl ModelStore {
         }
         let added = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let licences = match (kind, &inner) {
-            (ModelKind::Package, Some(inner)) => of_package(&Package::open(&beside.0.join(inner))?),
-            _ => licences(&beside.0, &found),
+            (ModelKind::Package, Some(inner)) => of_package(&Package::open(&beside.path().join(inner))?),
+            _ => licences(beside.path(), &found),
         };
         let name = name.to_owned();
         let source = source.to_owned();
         let model = StoredModel { name, folder: target.clone(), kind, inner, source, added, licences, files };
-        hearth_run::folders::replace(&beside.0.join(MANIFEST), serde_json::to_string_pretty(&model)? + "\n")?;
-        fs::rename(&beside.0, &target).while_doing(|| format!("cannot write {}", target.display()))?;
+        hearth_run::folders::replace(&beside.path().join(MANIFEST), serde_json::to_string_pretty(&model)? + "\n")?;
+        beside.keep_as(&target).while_doing(|| format!("cannot write {}", target.display()))?;
         Ok(model)
     }
 
@@ -251,7 +258,7 @@ impl ModelStore {
             return Err(RecipeError::new(unknown("model", name, &known)));
         }
         let doing = || format!("cannot read {}", manifest.display());
-        let text = fs::read_to_string(&manifest).while_doing(doing)?;
+        let text = hearth_files::read_to_string(&manifest).while_doing(doing)?;
         let mut model: StoredModel = serde_json::from_str(&text).while_doing(doing)?;
         let leads_out = |path: &Path| !path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         if model.inner.as_deref().is_some_and(leads_out) || model.files.keys().any(|name| leads_out(Path::new(name))) {
@@ -286,15 +293,6 @@ struct Model {
 
 fn from(folder: &Path, found: &[(PathBuf, u64)]) -> Vec<(PathBuf, PathBuf, u64)> {
     found.iter().map(|(path, bytes)| (folder.join(path), path.clone(), *bytes)).collect()
-}
-
-/// A folder that is removed on drop, unless it was renamed.
-struct Unfinished(PathBuf);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 fn check_name(name: &str) -> Outcome {
@@ -389,7 +387,7 @@ pub(crate) fn slashes(path: &Path) -> String {
 /// Copies a file, and computes its size and hash.
 fn digest(path: &Path, out: &mut impl Write) -> Outcome<StoredFile> {
     let doing = || format!("cannot read {}", path.display());
-    let mut file = File::open(path).while_doing(doing)?;
+    let mut file = hearth_files::open(path).while_doing(doing)?;
     let (mut hasher, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 17], 0);
     loop {
         let read = file.read(&mut buffer).while_doing(doing)?;

@@ -41,7 +41,7 @@ pub use cases::folds::FoldList;
 pub use cases::previous_stage::{as_predicted, labels_of_stage, not_held_out, previous_labels};
 pub use cases::usable::{read_some, usable};
 pub use cases::{Cases, list, wants};
-pub use checkpoints::{WEIGHTS, checkpoint_file, choose};
+pub use checkpoints::{WEIGHTS, checkpoint_file, choose, name_of};
 pub use checks::check_training;
 pub use confusion::CONFUSION;
 pub use handlers::peak_flops::measure_roof;

@@ -1,6 +1,9 @@
 //! `run.json`: the settings with which a run was started, so that it is resumed with the same ones.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use hearth_data::Item;
 use hearth_train::RunFolder;
@@ -23,6 +26,9 @@ const FREE: [&str; 6] =
 /// The settings with which a run was started.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Record {
+    /// The run's name, which its checkpoints bear; absent in runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     /// The resolved recipe.
     recipe: String,
     /// The path of the data set, as given; absent in runs of earlier versions.
@@ -45,6 +51,14 @@ pub fn held_out(folder: &RunFolder) -> Outcome<Vec<String>> {
     }
 }
 
+/// The name of the run in a folder; `None` for a run of an earlier version.
+///
+/// # Errors
+/// A `run.json` that cannot be read.
+pub fn run_id(folder: &RunFolder) -> Outcome<Option<String>> {
+    Ok(Record::read(folder)?.and_then(|record| record.id))
+}
+
 impl Record {
     /// The record of a run with this plan and data.
     pub fn new(plan: &Plan, data: &Path) -> Outcome<Self> {
@@ -52,7 +66,19 @@ impl Record {
         let names = |items: Vec<Item>| items.into_iter().map(|item| item.case).collect();
         let recipe = plan.recipe.to_toml()?;
         let data = data.display().to_string();
-        Ok(Self { recipe, data, training: names(cases.training), validation: names(cases.validation) })
+        let (training, validation) = (names(cases.training), names(cases.validation));
+        Ok(Self { id: None, recipe, data, training, validation })
+    }
+
+    /// Gives a new run its name.
+    #[must_use]
+    pub fn named(self) -> Self {
+        Self { id: Some(new_id()), ..self }
+    }
+
+    /// The run's name; `None` for a run of an earlier version.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     /// Reads the record of the run in a folder; `None` if an earlier version did not write it.
@@ -62,7 +88,7 @@ impl Record {
             return Ok(None);
         }
         let doing = || format!("cannot read {}", path.display());
-        Ok(Some(serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?))
+        Ok(Some(serde_json::from_str(&hearth_files::read_to_string(&path).while_doing(doing)?).while_doing(doing)?))
     }
 
     /// The training cases.
@@ -88,7 +114,7 @@ impl Record {
         }
         let doing = || format!("cannot read {}", path.display());
         let first: Self =
-            serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
+            serde_json::from_str(&hearth_files::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
         let advice = "a run is resumed with what it was started with; start a new run to change it";
         let cannot = format!("cannot resume {}", folder.root().display());
         let (before, now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
@@ -113,6 +139,18 @@ impl Record {
         }
         Ok(())
     }
+}
+
+/// A name that no other run has: 32 random hexadecimal digits.
+fn new_id() -> String {
+    // Each has keys of its own, which the system has drawn.
+    let random = || RandomState::new().build_hasher().finish();
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&random().to_le_bytes()).update(&random().to_le_bytes());
+    hasher.update(&std::process::id().to_le_bytes());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    hasher.update(&now.as_nanos().to_le_bytes());
+    hasher.finalize().to_hex()[..32].to_owned()
 }
 
 /// Cache options that change a step: a window that moves over the cases, and half precision.

@@ -32,7 +32,7 @@ use crate::memory::check::crops_of_a_case;
 use crate::penalty::{Empty, Penalties, measuring};
 use crate::plan::Plan;
 use crate::progress::PassProgress;
-use crate::record::Record;
+use crate::record::{Record, run_id};
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
 use hearth_recipe::recipe::{DropLast, Listens, Recipe};
@@ -117,10 +117,12 @@ impl Session {
     }
 
     fn make_folder(&mut self, out: &Path) -> Outcome {
-        let record = Record::new(&self.plan, &self.data)?;
+        let record = Record::new(&self.plan, &self.data)?.named();
         let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
         self.lock = Some(RunLock::new(folder.root())?);
-        record.write(&folder)
+        record.write(&folder)?;
+        self.trainer.set_run(record.id().map(str::to_owned));
+        Ok(())
     }
 
     /// Whether this rank writes the run.
@@ -139,6 +141,7 @@ impl Session {
             self.lock = Some(RunLock::new(folder.root())?);
         }
         self.add_handlers(&folder)?;
+        self.trainer.set_run(run_id(&folder)?);
         if checkpoint::list(&folder.checkpoints())?.is_empty() {
             notice!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
         } else {
@@ -149,7 +152,7 @@ impl Session {
         }
         // From now on, the run has the increased number of epochs.
         let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
-        if self.is_first() && std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
+        if self.is_first() && hearth_files::read_to_string(&path).is_ok_and(|before| before != recipe) {
             folders::replace(&path, &recipe)?;
         }
         self.folder = Some(folder);
@@ -254,7 +257,7 @@ impl Session {
     /// Saves a checkpoint of an interrupted run that has no checkpoint plugin.
     fn save_if_needed(&mut self, folder: &RunFolder) -> Outcome {
         let iteration = self.trainer.engine().state().iteration;
-        let newest = checkpoint::newest(&folder.checkpoints()).ok();
+        let newest = checkpoint::newest_of(&folder.checkpoints(), run_id(folder)?.as_deref()).ok();
         if newest.is_none_or(|newest| newest.manifest.header.iteration < iteration) {
             self.trainer.save(&folder.checkpoints(), "interrupted", Some(1))?;
         }
@@ -290,7 +293,8 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
     if checkpoint::list(&folder.checkpoints())?.is_empty() {
         return Ok(());
     }
-    let (done, asked) = (checkpoint::newest(&folder.checkpoints())?.manifest.header.epoch, plan.recipe.training.epochs);
+    let newest = checkpoint::newest_of(&folder.checkpoints(), run_id(folder)?.as_deref())?;
+    let (done, asked) = (newest.manifest.header.epoch, plan.recipe.training.epochs);
     if asked < done {
         let root = folder.root().display();
         return Err(RecipeError::new(format!(

@@ -85,6 +85,9 @@ pub fn weights_file(path: &Path) -> Outcome<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
+    if let Some(weights) = checkpoints::weights_in(path)? {
+        return Ok(weights);
+    }
     let inside = path.join(checkpoints::WEIGHTS);
     if inside.is_file() {
         return Ok(inside);

@@ -189,7 +189,7 @@ fn marks(place: usize, run: &Run, key: Option<&str>) -> Vec<Mark> {
         add(epoch as f64, Glyph::Star, format!("Best {metric} {} in epoch {epoch}", figure(value)));
     }
     let mut kept: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
-    for checkpoint in run.checkpoints.iter().filter(|checkpoint| checkpoint.complete) {
+    for checkpoint in run.checkpoints.iter().filter(|checkpoint| checkpoint.fault.is_none()) {
         kept.entry(checkpoint.iteration).or_default().push(&checkpoint.tag);
         if checkpoint.tag == "interrupted" {
             let resumed = last.is_some_and(|epoch| epoch.iteration > checkpoint.iteration);

@@ -69,7 +69,7 @@ fn checkpoints(run: &Run) -> Markup {
                     @for one in &run.checkpoints {
                         tr {
                             th scope="row" { code { (one.name) } }
-                            td { (one.tag) @if !one.complete { " (without a manifest: not complete)" } }
+                            td { (one.tag) @if let Some(fault) = one.fault { " (" (fault) ")" } }
                             td.num data-v=(one.epoch) { (one.epoch) }
                             td.num data-v=(one.iteration) { (one.iteration) }
                             (number(one.value))

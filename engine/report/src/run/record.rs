@@ -12,6 +12,8 @@ use crate::error::ReportError;
 pub struct Record {
     /// The resolved recipe at the start; a resumed run may have raised its epochs since.
     pub recipe: Option<String>,
+    /// The run's name, which its checkpoints bear.
+    pub id: Option<String>,
     /// The data set, as it was given.
     pub data: Option<String>,
     /// The cases that it trains on.
@@ -27,6 +29,7 @@ impl Record {
         let names = |value: &Value| value.as_array().into_iter().flatten().filter_map(word).collect();
         let of = |value: Value| Self {
             recipe: word(&value["recipe"]),
+            id: word(&value["id"]),
             data: word(&value["data"]).filter(|data| !data.is_empty()),
             training: names(&value["training"]),
             validation: names(&value["validation"]),

@@ -26,15 +26,15 @@ impl Job {
         let _range = tracing::trace_span!("checkpoint", tag = %self.header.tag).entered();
         let folder = checkpoint::write(&self.dir, &self.header, &self.files)?;
         if let Some(keep) = self.keep_last {
-            prune(&self.dir, &self.header.tag, keep);
+            prune(&self.dir, &self.header, keep);
         }
         Ok(folder)
     }
 }
 
 /// Deletes old checkpoints. The new checkpoint is complete, so a failure here does not end the run.
-fn prune(dir: &Path, tag: &str, keep: usize) {
-    if let Err(error) = checkpoint::prune(dir, tag, keep) {
+fn prune(dir: &Path, header: &Header, keep: usize) {
+    if let Err(error) = checkpoint::prune_of(dir, header.run.as_deref(), &header.tag, keep) {
         tracing::warn!("{error}");
     }
 }

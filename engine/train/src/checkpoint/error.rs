@@ -60,6 +60,19 @@ pub enum CheckpointError {
         /// The damage.
         damage: Damage,
     },
+    /// The checkpoint was written by another run than the one that reads it.
+    #[error(
+        "checkpoint {path} is of another run ({}), this one is {run}; move it out of the folder",
+        found.as_deref().unwrap_or("without a name")
+    )]
+    OtherRun {
+        /// The checkpoint's folder.
+        path: PathBuf,
+        /// The run in its manifest.
+        found: Option<String>,
+        /// The run that reads it.
+        run: String,
+    },
     /// The folder holds no intact checkpoint.
     #[error("no intact checkpoint in {dir}{skipped}")]
     None {

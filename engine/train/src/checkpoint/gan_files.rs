@@ -21,12 +21,12 @@ pub(crate) fn collect<G: Network, D: Network>(
     learner_files::collect(&mut files, &learner_files::NETWORK, &trainer.generator)?;
     learner_files::collect(&mut files, &learner_files::DISCRIMINATOR, &trainer.discriminator)?;
     trainer.losses.collect(&mut files)?;
-    trainer_files::job(files, &trainer.evaluators, request, snapshot)
+    trainer_files::job(files, trainer.options.run.as_deref(), &trainer.evaluators, request, snapshot)
 }
 
 /// Restores the newest intact checkpoint. Everything is read and checked before anything changes.
 pub(crate) fn read<G: Network, D: Network>(trainer: &mut Adversarial<G, D>, dir: &Path) -> Result<Snapshot, BoxError> {
-    let checkpoint = checkpoint::newest(dir)?;
+    let checkpoint = checkpoint::newest_of(dir, trainer.options.run.as_deref())?;
     let device = trainer.options.device.clone().inner();
     let generator = learner_files::read(&checkpoint, &learner_files::NETWORK, &trainer.generator, &device)?;
     let discriminator =

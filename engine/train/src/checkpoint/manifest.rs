@@ -21,6 +21,9 @@ const EMPTY_SEAL: &str = "\"seal\": \"\"";
 /// The time and the reason of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
+    /// The run that wrote it; `None` for a trainer that has no folder of a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// `state.epoch` at the time of writing.
     pub epoch: u64,
     /// `state.iteration` at the time of writing.
@@ -33,7 +36,7 @@ pub struct Header {
     /// The key metric's name.
     #[serde(default)]
     pub key_metric: Option<String>,
-    /// The key metric's value.
+    /// The key metric's value for these weights; `None` where they were not measured.
     #[serde(default)]
     pub value: Option<f64>,
 }
@@ -105,7 +108,7 @@ impl Manifest {
         if length > MAX_MANIFEST_BYTES {
             return Err(Damage::BadManifest(format!("has {length} bytes, more than any manifest")));
         }
-        let text = std::fs::read_to_string(&path).map_err(unreadable)?;
+        let text = hearth_files::read_to_string(&path).map_err(unreadable)?;
         let manifest: Manifest =
             serde_json::from_str(&text).map_err(|e| Damage::BadManifest(format!("does not parse: {e}")))?;
         if manifest.format > FORMAT {

@@ -16,8 +16,10 @@
 //! **Guarantee.** The folder is written under a temporary name, every file and folder is flushed to
 //! disk, one rename gives the folder its name, and its parent is flushed. [`newest`] takes the
 //! newest checkpoint whose manifest and hashes are right. It skips a damaged or half-written one,
-//! with a warning that names the damage. [`prune`] never deletes the only intact one, nor the best
-//! one.
+//! with a warning that names the damage: a run resumes from it and trains the lost epochs again.
+//! Weights that are used as they are come from [`chosen`], for which a damaged checkpoint is an error.
+//! [`prune`] never deletes the only intact one, nor the best one. A manifest names its run, and a
+//! checkpoint of another run is refused.
 //!
 //! **Limits.** It guards against crashes, full disks and bit rot, but not against a forged
 //! checkpoint with matching hashes. Nothing in a checkpoint is ever executed. Two processes must
@@ -40,7 +42,8 @@ pub use error::{CheckpointError, Damage};
 pub use manifest::{FileSum, Header, Manifest};
 pub use name::{file_name_of, folder_name};
 pub use prune::prune;
-pub use read::{Checkpoint, Entry, list, newest, newest_tagged};
+use prune::prune_of;
+pub use read::{Checkpoint, Entry, chosen, intact, is_one, list, newest, newest_of};
 pub use write::write;
 
 /// The files of a checkpoint by relative path, with `/` between folders.

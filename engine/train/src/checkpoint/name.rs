@@ -13,6 +13,17 @@ pub fn folder_name(epoch: u64, iteration: u64, tag: &str, again: u32) -> Result<
     Ok(if again > 1 { format!("{name}~{again}") } else { name })
 }
 
+/// When a checkpoint was written: epoch, iteration, and how often this iteration was saved.
+pub(super) type Time = (u64, u64, u32);
+
+/// Time and tag in the name of a checkpoint's folder.
+pub(super) fn parts_of(name: &str) -> Option<(Time, &str)> {
+    let (epoch, rest) = name.strip_prefix("epoch=")?.split_once("-iteration=")?;
+    let (iteration, tag) = rest.split_once('-')?;
+    let (tag, again) = tag.split_once('~').unwrap_or((tag, "1"));
+    Some(((epoch.parse().ok()?, iteration.parse().ok()?, again.parse().ok()?), tag))
+}
+
 /// A file name for any text (a handler's name). A character that is not a letter, digit, `_`, `-`
 /// or `.` becomes `%XX`; a very long name is cut and gets a hash. Two different texts get two
 /// different names, even on a file system that ignores case.

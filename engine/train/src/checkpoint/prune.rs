@@ -17,9 +17,23 @@ use super::{CheckpointError, TEMPORARY, list};
 /// [`CheckpointError::Read`] where the folder cannot be listed, [`CheckpointError::Delete`] where a
 /// checkpoint cannot be deleted.
 pub fn prune(dir: &Path, tag: &str, keep_last: usize) -> Result<Vec<PathBuf>, CheckpointError> {
+    prune_of(dir, None, tag, keep_last)
+}
+
+/// Same as [`prune`], among the checkpoints of this run; those of others are kept and do not count.
+///
+/// # Errors
+/// Same as [`prune`].
+pub(crate) fn prune_of(
+    dir: &Path,
+    run: Option<&str>,
+    tag: &str,
+    keep_last: usize,
+) -> Result<Vec<PathBuf>, CheckpointError> {
     // Damaged checkpoints are kept, so that the user can inspect them. They do not count here.
+    let ours = |manifest: &Manifest| run.is_none() || manifest.header.run.as_deref() == run;
     let whole: Vec<(PathBuf, Manifest)> =
-        list(dir)?.into_iter().filter_map(|entry| Some((entry.path, entry.manifest.ok()?))).collect();
+        list(dir)?.into_iter().filter_map(|entry| Some((entry.path, entry.manifest.ok().filter(ours)?))).collect();
     let best = whole.iter().find(|(_, manifest)| manifest.header.best).map(|(path, _)| path.clone());
     let mut deleted = Vec::new();
     for (path, _) in whole.iter().filter(|(_, manifest)| manifest.header.tag == tag).skip(keep_last.max(1)) {

@@ -1,11 +1,14 @@
 //! Finds and reads checkpoints.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use hearth_engine::Metrics;
+
 use super::manifest::Manifest;
-use super::{CheckpointError, Damage, TEMPORARY};
+use super::name::{Time, parts_of};
+use super::{CheckpointError, Damage, TEMPORARY, snapshot_files};
 
 /// A checkpoint whose files were all present and intact when it was opened.
 #[derive(Clone, Debug)]
@@ -56,11 +59,39 @@ impl Checkpoint {
         if found != sum.bytes {
             return Err(damaged(Damage::Length { file: name.to_owned(), found, expected: sum.bytes }));
         }
-        let bytes = fs::read(&path).map_err(|e| damaged(unreadable(name, &e)))?;
+        let bytes = hearth_files::read(&path).map_err(|e| damaged(unreadable(name, &e)))?;
         if *blake3::hash(&bytes).to_hex() != *sum.blake3 {
             return Err(damaged(Damage::Sum(name.to_owned())));
         }
         Ok(bytes)
+    }
+
+    /// The metrics of the weights: those that were measured in the checkpoint's epoch, if it was
+    /// complete. A metric of an earlier epoch is one of other weights.
+    ///
+    /// # Errors
+    /// A state that cannot be read.
+    pub fn metrics(&self) -> Result<Metrics, CheckpointError> {
+        if !self.has(snapshot_files::ENGINE) {
+            return Ok(Metrics::new());
+        }
+        let state = snapshot_files::read(self, "")?.state;
+        let names = state.metrics.keys().filter(|_| state.epoch_done);
+        Ok(names.filter_map(|name| Some((name.clone(), state.fresh(name)?))).collect())
+    }
+
+    /// Fails if another run wrote it. A caller that knows no run (`None`) accepts all.
+    ///
+    /// # Errors
+    /// [`CheckpointError::OtherRun`].
+    pub fn check_run(self, run: Option<&str>) -> Result<Self, CheckpointError> {
+        let found = self.manifest.header.run.clone();
+        match run {
+            Some(run) if found.as_deref() != Some(run) => {
+                Err(CheckpointError::OtherRun { path: self.path, found, run: run.to_owned() })
+            }
+            _ => Ok(self),
+        }
     }
 
     /// Whether the checkpoint holds this file.
@@ -101,39 +132,33 @@ pub fn list(dir: &Path) -> Result<Vec<Entry>, CheckpointError> {
     Ok(entries)
 }
 
-/// The newest intact checkpoint in `dir`, or `dir` itself where it is a checkpoint. Damaged ones
-/// are skipped, each with a warning that names the damage.
+/// The newest intact checkpoint in `dir`, or `dir` itself where it is a checkpoint: what a run
+/// resumes from. Damaged ones are skipped, each with a warning that names the damage.
 ///
 /// # Errors
 /// [`CheckpointError::None`] where no checkpoint is intact; it lists the skipped ones.
 pub fn newest(dir: &Path) -> Result<Checkpoint, CheckpointError> {
-    newest_where(dir, |_| true)
+    newest_of(dir, None)
 }
 
-/// Same as [`newest`], among the checkpoints with this tag (`best`).
+/// Same as [`newest`], for the run of this name.
 ///
 /// # Errors
-/// Same as [`newest`].
-pub fn newest_tagged(dir: &Path, tag: &str) -> Result<Checkpoint, CheckpointError> {
-    newest_where(dir, |manifest| manifest.header.tag == tag)
-}
-
-fn newest_where(dir: &Path, wanted: impl Fn(&Manifest) -> bool) -> Result<Checkpoint, CheckpointError> {
+/// Same as [`newest`]; [`CheckpointError::OtherRun`] for a newer checkpoint of another run.
+pub fn newest_of(dir: &Path, run: Option<&str>) -> Result<Checkpoint, CheckpointError> {
     if dir.join(super::MANIFEST).is_file() {
-        return Checkpoint::open(dir);
+        return Checkpoint::open(dir)?.check_run(run);
     }
     let mut skipped = Vec::new();
     let mut skip = |path: &Path, damage: &Damage| {
         tracing::warn!("checkpoint {} is skipped: {damage}", path.display());
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        skipped.push(format!("{name}: {damage}"));
+        skipped.push(format!("{}: {damage}", name_of(path)));
     };
     for entry in list(dir)? {
         match entry.manifest {
             Err(damage) => skip(&entry.path, &damage),
-            Ok(manifest) if !wanted(&manifest) => {}
             Ok(_) => match Checkpoint::open(&entry.path) {
-                Ok(checkpoint) => return Ok(checkpoint),
+                Ok(checkpoint) => return checkpoint.check_run(run),
                 Err(CheckpointError::Damaged { path, damage }) => skip(&path, &damage),
                 Err(other) => return Err(other),
             },
@@ -141,6 +166,59 @@ fn newest_where(dir: &Path, wanted: impl Fn(&Manifest) -> bool) -> Result<Checkp
     }
     let skipped = if skipped.is_empty() { String::new() } else { format!("; skipped: {}", skipped.join("; ")) };
     Err(CheckpointError::None { dir: dir.to_owned(), skipped })
+}
+
+/// The newest checkpoint with this tag (`best`), or of any tag. In contrast to [`newest`] a damaged
+/// one is never replaced by an older one, whose weights are others.
+///
+/// # Errors
+/// [`CheckpointError::None`] where there is no such checkpoint, [`CheckpointError::Damaged`] where it
+/// is damaged, [`CheckpointError::OtherRun`] where another run than `run` wrote it.
+pub fn chosen(dir: &Path, tag: Option<&str>, run: Option<&str>) -> Result<Checkpoint, CheckpointError> {
+    let wanted = |found: &str| tag.is_none_or(|tag| tag == found);
+    let mut intact: Option<PathBuf> = None;
+    let mut damaged: Option<(Time, PathBuf, Damage)> = None;
+    for Entry { path, manifest } in list(dir)? {
+        let name = name_of(&path);
+        // Without a manifest, the name of the folder says when and why it was written.
+        match (manifest, parts_of(&name)) {
+            (Ok(manifest), _) if wanted(&manifest.header.tag) => intact = intact.or(Some(path)),
+            (Err(damage), Some((time, tag))) if wanted(tag) => {
+                if damaged.as_ref().is_none_or(|(known, ..)| *known < time) {
+                    damaged = Some((time, path, damage));
+                }
+            }
+            (Err(damage), None) => tracing::warn!("{} is skipped: {damage}", path.display()),
+            _ => {}
+        }
+    }
+    let time = intact.as_ref().and_then(|path| Some(parts_of(&name_of(path))?.0));
+    match (intact, damaged) {
+        // A run that was resumed before the damaged one has written its iteration again.
+        (Some(path), damaged) if damaged.as_ref().is_none_or(|(other, ..)| Some(*other) < time) => {
+            Checkpoint::open(&path)?.check_run(run)
+        }
+        (_, Some((_, path, damage))) => Err(CheckpointError::Damaged { path, damage }),
+        (_, None) => Err(CheckpointError::None { dir: dir.to_owned(), skipped: String::new() }),
+    }
+}
+
+/// Whether a folder is a checkpoint, possibly a damaged one: it has a manifest, or the name of one.
+pub fn is_one(folder: &Path) -> bool {
+    folder.is_dir() && (folder.join(super::MANIFEST).is_file() || parts_of(&name_of(folder)).is_some())
+}
+
+/// The names of the checkpoints in `dir` that are intact, every file compared, the newest first.
+///
+/// # Errors
+/// [`CheckpointError::Read`] where `dir` cannot be listed.
+pub fn intact(dir: &Path) -> Result<Vec<String>, CheckpointError> {
+    let whole = list(dir)?.into_iter().filter(|entry| Checkpoint::open(&entry.path).is_ok());
+    Ok(whole.map(|entry| name_of(&entry.path)).collect())
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn check_lengths(folder: &Path, manifest: &Manifest) -> Result<(), Damage> {
@@ -161,7 +239,7 @@ fn unreadable(name: &str, e: &io::Error) -> Damage {
 }
 
 fn sum_of(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    let mut file = hearth_files::open(path)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 1 << 20];
     loop {

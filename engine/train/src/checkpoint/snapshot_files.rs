@@ -14,6 +14,9 @@ use crate::checkpoint::{Checkpoint, CheckpointError, Files, file_name_of};
 const BEST: &str = "best_metric";
 const MAPS: [&str; 2] = ["metrics", "times"];
 
+/// The file of an engine's state.
+pub(super) const ENGINE: &str = "engine.json";
+
 #[derive(Serialize, Deserialize)]
 struct EngineJson {
     state: Map<String, Value>,

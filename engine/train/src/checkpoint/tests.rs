@@ -38,7 +38,7 @@ fn what_is_written_is_read_back_and_the_newest_wins() {
     assert_eq!(newest.path, second);
     assert_eq!(newest.file("network.safetensors").unwrap(), vec![2; 4096]);
     assert_eq!(newest.file("handlers/stats.bin").unwrap(), vec![2; 10]);
-    assert_eq!(newest_tagged(dir.path(), "best").unwrap().path, first);
+    assert_eq!(chosen(dir.path(), Some("best"), None).unwrap().path, first);
     assert_eq!(super::newest(&first).unwrap().path, first, "a checkpoint's own folder is accepted too");
     assert_eq!(names(dir.path()).len(), 2, "no temporary folder stays");
 }
@@ -129,6 +129,60 @@ fn damage_to_any_file_is_found_and_named() {
             assert!(text.contains(file) && text.contains("is damaged"), "{file} {kind}: {text}");
         }
     }
+}
+
+/// Weights that are used as they are: a damaged checkpoint is never replaced by another one.
+#[test]
+fn a_damaged_choice_is_an_error_and_an_absent_one_is_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let pick = |tag| chosen(dir.path(), tag, None);
+    assert!(matches!(pick(Some("best")), Err(CheckpointError::None { .. })));
+    let older = write(dir.path(), &header(1, 4, "best"), &files(1)).unwrap();
+    let best = write(dir.path(), &header(2, 8, "best"), &files(2)).unwrap();
+    let last = write(dir.path(), &header(3, 12, "epoch"), &files(3)).unwrap();
+    assert_eq!(pick(Some("best")).unwrap().path, best);
+    let kept = fs::read(best.join("network.safetensors")).unwrap();
+    let manifest = fs::read(best.join(MANIFEST)).unwrap();
+    let mut flipped = kept.clone();
+    flipped[9] ^= 1;
+    for (file, bytes) in [("network.safetensors", &flipped[..]), ("network.safetensors", b"cut"), (MANIFEST, b"{")] {
+        fs::write(best.join(file), bytes).unwrap();
+        let error = pick(Some("best")).unwrap_err();
+        assert!(matches!(&error, CheckpointError::Damaged { path, .. } if *path == best), "{file}: {error}");
+        assert_eq!(pick(None).unwrap().path, last, "the latest is another one");
+        let mut names = intact(dir.path()).unwrap();
+        names.sort();
+        assert_eq!(names, [&older, &last].map(|path| path.file_name().unwrap().to_string_lossy().into_owned()));
+        fs::write(best.join("network.safetensors"), &kept).unwrap();
+        fs::write(best.join(MANIFEST), &manifest).unwrap();
+    }
+    fs::remove_file(last.join(MANIFEST)).unwrap();
+    assert!(matches!(pick(None), Err(CheckpointError::Damaged { path, .. }) if path == last));
+    assert_eq!(newest(dir.path()).unwrap().path, best, "a run resumes before the damaged one");
+    // It comes to the same iteration again, and what it writes there is used.
+    let again = write(dir.path(), &header(3, 12, "epoch"), &files(4)).unwrap();
+    assert_eq!(pick(None).unwrap().path, again);
+    fs::remove_dir_all(&best).unwrap();
+    assert_eq!(pick(Some("best")).unwrap().path, older);
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused_and_never_pruned_for_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |run: &str, epoch| Header { run: Some(run.into()), ..header(epoch, 4 * epoch, "best") };
+    let ours = write(dir.path(), &of("a", 1), &files(1)).unwrap();
+    let theirs = write(dir.path(), &of("b", 2), &files(2)).unwrap();
+    for refused in [newest_of(dir.path(), Some("a")), chosen(dir.path(), Some("best"), Some("a"))] {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("epoch=0002") && text.contains("another run (b)") && text.contains("move it"), "{text}");
+    }
+    assert_eq!(newest_of(dir.path(), Some("b")).unwrap().path, theirs);
+    let unnamed = write(dir.path(), &header(3, 12, "best"), &files(3)).unwrap();
+    assert!(newest_of(dir.path(), Some("a")).unwrap_err().to_string().contains("without a name"));
+    assert_eq!(newest(dir.path()).unwrap().path, unnamed);
+    let newer = write(dir.path(), &of("a", 4), &files(4)).unwrap();
+    assert_eq!(prune_of(dir.path(), Some("a"), "best", 1).unwrap(), [ours]);
+    assert!(theirs.exists() && unnamed.exists() && newer.exists());
 }
 
 #[test]

@@ -33,12 +33,13 @@ pub(crate) fn collect<N: Network>(
     if !snapshot.state.epoch_done {
         trainer.mean_loss.collect(&mut files)?;
     }
-    job(files, &trainer.evaluators, request, snapshot)
+    job(files, trainer.options.run.as_deref(), &trainer.evaluators, request, snapshot)
 }
 
 /// The checkpoint of a trainer whose networks' files are already collected.
 pub(crate) fn job<N>(
     mut files: Files,
+    run: Option<&str>,
     evaluators: &Evaluators<N>,
     request: &CheckpointRequest,
     snapshot: &Snapshot,
@@ -50,20 +51,23 @@ pub(crate) fn job<N>(
     files.insert(SEED.into(), format!("{}\n", snapshot.state.seed).into_bytes());
 
     let state = &snapshot.state;
+    // A metric of an earlier epoch, or of before the last steps, is one of other weights.
+    let measured = |name: &String| state.fresh(name).filter(|_| state.epoch_done);
     let header = Header {
+        run: run.map(str::to_owned),
         epoch: state.epoch,
         iteration: state.iteration,
         tag: request.tag.clone(),
         best: state.is_best(),
         key_metric: state.key_metric.clone(),
-        value: state.key_metric.as_ref().and_then(|name| state.metrics.get(name)).copied(),
+        value: state.key_metric.as_ref().and_then(measured),
     };
     Ok(Job { dir: request.dir.clone(), header, files, keep_last: request.keep_last })
 }
 
 /// Restores the newest intact checkpoint. Everything is read and checked before anything changes.
 pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<Snapshot, BoxError> {
-    let checkpoint = checkpoint::newest(dir)?;
+    let checkpoint = checkpoint::newest_of(dir, trainer.options.run.as_deref())?;
     let device = trainer.options.device.clone().inner();
     let learner = learner_files::read(&checkpoint, &learner_files::NETWORK, &trainer.learner, &device)?;
     let adversary = trainer.adversary.as_ref().map(|adversary| adversary.restored(&checkpoint, &device)).transpose()?;

@@ -46,8 +46,10 @@ pub(super) fn write_gated(
     fs::create_dir_all(dir).map_err(|e| fail(&format!("making {}", dir.display()), e))?;
     let (sequence, leftovers) = look_around(dir)?;
     for leftover in leftovers {
-        // A crashed writer's leftover; one that cannot be removed does no harm.
-        let _ = fs::remove_dir_all(leftover);
+        // The lock of the run shows that its writer is dead; one that cannot be removed does no harm.
+        if fs::remove_dir_all(&leftover).is_ok() {
+            tracing::warn!("removed {}, which a killed process left", leftover.display());
+        }
     }
     let manifest = Manifest::new(sequence, header, files);
     let temporary = dir.join(format!("{TEMPORARY}{name}"));

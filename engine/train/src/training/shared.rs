@@ -166,6 +166,11 @@ macro_rules! trainer_parts {
             &self.work.options
         }
 
+        /// Names the run in checkpoints from now on; those of another run are refused.
+        pub fn set_run(&mut self, run: Option<String>) {
+            self.work.options.run = run;
+        }
+
         /// Changes the last epoch of the next [`run`](Self::run).
         pub fn set_max_epochs(&mut self, max_epochs: u64) {
             self.work.options.max_epochs = max_epochs;

@@ -29,6 +29,9 @@ pub trait Train {
     /// When it cannot be written.
     fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError>;
 
+    /// Names the run in checkpoints from now on; those of another run are refused.
+    fn set_run(&mut self, run: Option<String>);
+
     /// The trainer's engine.
     fn engine(&self) -> &Engine;
 
@@ -55,6 +58,10 @@ macro_rules! as_they_do {
 
         fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError> {
             self.save(dir, tag, keep_last)
+        }
+
+        fn set_run(&mut self, run: Option<String>) {
+            self.set_run(run);
         }
 
         fn engine(&self) -> &Engine {

@@ -50,6 +50,8 @@ pub struct TrainerOptions {
     pub seed: u64,
     /// The ranks that train together, each on its part of the data; `None` where there is one.
     pub ranks: Option<Ranks>,
+    /// The name of the run in its checkpoints; those of another run are refused.
+    pub run: Option<String>,
 }
 
 impl fmt::Debug for TrainerOptions {
@@ -83,6 +85,7 @@ impl TrainerOptions {
             clip: None,
             seed: 0,
             ranks: None,
+            run: None,
         }
     }
 }

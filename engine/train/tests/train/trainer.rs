@@ -196,9 +196,9 @@ fn a_loss_of_nan_ends_the_run_and_leaves_the_best_checkpoint_alone() {
         "{text}"
     );
 
-    let best = checkpoint::newest_tagged(dir.path(), "best").unwrap();
+    let best = checkpoint::chosen(dir.path(), Some("best"), None).unwrap();
     assert!(best.manifest.header.best && best.manifest.header.epoch <= 2);
-    let failed = checkpoint::newest_tagged(dir.path(), "failed").unwrap();
+    let failed = checkpoint::chosen(dir.path(), Some("failed"), None).unwrap();
     assert_eq!((failed.manifest.header.epoch, failed.manifest.header.iteration), (3, 10));
     let bytes = failed.file("network.safetensors").unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();

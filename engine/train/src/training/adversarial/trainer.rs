@@ -46,6 +46,8 @@ pub struct GanOptions {
     pub seed: u64,
     /// The ranks that train together, each on its part of the data; `None` where there is one.
     pub ranks: Option<Ranks>,
+    /// The name of the run in its checkpoints; those of another run are refused.
+    pub run: Option<String>,
 }
 
 impl GanOptions {
@@ -64,6 +66,7 @@ impl GanOptions {
             clip: None,
             seed: 0,
             ranks: None,
+            run: None,
         }
     }
 }
