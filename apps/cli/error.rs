@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io::Write;
 
+use crate::escapes::plain;
+
 /// The maximum number of lines of an error on the screen.
 const MAX_LINES: usize = 12;
 
@@ -78,7 +80,7 @@ impl Failure {
         let _ = err.write_all(crate::terminal::clear_line().as_bytes());
         // A closed standard error leaves no place to report to.
         for line in lines.iter().take(MAX_LINES) {
-            let _ = writeln!(err, "{line}");
+            let _ = writeln!(err, "{}", plain(line));
         }
         if lines.len() > MAX_LINES {
             let _ = writeln!(err, "  ... ({} more lines)", lines.len() - MAX_LINES);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Context, Outcome};
-use crate::note;
+use crate::{hangup, note};
 
 /// What Ctrl-C does.
 enum Stage {
@@ -57,6 +57,7 @@ fn begin(stage: Stage) -> Outcome {
     *lock(&STAGE) = stage;
     let mut installed = lock(&INSTALLED);
     if !*installed {
+        hangup::prepare();
         ctrlc::set_handler(handle).while_doing(|| "cannot listen for Ctrl-C")?;
         *installed = true;
     }
@@ -64,6 +65,9 @@ fn begin(stage: Stage) -> Outcome {
 }
 
 fn handle() {
+    if hangup::is_no_request() {
+        return;
+    }
     let mut stage = lock(&STAGE);
     match &*stage {
         Stage::Preparing => {

@@ -11,6 +11,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 
 use crate::error::Outcome;
+use crate::escapes::{BOLD, DIM, RED, RESET, plain};
 use crate::ranks::local_rank;
 use crate::recipe::Document;
 use crate::run::Plan;
@@ -123,7 +124,11 @@ pub fn line(text: Arguments<'_>) {
         return;
     }
     let mut out = std::io::stdout().lock();
-    let clear = if out.is_terminal() && watched() { clear_line() } else { "" };
+    let (clear, text) = match out.is_terminal() {
+        true => (if watched() { clear_line() } else { "" }, plain(&text.to_string()).into_owned()),
+        // Another program reads names as they are.
+        false => ("", text.to_string()),
+    };
     if let Err(error) = out.write_fmt(format_args!("{clear}{text}\n")).and_then(|()| out.flush()) {
         // A closed pipe is a normal end; any other error (a full disk) is a failure.
         if error.kind() == ErrorKind::BrokenPipe {
@@ -144,7 +149,7 @@ pub fn note_line(text: Arguments<'_>) {
 /// Prints a line to standard error from any rank: the error that ends a rank must be visible.
 pub fn error_line(text: Arguments<'_>) {
     // A run continues if standard error is closed.
-    let _ = std::io::stderr().write_all(format!("{}{text}\n", clear_line()).as_bytes());
+    let _ = std::io::stderr().write_all(format!("{}{}\n", clear_line(), plain(&text.to_string())).as_bytes());
 }
 
 /// The control sequence that starts a line, so that it replaces a progress bar; the bar then redraws
@@ -240,15 +245,15 @@ pub fn colours_on_stdout() -> bool {
 
 /// Red if standard error is a terminal.
 pub fn red(text: &str) -> String {
-    if colours_on_stderr() { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
+    if colours_on_stderr() { format!("{RED}{text}{RESET}") } else { text.to_owned() }
 }
 
 /// Bold if standard output is a terminal.
 pub fn bold(text: &str) -> String {
-    if colours(&std::io::stdout()) { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    if colours(&std::io::stdout()) { format!("{BOLD}{text}{RESET}") } else { text.to_owned() }
 }
 
 /// Grey if standard output is a terminal.
 pub fn dim(text: &str) -> String {
-    if colours(&std::io::stdout()) { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+    if colours(&std::io::stdout()) { format!("{DIM}{text}{RESET}") } else { text.to_owned() }
 }

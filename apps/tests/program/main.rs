@@ -22,6 +22,7 @@ mod distances;
 mod ensembles;
 mod every_model;
 mod exports;
+mod escapes;
 mod from_monai;
 mod generation;
 mod handlers;

@@ -131,3 +131,76 @@ fn the_second_ctrl_c_ends_it_at_once() {
     assert!(start.elapsed().as_secs() < 10);
     assert_eq!(child.wait().expect("its state").code(), Some(130));
 }
+
+/// The process that holds a run's lock, from the lock's text.
+#[cfg(target_os = "linux")]
+fn holder(run: &Path) -> String {
+    let text = std::fs::read_to_string(run.join("run.lock")).expect("a lock");
+    text.split_whitespace().nth(1).expect("`process N (...)`").to_owned()
+}
+
+#[cfg(target_os = "linux")]
+fn lives(process: &str) -> bool {
+    // A process that has ended but was not waited for is a zombie.
+    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    state.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z') && !rest.is_empty())
+}
+
+/// Starts a run on a terminal, by these words.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(bench: &Bench, run: &str, starter: &str) -> (Child, PathBuf) {
+    let words: Vec<String> = bench.arguments(run, "100000").iter().map(|word| format!("'{word}'")).collect();
+    let command = format!("exec {starter} '{}' {}", env!("CARGO_BIN_EXE_hearth"), words.join(" "));
+    let child = std::process::Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(bench.dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("`script` of util-linux starts");
+    let folder = bench.dir.path().join(run);
+    wait_until("the first checkpoint", || !checkpoints(&folder, "").is_empty());
+    (child, folder)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn closing_the_terminal_saves_and_nohup_continues() {
+    let bench = Bench::new();
+    let (mut terminal, run) = on_a_terminal(&bench, "closed", "");
+    let process = holder(&run);
+    terminal.kill().expect("the terminal is closed");
+    // The shell sends its own signal.
+    let _ = std::process::Command::new("kill").args(["-HUP", &process]).status();
+    terminal.wait().expect("it has ended");
+    wait_until("the end of the run", || !lives(&process));
+    assert!(!checkpoints(&run, "interrupted").is_empty(), "{:?}", checkpoints(&run, ""));
+
+    let (mut terminal, run) = on_a_terminal(&bench, "kept", "nohup");
+    let process = holder(&run);
+    terminal.kill().expect("the terminal is closed");
+    terminal.wait().expect("it has ended");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let rows = metrics(&run).lines().count();
+    wait_until("another epoch", || metrics(&run).lines().count() > rows);
+    assert!(lives(&process) && checkpoints(&run, "interrupted").is_empty());
+    std::process::Command::new("kill").args(["-TERM", &process]).status().expect("sent");
+    wait_until("the end of the run", || !lives(&process));
+    assert!(!checkpoints(&run, "interrupted").is_empty(), "{:?}", checkpoints(&run, ""));
+}
+
+#[test]
+fn a_run_that_was_paused_continues_as_if_it_had_not() {
+    let bench = Bench::new();
+    let whole = bench.dir.path().join("whole");
+    succeed(&bench.arguments("whole", "6"));
+    let (child, paused) = bench.start("paused", "6");
+    wait_until("the checkpoint of epoch 2", || !checkpoints(&paused, "epoch=0002").is_empty());
+    signal(&child, "STOP");
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    signal(&child, "CONT");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", errors(&output));
+    same(&whole, &paused);
+}

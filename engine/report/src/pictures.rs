@@ -65,7 +65,7 @@ pub fn overlays_in(folder: &Path, run: usize) -> Result<Vec<Overlay>, ReportErro
     let read = |path: &std::path::PathBuf| {
         let inner = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
         let case = inner.strip_suffix(END).unwrap_or(&inner).to_owned();
-        let png = std::fs::read(path).map_err(|error| ReportError::io(path, error))?;
+        let png = hearth_files::read(path).map_err(|error| ReportError::io(path, error))?;
         let caption = "the prediction over the image, with the label where it is known".to_owned();
         Ok(Overlay { run, case, png, caption })
     };

@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> Outcome {
 /// Runs Make, and returns the library that the Makefile names as `LIBRARY`.
 fn make(folder: &Path) -> Outcome<PathBuf> {
     let file = folder.join("Makefile");
-    let text = fs::read_to_string(&file)?;
+    let text = hearth_files::read_to_string(&file)?;
     let named = text.lines().find_map(|line| line.strip_prefix("LIBRARY = "));
     let library = named.ok_or_else(|| Failure::new(format!("{}: no line says `LIBRARY = FILE`", file.display())))?;
     let status = Command::new("make").current_dir(folder).stdout(std::io::stderr()).status();
