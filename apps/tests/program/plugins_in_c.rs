@@ -203,7 +203,10 @@ fn a_reader_of_a_plugin() {
     fs::write(&numbers, "none").unwrap();
     let read = hearth().env("HEARTH_PLUGIN_PATH", &library).args(preview).output().unwrap();
     let said = errors(&read);
-    assert!(said.contains("numbers.txt") && said.contains("parts.Text: the file holds no number"), "{said}");
+    assert!(
+        said.contains("numbers.txt") && said.contains("parts.Text: the plugin reports: the file holds no number"),
+        "{said}"
+    );
 }
 
 #[test]

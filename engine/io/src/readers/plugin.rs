@@ -37,14 +37,18 @@ impl Reader for PluginReader {
         let failed = |why: String| ReadError::new(path, format!("{}: {why}", self.name));
         let text =
             path.to_str().ok_or_else(|| failed("a path that is not Unicode cannot be passed to it".to_owned()))?;
-        let array = self.component.run(&[], text).map_err(failed)?.pop();
-        let array = array.ok_or_else(|| failed("no image returned; a reader must return one".to_owned()))?;
-        array.check().map_err(failed)?;
+        let array = self.component.run(&[], text).map_err(|why| failed(component::reports(&why)))?.pop();
+        let array = array.ok_or_else(|| failed("the plugin did not return an image: expected one".to_owned()))?;
+        array.check().map_err(|why| failed(format!("the plugin returned an invalid array: {why}")))?;
         let [c, x, y, z] = array.shape[..] else {
-            return Err(failed(format!("an array of shape {:?}, expected an image [C, X, Y, Z]", array.shape)));
+            return Err(failed(format!(
+                "the plugin returned an array of shape {:?}: expected an image [C, X, Y, Z]",
+                array.shape
+            )));
         };
         if c * x * y * z == 0 || !array.affine.iter().flatten().all(|value| value.is_finite()) {
-            return Err(failed(format!("an image of shape {:?}, or an affine that is not finite", array.shape)));
+            let what = "without voxels, or with an affine that is not finite";
+            return Err(failed(format!("the plugin returned an image of shape {:?} {what}", array.shape)));
         }
         let image = Image::from_values(array.values.into_owned(), [c, x, y, z], array.affine, &host_device());
         Ok(if z == 1 { image.with_spatial_dims(2) } else { image })

@@ -59,7 +59,7 @@ fn affine([x, y, z]: [f64; 3]) -> [[f64; 4]; 4] {
 
 impl PerItem for OfPlugin {
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
-        let failed = |why: String| MetricError::new(self.name, format!("the plugin says: {why}"));
+        let failed = |why: String| MetricError::new(self.name, why);
         let (pred, pred_shape) = self.items(pred)?;
         let (label, label_shape) = self.items(label)?;
         let items = pred_shape[0];
@@ -70,10 +70,12 @@ impl PerItem for OfPlugin {
             let affine = affine(spacing.get(index).or(spacing.first()).copied().unwrap_or([1.0; 3]));
             let array = |values, shape: [usize; 5]| HostArray { shape: shape[1..].to_vec(), values, affine };
             let inputs = [array(pred.into(), pred_shape), array(label.into(), label_shape)];
-            let row = self.component.run(&inputs, "").map_err(failed)?.pop();
-            let row = row.ok_or_else(|| failed("nothing: a metric gives a row of numbers".to_owned()))?;
+            let row = self.component.run(&inputs, "").map_err(|why| failed(component::reports(&why)))?.pop();
+            let row = row.ok_or_else(|| failed("the plugin returned nothing: expected a row of numbers".to_owned()))?;
             if row.values.is_empty() || rows.first().is_some_and(|first| first.len() != row.values.len()) {
-                return Err(failed(format!("{} numbers, another number than for other items", row.values.len())));
+                let expected = rows.first().map_or_else(|| "at least 1".to_owned(), |first| first.len().to_string());
+                let what = format!("the plugin returned {} numbers for an item: expected {expected}", row.values.len());
+                return Err(failed(what));
             }
             rows.push(row.values.into_owned());
         }

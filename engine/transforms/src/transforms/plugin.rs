@@ -59,15 +59,16 @@ pub(crate) fn build(name: &str, table: &Node) -> Result<Box<dyn Transform>, Faul
 
 impl PluginTransform {
     fn change(&self, image: Image) -> Result<Image, TransformError> {
-        let failed = |why: String| TransformError::new(format!("the plugin reports: {why}"));
         let (shape, device) = (image.data.dims(), image.data.device());
         let values = image.to_vec();
         let input = HostArray { shape: shape.to_vec(), values: values.into(), affine: image.affine };
-        let mut output = self.component.run(&[input], "").map_err(failed)?;
+        let mut output =
+            self.component.run(&[input], "").map_err(|why| TransformError::new(component::reports(&why)))?;
         let (Some(array), true) = (output.pop(), output.is_empty()) else {
-            return Err(failed("no image returned; a transform must return one".to_owned()));
+            let what = "the plugin did not return an image";
+            return Err(TransformError::new(what).expected("one image for each image"));
         };
-        array.check().map_err(failed)?;
+        array.check().map_err(|why| TransformError::new(format!("the plugin returned an invalid array: {why}")))?;
         let [channels, x, y, z] = array.shape[..] else {
             let what = format!("{} returned an array of shape {:?}", self.name, array.shape);
             return Err(TransformError::new(what).expected("an image [C, X, Y, Z]"));

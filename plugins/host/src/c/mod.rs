@@ -16,6 +16,7 @@ use hearth_engine::Handler;
 use hearth_plugin::OptionInfo;
 use hearth_plugin::identity;
 use hearth_registry::Fault;
+use hearth_registry::component::reports;
 use libloading::Library;
 use serde::Deserialize;
 
@@ -91,7 +92,7 @@ impl CPlugin {
         // outlives the call.
         let table = unsafe { main(&desk.table()) };
         if table.is_null() {
-            return Err(error(format!("the plugin says: {}", desk.reason("hearth_plugin_main", 0))));
+            return Err(error(reports(&desk.reason("hearth_plugin_main", 0))));
         }
         // SAFETY: the table begins with its size in every version.
         let size = unsafe { table.cast::<usize>().read() };
