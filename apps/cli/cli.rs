@@ -1,5 +1,6 @@
 //! The command line: arguments and subcommands.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
@@ -33,6 +34,10 @@ pub struct Cli {
     /// Log more; repeat it (-vv) for even more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// Load this plugin although only a recipe names its file: the path of the library, or the name of
+    /// the plugin
+    #[arg(long = "allow-plugin", global = true, value_name = "PATH|NAME")]
+    allowed_plugins: Vec<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -123,8 +128,11 @@ pub fn main() -> ExitCode {
         // The process is new, so there is no pool yet.
         let _ = hearth::kernels::join_thread_pool(0);
     }
-    match cli.command.run() {
-        Ok(()) => ExitCode::SUCCESS,
+    match plugin::consent::allow(&cli.allowed_plugins).and_then(|()| cli.command.run()) {
+        Ok(()) => {
+            plugin::consent::report_unused();
+            ExitCode::SUCCESS
+        }
         Err(failure) => {
             failure.print();
             ExitCode::from(failure.code())

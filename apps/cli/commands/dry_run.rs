@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use hearth_data::Pipeline;
+use hearth_plugin_host::{Found, Origin, is_allowed, shown_path};
 use hearth_train::device;
 
 use crate::error::Outcome;
 use crate::out;
-use crate::run::plugins::{self, Attached};
+use crate::run::plugins::{self, Attached, Listed};
 use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers, read_some, usable};
 use crate::terminal::{bold, bytes, dim, thousands};
 
@@ -21,8 +22,8 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
     check_training(plan, &network)?;
     let discriminator = plan.discriminator(&network)?;
-    let plugins = plugins::load(plan, given)?;
-    handlers::check(plan, &plugins)?;
+    let plugins = plugins::find(plan, given)?;
+    handlers::check(plan, &own(plan, &plugins)?)?;
 
     out!("{}", plan.recipe.to_toml()?.trim_end());
     out!("{}", dim("# end of recipe"));
@@ -40,9 +41,18 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     }
     out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
     out!("{}", bold("plugins"));
-    for Attached { plugin, .. } in &plugins {
-        let place = plugin.path().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
-        out!("  {} {}  {place}", plugin.identity().name, plugin.identity().version);
+    for listed in &plugins {
+        let identity = listed.found.identity().map_err(|error| listed.error(plan, error))?;
+        let place = match &listed.found {
+            Found::BuiltIn(_) => "built in".to_owned(),
+            Found::File { path, origin: Origin::Beside } => shown_path(path),
+            Found::File { path, origin } => {
+                let allowed = *origin != Origin::Recipe || is_allowed(path, &identity);
+                let more = if allowed { "" } else { ", if it is allowed (--allow-plugin)" };
+                format!("would load {}{more}; its options are not checked", shown_path(path))
+            }
+        };
+        out!("  {} {}  {place}", identity.name, identity.version);
     }
     let generates = plan.recipe.learns().generates();
     let cases = if generates { Cases::open(data, &plan.recipe)? } else { usable(plan, data)? };
@@ -66,6 +76,17 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     };
     out!("{}    {place}", bold("cache"));
     Ok(())
+}
+
+/// Loads the program's own plugins, whose options can then be checked. The libraries of others stay
+/// closed.
+fn own(plan: &Plan, plugins: &[Listed]) -> Outcome<Vec<Attached>> {
+    let is_own = |found: &Found| matches!(found, Found::BuiltIn(_) | Found::File { origin: Origin::Beside, .. });
+    Ok(plugins
+        .iter()
+        .filter(|listed| is_own(&listed.found))
+        .map(|listed| listed.load(plan))
+        .collect::<Result<_, _>>()?)
 }
 
 /// The number of voxels along each axis, as text.

@@ -11,6 +11,8 @@ mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod confusion;
+#[cfg(target_os = "linux")]
+mod consent;
 mod convert;
 mod convert_images;
 mod counts;

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::common::{TINY, errors, fail, hearth, phantom, succeed, text, tiny_recipe};
 
 /// Writes the program's header, and builds a source.
-fn compile(folder: &Path, name: &str, source: &str) -> String {
+pub fn compile(folder: &Path, name: &str, source: &str) -> String {
     fs::write(folder.join("hearth_plugin.h"), succeed(&["plugin", "header"])).unwrap();
     let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("lib{name}.so")));
     fs::write(&file, source).unwrap();
@@ -40,7 +40,7 @@ fn shows_a_line(template: &str) {
     let handlers: Vec<PathBuf> = newest(&run).join("handlers").read_dir().unwrap().map(|e| e.unwrap().path()).collect();
     let saved = handlers.iter().any(|path| path.to_string_lossy().contains("run-diary"));
     assert_eq!(saved, template != "cpp", "{handlers:?}");
-    let info = succeed(&["plugin", "info", &library]);
+    let info = succeed(&["plugin", "info", &library, "--allow-plugin", &library]);
     for words in ["version 1 of hearth_plugin.h", "every = 1", "epoch_completed", "may do    nothing beyond"] {
         assert!(info.contains(words), "{words}: {info}");
     }

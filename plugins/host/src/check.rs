@@ -14,6 +14,7 @@ use crate::error::PluginError;
 use crate::file::Identity;
 use crate::load::{Plugin, load, load_linked};
 use crate::report::{Info, Report};
+use crate::shown::shown_path;
 
 /// The prefix of the child's line with its report. A library may print other lines.
 const MARK: &str = "hearth-plugin-report: ";
@@ -102,9 +103,12 @@ pub fn check_in_child(command: &mut Command, path: &Path) -> Report {
     match line.map(serde_json::from_str::<Report>) {
         // A library may also crash when the process ends.
         Some(Ok(report)) if status.success() || !report.ok => report,
-        _ => {
-            failed(format!("{} crashes while it is loaded: {}{}", path.display(), ending(status), last_words(&errors)))
-        }
+        _ => failed(format!(
+            "{} crashes while it is loaded: {}{}",
+            shown_path(path),
+            ending(status),
+            last_words(&errors)
+        )),
     }
 }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::{Plugin, option_info};
 use crate::search::Search;
+use crate::shown::shown;
 
 /// A plugin's description of one of its components.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +33,8 @@ pub struct ComponentInfo {
 /// `transform mine.Blur  Smooths an image.`, and its options.
 impl fmt::Display for ComponentInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<10} {:<17} {}", self.kind, self.name, self.help)?;
-        self.options.iter().try_for_each(|option| write!(f, "\n      {option}"))
+        write!(f, "{:<10} {:<17} {}", shown(&self.kind), shown(&self.name), shown(&self.help))?;
+        self.options.iter().try_for_each(|option| write!(f, "\n      {}", shown(&option.to_string())))
     }
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn find(plugin: &Plugin, kind: ComponentKind, name: &str) -> Result<(
     if mine().any(|info| info.name == name) {
         return Ok(());
     }
-    let names = mine().map(|info| format!("{of}.{}", info.name)).collect::<Vec<_>>();
+    let names = mine().map(|info| format!("{of}.{}", shown(&info.name))).collect::<Vec<_>>();
     let near = nearest(&format!("{of}.{name}"), names.iter().map(String::as_str)).map(str::to_owned);
     let other = list.iter().find(|info| info.name == name);
     let why = match (other, names.is_empty()) {

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use hearth_registry::Fault;
 
 use crate::file::Identity;
+use crate::shown::{shown, shown_path};
 
 /// The reason why a plugin was not found, was not loaded, or built no handler.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
     /// There is no plugin of this name in any of the searched places.
-    #[error("no plugin `{name}`{meant}; looked in:{looked}")]
+    #[error("no plugin `{n}`{meant}; looked in:{looked}", n = shown(name))]
     NotFound {
         /// The requested name.
         name: String,
@@ -22,7 +23,10 @@ pub enum PluginError {
         looked: String,
     },
     /// The value of `--plugin` is neither a file or folder nor the name of a known plugin.
-    #[error("--plugin {word}: there is no such file or folder, and no plugin of this name{meant}; known are {known}")]
+    #[error(
+        "--plugin {w}: there is no such file or folder, and no plugin of this name{meant}; known are {known}",
+        w = shown(word)
+    )]
     NotGiven {
         /// The value.
         word: String,
@@ -32,7 +36,7 @@ pub enum PluginError {
         known: String,
     },
     /// There is no such file.
-    #[error("{path}: {source}")]
+    #[error("{p}: {source}", p = shown_path(path))]
     File {
         /// The file.
         path: PathBuf,
@@ -40,15 +44,21 @@ pub enum PluginError {
         source: std::io::Error,
     },
     /// The file is not a library for this system, or is damaged.
-    #[error("{path} is not a library that can be loaded: {why}")]
+    #[error("{p} is not a library that can be loaded: {why}; {mend}", p = shown_path(path))]
     NotALibrary {
         /// The file.
         path: PathBuf,
         /// The problem.
         why: String,
+        /// What to do.
+        mend: &'static str,
     },
     /// The library has no plugin identity.
-    #[error("{path} is a library, but not a Hearth plugin: it was built without `export_plugin!` or `HEARTH_PLUGIN`")]
+    #[error(
+        "{p} is a library, but not a Hearth plugin: it was built without `export_plugin!` or `HEARTH_PLUGIN`; \
+         `hearth plugin new` writes one that has it",
+        p = shown_path(path)
+    )]
     NotAPlugin {
         /// The file.
         path: PathBuf,
@@ -57,15 +67,54 @@ pub enum PluginError {
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
     /// Other users can replace the library.
-    #[error("{path} is not loaded: everyone on this machine can change {place}\n  fix it: chmod o-w {place}")]
-    Writable {
+    #[error("{p} is not loaded: {who}\n  fix it: {mend}", p = shown_path(path))]
+    Unsafe {
         /// The library.
         path: PathBuf,
-        /// The file or folder that others can write.
-        place: PathBuf,
+        /// Who can change which file or folder.
+        who: String,
+        /// The command that fixes it.
+        mend: String,
+    },
+    /// Only a recipe names the library, and the user has not agreed to it.
+    #[error(
+        "plugin `{name}` is not loaded: only the recipe names {p}, whose code would run with your rights\n  \
+         allow it: --allow-plugin {p}, or install it: hearth plugin install {p}",
+        p = shown_path(path)
+    )]
+    NotAllowed {
+        /// The plugin's name.
+        name: String,
+        /// The library.
+        path: PathBuf,
+    },
+    /// The value of `--allow-plugin` is a path without a file.
+    #[error(
+        "--allow-plugin {w}: there is no such file; give the path of a library, or the name of a plugin",
+        w = shown_path(word)
+    )]
+    AllowedMissing {
+        /// The value.
+        word: PathBuf,
+    },
+    /// The library lacks a symbol of a plugin.
+    #[error(
+        "plugin `{name}` ({p}) cannot be loaded: it does not export `{symbol}`, a fault of the plugin\n  \
+         fix it: {mend}",
+        p = shown_path(path)
+    )]
+    Export {
+        /// The plugin's name.
+        name: String,
+        /// The file.
+        path: PathBuf,
+        /// The symbol.
+        symbol: String,
+        /// How to build it.
+        mend: &'static str,
     },
     /// The operating system could not load the library.
-    #[error("plugin `{name}` ({path}) cannot be loaded: {why}")]
+    #[error("plugin `{name}` ({p}) cannot be loaded: {why}", p = shown_path(path))]
     Open {
         /// The plugin's name.
         name: String,
@@ -113,7 +162,7 @@ pub struct Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, identity, why, built, accepted, command } = self;
-        writeln!(f, "plugin `{}` {} ({}) cannot be loaded: {why}", identity.name, identity.version, path.display())?;
+        writeln!(f, "plugin `{}` {} ({}) cannot be loaded: {why}", identity.name, identity.version, shown_path(path))?;
         writeln!(f, "  it was built with: {built}")?;
         writeln!(f, "  this host accepts: {accepted}")?;
         write!(f, "  rebuild it with:   {command}")

@@ -1,19 +1,25 @@
 //! Inspects a plugin's file before any of its code runs: whether it is an intact library, and what
 //! its identity is.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use hearth_plugin::identity::{
-    self, ABI_VERSION, COMPONENTS, LOADER_VERSION, MAGIC, OLDEST_ABI, SDK_VERSION, TARGET, UNWINDS, abi_hash,
+    self, ABI_VERSION, COMPONENTS, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, MAGIC, OLDEST_ABI, ROOT_SYMBOL,
+    SDK_VERSION, TARGET, UNWINDS, abi_hash,
 };
+use object::read::NameOrOrdinal;
+use object::{BinaryFormat, Object};
 use serde::{Deserialize, Serialize};
 
-use crate::c::table;
+use crate::c::{self, table};
 use crate::error::{Mismatch, PluginError};
 use crate::needs::Need;
+use crate::safety::check_owned;
+use crate::shown::shown;
 
 /// The largest library that is inspected, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -63,11 +69,11 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// The identity of a record in memory.
+    /// The identity of a record in memory. Texts are [`shown`], as in [`parse`](Self::parse).
     pub(crate) fn of(record: &identity::Identity) -> Self {
         let text = |bytes: &[u8]| {
             let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-            String::from_utf8_lossy(&bytes[..end]).into_owned()
+            shown(&String::from_utf8_lossy(&bytes[..end]))
         };
         Self {
             name: text(&record.name),
@@ -93,7 +99,7 @@ impl Identity {
         let text = |at: usize, length: usize| {
             let bytes = &record[at..at + length];
             let end = bytes.iter().position(|byte| *byte == 0)?;
-            Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+            Some(shown(&String::from_utf8_lossy(&bytes[..end])))
         };
         if (number(16) as usize) < RECORD {
             return None;
@@ -112,8 +118,7 @@ impl Identity {
             version: text(104, 32)?,
             description: text(136, 192)?,
             // The magic bytes also occur in code that compares with them, where no record follows.
-            module: text(328, 96)
-                .filter(|module| !module.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER))?,
+            module: text(328, 96).filter(|module| !module.contains(['\\', char::REPLACEMENT_CHARACTER]))?,
             sdk: text(424, 32)?,
             rustc: text(456, 64)?,
             target: text(520, 64)?,
@@ -163,6 +168,17 @@ impl Identity {
         None
     }
 
+    /// The error of a plugin that does not export a symbol.
+    pub(crate) fn lacks(&self, path: &Path, symbol: &str) -> PluginError {
+        let mend = match self.header {
+            Some(_) => "build the library with -shared, with the functions of hearth_plugin.h visible",
+            None => {
+                "build it with crate-type = [\"cdylib\"], and keep the symbols of `export_plugin!` when it is stripped"
+            }
+        };
+        PluginError::Export { name: self.name.clone(), path: path.to_owned(), symbol: symbol.to_owned(), mend }
+    }
+
     /// The error of a plugin that this host cannot load.
     pub(crate) fn mismatch(&self, path: &Path, why: String) -> PluginError {
         let command = if self.header.is_some_and(|version| version > table::ABI) {
@@ -210,19 +226,41 @@ fn line(version: &str) -> &str {
 /// If there is no such file, it is not an intact library for this system, or it is not a plugin. A
 /// plugin built for another Hearth still has an identity: see [`Identity::obstacle`].
 pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
+    identity_in(path, &read(path)?)
+}
+
+/// [`inspect`], and every other check that needs none of the plugin's code: who can change the file,
+/// whether it was built for this Hearth, and whether it exports the symbols of a plugin.
+///
+/// # Errors
+/// The reason why [`load`](crate::load) would refuse the file before it opens it.
+pub fn examine(path: &Path) -> Result<Identity, PluginError> {
+    let bytes = read(path)?;
+    let identity = identity_in(path, &bytes)?;
+    check_owned(path)?;
+    check_usable(path, &identity, &bytes)?;
+    Ok(identity)
+}
+
+/// Reads a whole library.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, PluginError> {
     let file_error = |source| PluginError::File { path: path.to_owned(), source };
-    let not_a_library = |why: String| PluginError::NotALibrary { path: path.to_owned(), why };
     let metadata = std::fs::metadata(path).map_err(file_error)?;
     if !metadata.is_file() {
-        return Err(not_a_library("it is not a file".to_owned()));
+        return Err(Flaw::new("it is not a file", "give the library itself").error(path));
     }
     if metadata.len() > MAX_BYTES {
-        return Err(not_a_library(format!("it has {} bytes, more than {MAX_BYTES}", metadata.len())));
+        let why = format!("it has {} bytes, more than {MAX_BYTES}", metadata.len());
+        return Err(Flaw::new(why, STRIP).error(path));
     }
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)).map_err(file_error)?;
-    check_library(&bytes).map_err(not_a_library)?;
+    Ok(bytes)
+}
 
+/// The identity in the bytes of a library.
+pub(crate) fn identity_in(path: &Path, bytes: &[u8]) -> Result<Identity, PluginError> {
+    check_library(bytes).map_err(|flaw| flaw.error(path))?;
     // The record is aligned in memory, and segments keep their offset within a page, so it is
     // aligned in the file too.
     let mut found = bytes
@@ -241,25 +279,103 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
             return Ok(found.swap_remove(index));
         }
         let names = found.iter().map(|identity| identity.module.as_str()).collect::<Vec<_>>().join("`, `");
-        return Err(not_a_library(format!("it holds several plugins, `{names}`: name the file after one of them")));
+        let why = format!("it holds several plugins, `{names}`");
+        return Err(Flaw::new(why, "name the file after one of them").error(path));
     }
     found.pop().ok_or_else(|| PluginError::NotAPlugin { path: path.to_owned() })
 }
 
+/// Checks that the plugin was built for this Hearth, and exports what the loader looks up.
+pub(crate) fn check_usable(path: &Path, identity: &Identity, bytes: &[u8]) -> Result<(), PluginError> {
+    if let Some(why) = identity.obstacle() {
+        return Err(identity.mismatch(path, why));
+    }
+    // A library whose table of symbols cannot be read is left to the system's loader.
+    let Some(exports) = exports(bytes) else { return Ok(()) };
+    let needed = match identity.header {
+        Some(_) => [c::IDENTITY_SYMBOL, c::MAIN_SYMBOL].map(|name| name.to_string_lossy().into_owned()).to_vec(),
+        None => [LOADER_SYMBOL, IDENTITY_SYMBOL, ROOT_SYMBOL].map(|name| format!("{name}{}", identity.module)).to_vec(),
+    };
+    match needed.into_iter().find(|symbol| !exports.contains(symbol.as_bytes())) {
+        None => Ok(()),
+        Some(symbol) => Err(identity.lacks(path, &symbol)),
+    }
+}
+
+/// The names of the symbols that a library exports; `None` for a file that holds several libraries,
+/// or without a readable table.
+fn exports(bytes: &[u8]) -> Option<HashSet<Vec<u8>>> {
+    let library = object::File::parse(bytes).ok()?;
+    let mut names = HashSet::new();
+    for export in library.exports().ok()? {
+        let export = export.ok()?;
+        let NameOrOrdinal::Name(name) = export.name() else { continue };
+        let plain = if library.format() == BinaryFormat::MachO { name.strip_prefix(b"_") } else { None };
+        names.insert(plain.unwrap_or(name).to_vec());
+    }
+    // A library without its tables of sections seems to export nothing.
+    Some(names).filter(|names| !names.is_empty())
+}
+
+/// What is wrong with a file that is not an intact library, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+struct Flaw {
+    why: String,
+    mend: &'static str,
+}
+
+/// What to do with a damaged file.
+const REPLACE: &str = "copy or build it again";
+/// What to do with a file that is too large.
+const STRIP: &str = "build it without debug information";
+/// What to do with a library of another system.
+const BUILD_HERE: &str = "build it for this machine";
+
+impl Flaw {
+    fn new(why: impl Into<String>, mend: &'static str) -> Self {
+        Self { why: why.into(), mend }
+    }
+
+    fn error(self, path: &Path) -> PluginError {
+        PluginError::NotALibrary { path: path.to_owned(), why: self.why, mend: self.mend }
+    }
+}
+
 /// Checks that the bytes are an intact library. The operating system's loader maps a file without
 /// checking its length, and a missing part would end the process.
-fn check_library(bytes: &[u8]) -> Result<(), String> {
-    let starts = |magic: &[u8]| bytes.starts_with(magic);
-    if starts(b"\x7fELF") {
-        return check_elf(bytes);
+fn check_library(bytes: &[u8]) -> Result<(), Flaw> {
+    const FORMATS: [(&[u8], &str); 4] = [
+        (b"\x7fELF", "Linux"),
+        (&[0xcf, 0xfa, 0xed, 0xfe], "macOS"),
+        (&[0xca, 0xfe, 0xba, 0xbe], "macOS"),
+        (b"MZ", "Windows"),
+    ];
+    let here = match () {
+        () if cfg!(windows) => "Windows",
+        () if cfg!(target_vendor = "apple") => "macOS",
+        () => "Linux",
+    };
+    match FORMATS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        Some((_, system)) if *system != here => {
+            Err(Flaw::new(format!("it is a library for {system}, and this is {here}"), BUILD_HERE))
+        }
+        Some((_, "Linux")) => check_elf(bytes),
+        Some(_) => Ok(()),
+        None if bytes.is_empty() => Err(Flaw::new("it is empty", REPLACE)),
+        None => {
+            const OTHER: &str = "give the library of a plugin";
+            let head = &bytes[..bytes.len().min(24)];
+            Err(match std::str::from_utf8(head) {
+                Ok(text) if text.chars().all(|c| !c.is_control() || c.is_whitespace()) => {
+                    Flaw::new(format!("it is a text, which starts with {text:?}"), OTHER)
+                }
+                _ => {
+                    let head = head.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+                    Flaw::new(format!("it starts with the bytes {head}"), OTHER)
+                }
+            })
+        }
     }
-    let mach = starts(&[0xcf, 0xfa, 0xed, 0xfe]) || starts(&[0xca, 0xfe, 0xba, 0xbe]);
-    let known = if cfg!(windows) { starts(b"MZ") } else { cfg!(target_vendor = "apple") && mach };
-    if known {
-        return Ok(());
-    }
-    let head = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
-    Err(if bytes.is_empty() { "it is empty".to_owned() } else { format!("it starts with the bytes {head}") })
 }
 
 /// CPU architectures, and their numbers in ELF files.
@@ -271,21 +387,24 @@ fn machine_here() -> Option<u16> {
 }
 
 /// Checks that every loaded segment and the section table of a 64-bit ELF file lie within the file.
-fn check_elf(bytes: &[u8]) -> Result<(), String> {
-    let cut = || format!("it is truncated at {} bytes", bytes.len());
+fn check_elf(bytes: &[u8]) -> Result<(), Flaw> {
+    let cut = || Flaw::new(format!("it is truncated at {} bytes", bytes.len()), REPLACE);
     if bytes.get(4) != Some(&2) || bytes.get(5) != Some(&1) {
-        return if bytes.len() < 6 { Err(cut()) } else { Err("it is not a 64-bit little-endian library".to_owned()) };
+        let other = || Flaw::new("it is not a 64-bit little-endian library", BUILD_HERE);
+        return Err(if bytes.len() < 6 { cut() } else { other() });
     }
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?));
     let half = |at: usize| Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk::<2>()?));
     let (table, entry, count) = (|| Some((word(0x20)?, half(0x36)?, half(0x38)?)))().ok_or_else(cut)?;
     if half(0x10) != Some(3) {
-        return Err("it is an ELF file, but not a shared library".to_owned());
+        let mend = "build it as one (Rust: crate-type = [\"cdylib\"], C: -shared)";
+        return Err(Flaw::new("it is an ELF file, but not a shared library", mend));
     }
     let (machine, here) = (half(0x12).unwrap_or(0), machine_here());
     if here.is_some_and(|here| here != machine) {
         let built = MACHINES.iter().find(|(_, known)| *known == machine).map_or("another processor", |(name, _)| *name);
-        return Err(format!("it was built for {built}, and this is {}: build it here", std::env::consts::ARCH));
+        let why = format!("it was built for {built}, and this is {}", std::env::consts::ARCH);
+        return Err(Flaw::new(why, BUILD_HERE));
     }
     // The section table comes last: if it is intact, the file is not truncated.
     let sections = (|| word(0x28)?.checked_add(u64::from(half(0x3a)?) * u64::from(half(0x3c)?)))().ok_or_else(cut)?;
@@ -343,10 +462,16 @@ mod tests {
 
     #[test]
     fn damaged_libraries_are_told_before_they_are_mapped() {
-        assert!(check_library(b"").is_err_and(|why| why == "it is empty"));
-        assert!(check_library(b"#!/bin/sh\n").is_err_and(|why| why.contains("23 21 2f 62")));
-        assert!(check_library(b"\x7fELF").is_err_and(|why| why.contains("truncated at 4")));
-        assert!(check_library(b"\x7fELF\x01\x01").is_err_and(|why| why.contains("64-bit")));
+        let refused = |bytes: &[u8]| check_library(bytes).expect_err("no library");
+        assert_eq!(refused(b""), Flaw::new("it is empty", REPLACE));
+        assert!(refused(b"#!/bin/sh\n").why.contains("a text, which starts with \"#!/bin/sh\\n\""));
+        assert!(refused(b"\x01\x02\x03\x04\x05").why.contains("the bytes 01 02 03 04"));
+        if cfg!(target_os = "linux") {
+            assert_eq!(refused(b"\x7fELF"), Flaw::new("it is truncated at 4 bytes", REPLACE));
+            assert!(refused(b"\x7fELF\x01\x01").why.contains("64-bit"));
+            assert!(refused(b"MZ\x90").why.contains("for Windows, and this is Linux"));
+            assert!(refused(&[0xcf, 0xfa, 0xed, 0xfe]).why.contains("for macOS"));
+        }
         let whole = std::fs::read(std::env::current_exe().expect("this program")).expect("this program is a file");
         if whole.starts_with(b"\x7fELF") {
             assert_eq!(check_library(&whole), Ok(()), "a position-independent program looks like a library");
@@ -360,10 +485,11 @@ mod tests {
         (wild[0x10], wild[0x38], wild[0x36]) = (3, 9, 56);
         wild[0x12..0x14].copy_from_slice(&machine_here().unwrap_or(0).to_le_bytes());
         wild[0x20..0x28].fill(0xff);
-        assert!(check_library(&wild).is_err_and(|why| why.contains("truncated")));
+        assert!(check_elf(&wild).is_err_and(|flaw| flaw.why.contains("truncated")));
         if machine_here().is_some() {
             wild[0x12..0x14].copy_from_slice(&9_u16.to_le_bytes());
-            assert!(check_library(&wild).is_err_and(|why| why.contains("built for another processor")));
+            let flaw = check_elf(&wild).expect_err("another processor");
+            assert!(flaw.why.contains("built for another processor") && flaw.mend == BUILD_HERE);
         }
     }
 }

@@ -17,9 +17,10 @@
 //!
 //! # Loading, in stages
 //!
-//! 0. The file is read, not run. It must be an intact library ([`inspect`]) with an identity, built
-//!    for this host. A mismatch is an error of four lines that ends with the command that rebuilds
-//!    the plugin.
+//! 0. The file is read, not run ([`examine`]). It must be an intact library with an identity, built
+//!    for this host, with the symbols of a plugin, and no other user may be able to change it. A
+//!    mismatch is an error of four lines that ends with the command that rebuilds the plugin. A file
+//!    that only a recipe names needs the user's consent ([`allow_plugins`], [`ask_with`]).
 //! 1. The library is opened, and a C symbol holds the version of its loader.
 //! 2. A second symbol holds the identity again, from the loaded code.
 //! 3. `abi_stable` compares the layout of every type that crosses the boundary. A plugin in C has
@@ -47,9 +48,11 @@ mod c;
 mod c_project;
 mod check;
 mod components;
+mod consent;
 mod error;
 mod file;
 mod given;
+mod install;
 #[cfg(target_os = "linux")]
 mod isolated;
 #[cfg(not(target_os = "linux"))]
@@ -64,6 +67,7 @@ mod safety;
 mod scaffold;
 mod sdk_sources;
 mod search;
+mod shown;
 mod template;
 mod vendor;
 
@@ -71,16 +75,19 @@ pub use bundled::BUNDLED;
 pub use c::HEADER;
 pub use check::{check_for_parent, check_here, check_in_child, check_linked};
 pub use components::{ComponentInfo, provide_components};
+pub use consent::{Ask, allow_plugins, ask_with, is_allowed, unused_allowances};
 pub use error::{Mismatch, PluginError};
-pub use file::{Identity, inspect};
+pub use file::{Identity, examine, inspect};
 pub use given::Given;
 pub use hearth_plugin::OptionInfo;
 pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
+pub use install::{InstallError, Installable};
 pub use isolated::{isolate_with, serve_isolated};
 pub use load::{Plugin, load, load_isolated, load_linked};
 pub use needs::Need;
 pub use report::{Defaults, Entry, Info, List, Report};
 pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold, update_sdk};
 pub use search::{Found, Origin, Place, Search, user_data, user_folder};
+pub use shown::{shown, shown_path};
 pub use template::Template;
 pub use vendor::{VendorError, vendor};

@@ -22,12 +22,11 @@ use libloading::Library;
 use crate::c::CPlugin;
 use crate::components::{self, ComponentInfo};
 use crate::error::PluginError;
-use crate::file::{Identity, inspect};
+use crate::file::{Identity, examine};
 use crate::isolated::Apart;
 use crate::loaded::Loaded;
 use crate::permitted::permitted;
 use crate::report::Info;
-use crate::safety::check_owned;
 use crate::search::Found;
 
 /// A loaded plugin. The library stays loaded until the process ends.
@@ -70,11 +69,7 @@ impl fmt::Debug for Plugin {
 /// # Errors
 /// Each stage has its own error: see [`PluginError`].
 pub fn load(path: &Path) -> Result<Plugin, PluginError> {
-    let identity = inspect(path)?;
-    check_owned(path)?;
-    if let Some(why) = identity.obstacle() {
-        return Err(identity.mismatch(path, why));
-    }
+    let identity = examine(path)?;
     let open_error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
     // The operating system would search for a bare file name instead of using the working folder.
     let full = path.canonicalize().map_err(|source| PluginError::File { path: path.to_owned(), source })?;
@@ -136,9 +131,7 @@ pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
 /// # Errors
 /// As [`load`], and if no process can be started; always on systems other than Linux.
 pub fn load_isolated(found: &Found, limit: Duration) -> Result<Plugin, PluginError> {
-    if let Found::File(path) = found {
-        check_owned(path)?;
-    }
+    found.require_consent()?;
     let (apart, Info { path, identity, options, components, .. }) = Apart::open(found, limit)?;
     Ok(Plugin { path, identity, options, components, root: Root::Apart(apart) })
 }

@@ -10,6 +10,7 @@ use hearth_plugin::__private as view;
 use hearth_plugin::abi::{AbiAlternative, AbiHandlerBox, AbiHost_TO, AbiWhen};
 
 use crate::bridge::Bridge;
+use crate::shown::shown;
 
 /// A failure in a call that cannot return one: the next call of the handler returns it.
 type Pending = Arc<Mutex<Option<String>>>;
@@ -33,7 +34,7 @@ impl Loaded {
     /// Takes ownership of a handler, and queries its constant properties. Fails with the message of
     /// a panic.
     pub fn new(raw: AbiHandlerBox) -> Result<Self, String> {
-        let name = raw.name().into_result().map_err(RString::into_string)?.into_string();
+        let name = shown(&raw.name().into_result().map_err(RString::into_string)?);
         let pending = Pending::default();
         let whens = raw.subscriptions().into_result().map_err(RString::into_string)?;
         let whens = whens.into_iter().filter_map(|when| receive_when(when, &pending)).collect();

@@ -8,10 +8,12 @@ use hearth_plugin::OptionInfo;
 use serde::{Deserialize, Serialize};
 
 use crate::components::ComponentInfo;
-use crate::file::Identity;
+use crate::error::PluginError;
+use crate::file::{Identity, examine};
 use crate::load::Plugin;
 use crate::needs;
 use crate::search::Place;
+use crate::shown::{shown, shown_path};
 
 /// One library that was found.
 #[derive(Clone, Debug, Serialize)]
@@ -59,7 +61,7 @@ impl List {
             .filter(|entry| entry.place == *place)
             .map(|entry| match (entry.name(), entry.path.as_deref().and_then(Path::file_name)) {
                 (Some(name), _) => name.to_owned(),
-                (None, Some(file)) => format!("{} (not loadable)", file.to_string_lossy()),
+                (None, Some(file)) => format!("{} (not loadable)", shown(&file.to_string_lossy())),
                 (None, None) => "(not loadable)".to_owned(),
             })
             .collect::<Vec<_>>()
@@ -67,7 +69,7 @@ impl List {
         if names.is_empty() {
             names = if place.path.exists() { "no plugin".to_owned() } else { "missing".to_owned() };
         }
-        format!("{:<19} {}: {names}", place.origin, place.path.display())
+        format!("{:<19} {}: {names}", place.origin, shown_path(&place.path))
     }
 }
 
@@ -81,15 +83,15 @@ impl fmt::Display for List {
                     let Identity { name, version, description, .. } = identity;
                     let adds = if identity.adds_components { "  (adds to recipes: hearth plugin info)" } else { "" };
                     writeln!(f, "{name} {version}  {description}{adds}")?;
-                    writeln!(f, "    {} ({})", path.display(), place.origin)?;
+                    writeln!(f, "    {} ({})", shown_path(path), place.origin)?;
                 }
-                None => writeln!(f, "{} ({})", path.display(), place.origin)?,
+                None => writeln!(f, "{} ({})", shown_path(path), place.origin)?,
             }
             if let Some(problem) = problem {
                 writeln!(f, "    cannot be loaded: {problem}")?;
             }
             if let Some(hidden_by) = hidden_by {
-                writeln!(f, "    hidden by {}", hidden_by.display())?;
+                writeln!(f, "    hidden by {}", shown_path(hidden_by))?;
             }
         }
         write!(f, "looked in:")?;
@@ -97,13 +99,15 @@ impl fmt::Display for List {
     }
 }
 
-/// What a loaded plugin reports about itself.
+/// What a plugin reports about itself, or what its file states, if it was not loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Info {
     /// The file; `None` for a plugin that is linked into the program.
     pub path: Option<PathBuf>,
     /// Its identity.
     pub identity: Identity,
+    /// Whether it was loaded. If not, options, events and components are unknown.
+    pub loaded: bool,
     /// The options.
     pub options: Vec<OptionInfo>,
     /// Its properties with default options; `None` if an option is required.
@@ -125,6 +129,20 @@ pub struct Defaults {
 }
 
 impl Info {
+    /// What the file of a plugin states. None of the plugin's code runs.
+    ///
+    /// # Errors
+    /// As [`examine`].
+    pub fn of_file(path: &Path) -> Result<Self, PluginError> {
+        Ok(Self::of_identity(path, &examine(path)?))
+    }
+
+    /// [`Info::of_file`] of a file whose identity is known.
+    pub fn of_identity(path: &Path, identity: &Identity) -> Self {
+        let (path, identity) = (Some(path.to_owned()), identity.clone());
+        Self { path, identity, loaded: false, options: Vec::new(), defaults: None, components: Vec::new() }
+    }
+
     /// Queries a plugin. Builds a handler once, with default options.
     pub fn of(plugin: &Plugin) -> Self {
         let defaults = plugin.handler(toml::Table::new()).ok().map(|handler| Defaults {
@@ -140,6 +158,7 @@ impl Info {
         Self {
             path: plugin.path().map(Path::to_owned),
             identity: plugin.identity().clone(),
+            loaded: true,
             options: plugin.options().to_vec(),
             defaults,
             components: plugin.components().to_vec(),
@@ -170,15 +189,22 @@ impl fmt::Display for Info {
         let Identity { name, version, description, .. } = &self.identity;
         writeln!(f, "{name} {version}  {description}")?;
         match &self.path {
-            Some(path) => writeln!(f, "  file      {}", path.display())?,
+            Some(path) => writeln!(f, "  file      {}", shown_path(path))?,
             None => writeln!(f, "  file      none: it is built into this program")?,
         }
         writeln!(f, "  built by  {}", self.identity.built_with())?;
+        if !self.loaded {
+            writeln!(f, "  may do    {}", needs::describe(self.identity.needs.as_deref()))?;
+            if self.identity.adds_components {
+                writeln!(f, "  adds      components that recipes name")?;
+            }
+            return write!(f, "  options   not known: the library was not loaded");
+        }
         match &self.defaults {
             // A plugin of components has no subscriptions.
             Some(Defaults { events, .. }) if events.is_empty() && !self.components.is_empty() => {}
             Some(Defaults { events, ranks, on_error }) => {
-                writeln!(f, "  listens   {}", events.join(", "))?;
+                writeln!(f, "  listens   {}", shown(&events.join(", ")))?;
                 let ranks = match ranks {
                     Ranks::All => "every process of a distributed run",
                     Ranks::First => "the first process of a distributed run",
@@ -202,7 +228,7 @@ impl fmt::Display for Info {
             return write!(f, "  options   none");
         }
         write!(f, "  options")?;
-        self.options.iter().try_for_each(|option| write!(f, "\n    {option}"))
+        self.options.iter().try_for_each(|option| write!(f, "\n    {}", shown(&option.to_string())))
     }
 }
 
@@ -226,7 +252,7 @@ impl fmt::Display for Report {
         }
         match &self.problem {
             Some(problem) => write!(f, "{problem}"),
-            None => write!(f, "{} can be loaded", self.path.display()),
+            None => write!(f, "{} can be loaded", shown_path(&self.path)),
         }
     }
 }

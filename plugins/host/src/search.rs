@@ -11,12 +11,13 @@ use hearth_registry::{explained, nearest};
 use serde::Serialize;
 
 use crate::bundled::BUNDLED;
+use crate::consent;
 use crate::error::PluginError;
-use crate::file::{Identity, inspect};
+use crate::file::{Identity, examine, inspect};
 use crate::given::Given;
 use crate::load::{Plugin, load, load_linked};
 use crate::report::{Entry, List};
-use crate::safety::check_owned;
+use crate::shown::shown_path;
 
 /// The origin of a search place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,7 +63,12 @@ pub struct Place {
 #[derive(Clone)]
 pub enum Found {
     /// A library.
-    File(PathBuf),
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The origin of the place in which it was found.
+        origin: Origin,
+    },
     /// A plugin that is linked into the program.
     BuiltIn(&'static Linked),
 }
@@ -70,7 +76,7 @@ pub enum Found {
 impl fmt::Debug for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Found::File(path) => f.debug_tuple("File").field(path).finish(),
+            Found::File { path, origin } => f.debug_struct("File").field("path", path).field("origin", origin).finish(),
             Found::BuiltIn(linked) => f.debug_tuple("BuiltIn").field(&Identity::of(linked.identity).name).finish(),
         }
     }
@@ -80,18 +86,41 @@ impl Found {
     /// The file, unless the plugin is linked into the program.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Found::File(path) => Some(path),
+            Found::File { path, .. } => Some(path),
             Found::BuiltIn(_) => None,
+        }
+    }
+
+    /// The plugin's identity. None of its code runs.
+    ///
+    /// # Errors
+    /// As [`examine`].
+    pub fn identity(&self) -> Result<Identity, PluginError> {
+        match self {
+            Found::File { path, .. } => examine(path),
+            Found::BuiltIn(linked) => Ok(Identity::of(linked.identity)),
+        }
+    }
+
+    /// Fails if only a recipe names the file, and the user has not agreed to it.
+    ///
+    /// # Errors
+    /// [`PluginError::NotAllowed`], and as [`examine`].
+    pub(crate) fn require_consent(&self) -> Result<(), PluginError> {
+        match self {
+            Found::File { path, origin: Origin::Recipe } => consent::require(path),
+            Found::File { .. } | Found::BuiltIn(_) => Ok(()),
         }
     }
 
     /// Loads the plugin.
     ///
     /// # Errors
-    /// As [`load`].
+    /// As [`load`]; [`PluginError::NotAllowed`] for a file that only a recipe names.
     pub fn load(&self) -> Result<Plugin, PluginError> {
+        self.require_consent()?;
         match self {
-            Found::File(path) => load(path),
+            Found::File { path, .. } => load(path),
             Found::BuiltIn(linked) => load_linked(linked),
         }
     }
@@ -151,7 +180,7 @@ impl Search {
                     }
                     refused?.to_string()
                 };
-                Some(format!("HEARTH_PLUGIN_PATH names {}, where no plugin is found: {why}", place.path.display()))
+                Some(format!("HEARTH_PLUGIN_PATH names {}, where no plugin is found: {why}", shown_path(&place.path)))
             })
             .collect()
     }
@@ -215,7 +244,9 @@ impl Search {
             files.sort_by_key(|file| !named(file, name));
             for file in files {
                 match inspect(&file) {
-                    Ok(identity) if identity.name == name => return Ok(Found::File(file)),
+                    Ok(identity) if identity.name == name => {
+                        return Ok(Found::File { path: file, origin: place.origin });
+                    }
                     Ok(_) => {}
                     // The folder of a program may contain any libraries; in other places every
                     // error counts.
@@ -270,8 +301,10 @@ impl Search {
                 }
                 let (identity, problem) = match inspected {
                     Ok(identity) => {
-                        let owned = || check_owned(&path).err().map(|error| error.to_string());
-                        let problem = identity.obstacle().or_else(owned);
+                        let problem = examine(&path).err().map(|error| match error {
+                            PluginError::Mismatch(mismatch) => mismatch.why,
+                            other => other.to_string(),
+                        });
                         (Some(identity), problem)
                     }
                     Err(error) => (None, Some(error.to_string())),

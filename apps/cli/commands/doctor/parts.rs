@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-use hearth_plugin_host::Search;
+use hearth_plugin_host::{Search, shown_path};
 use hearth_train::device;
 use hearth_train::distributed::mpi::{Interface, library_names};
 
@@ -198,13 +198,13 @@ fn plugins() -> Vec<Finding> {
     let mut all = Vec::new();
     for entry in list.entries.iter().filter(|entry| entry.problem.is_none() && entry.hidden_by.is_none()) {
         let Some(identity) = &entry.identity else { continue };
-        let place = entry.path.as_ref().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
+        let place = entry.path.as_ref().map_or_else(|| "built in".to_owned(), |path| shown_path(path));
         let what = format!("plugin {}", identity.name);
         all.push(Finding::good(what, format!("{}, {place}", identity.version)));
     }
     for entry in &list.entries {
         let Some(problem) = &entry.problem else { continue };
-        let path = entry.path.as_ref().unwrap_or(&entry.place.path).display().to_string();
+        let path = shown_path(entry.path.as_ref().unwrap_or(&entry.place.path));
         let what = entry.name().map_or_else(|| "plugin".to_owned(), |name| format!("plugin {name}"));
         let problem = problem.lines().next().unwrap_or_default();
         let found = if problem.contains(&path) { problem.to_owned() } else { format!("{path}: {problem}") };

@@ -1,5 +1,6 @@
 //! `hearth plugin list|info|check|new|update|dev|install|header`.
 
+pub mod consent;
 mod dev;
 mod install;
 mod new;
@@ -9,11 +10,12 @@ use std::process::Command;
 
 use clap::Subcommand;
 use hearth_plugin_host::{
-    Found, Given, HEADER, Info, Search, check_for_parent, check_in_child, check_linked, serve_isolated,
+    Found, Given, HEADER, Info, Origin, Report, Search, check_for_parent, check_in_child, check_linked, is_allowed,
+    serve_isolated, shown_path,
 };
 
 use crate::error::{Failure, Outcome};
-use crate::out;
+use crate::{note, out};
 
 /// Arguments of `hearth plugin`.
 #[derive(Debug, clap::Args)]
@@ -33,7 +35,8 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Describe a plugin: its identity, events and options
+    /// Describe a plugin: its identity, events and options; a library that is not installed is not
+    /// loaded, unless --allow-plugin names it
     Info {
         /// The plugin's name, or the path of its library
         plugin: String,
@@ -41,7 +44,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Load a plugin in a child process and report the result
+    /// Load a plugin in a child process, where its code runs, and report the result
     Check {
         /// The plugin's name, or the path of its library
         plugin: String,
@@ -76,15 +79,12 @@ pub fn run(args: &Args) -> Outcome {
             if *json { out!("{}", serde_json::to_string_pretty(&list)?) } else { out!("{list}") }
         }
         Action::Info { plugin, json } => {
-            let info = Info::of(&found(plugin)?.load()?);
+            let info = describe(&found(plugin)?)?;
             if *json { out!("{}", serde_json::to_string_pretty(&info)?) } else { out!("{info}") }
         }
         Action::Check { plugin, json } => {
             let report = match found(plugin)? {
-                Found::File(path) => {
-                    let program = std::env::current_exe()?;
-                    check_in_child(Command::new(program).args(["plugin", "check-here"]).arg(&path), &path)
-                }
+                Found::File { path, .. } => check_apart(&path)?,
                 Found::BuiltIn(linked) => check_linked(linked),
             };
             if *json {
@@ -112,7 +112,30 @@ pub fn run(args: &Args) -> Outcome {
 fn found(plugin: &str) -> Outcome<Found> {
     let path = Path::new(plugin);
     if plugin.contains(['/', '\\', '.']) || path.is_file() {
-        return Ok(Found::File(path.to_owned()));
+        // Loading it needs consent, as if a recipe named it.
+        return Ok(Found::File { path: path.to_owned(), origin: Origin::Recipe });
     }
     Ok(Search::standard(&[], &[]).find(plugin)?)
+}
+
+/// Loads the library in a child process.
+fn check_apart(path: &Path) -> Outcome<Report> {
+    let program = std::env::current_exe()?;
+    Ok(check_in_child(Command::new(program).args(["plugin", "check-here"]).arg(path), path))
+}
+
+/// Describes a plugin. A library that is not installed is not loaded without the user's consent: then
+/// the description is what its file states.
+fn describe(found: &Found) -> Outcome<Info> {
+    let path = match found {
+        Found::BuiltIn(_) => return Ok(Info::of(&found.load()?)),
+        Found::File { path, .. } => path,
+    };
+    let stated = Info::of_file(path)?;
+    if !is_allowed(path, &stated.identity) {
+        note!("its events and options are known to its code only; to load it: --allow-plugin {}", shown_path(path));
+        return Ok(stated);
+    }
+    let report = check_apart(path)?;
+    report.info.ok_or_else(|| Failure::new(report.problem.unwrap_or_else(|| "it cannot be loaded".to_owned())))
 }

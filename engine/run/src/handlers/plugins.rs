@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use hearth_engine::Handler;
-use hearth_plugin_host::{Found, Given, Plugin, PluginError, Search, load_isolated};
+use hearth_plugin_host::{Found, Given, Origin, Plugin, PluginError, Search, load_isolated};
 
 use crate::plan::Plan;
 use hearth_recipe::recipe::{Fault, Listens};
@@ -30,31 +30,73 @@ impl Attached {
     }
 }
 
-/// Finds and loads every plugin that the recipe lists, in order. `given` are the values of `--plugin`.
-pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
+/// A plugin of a run that was found, but not loaded.
+#[derive(Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its file, or the program.
+    pub found: Found,
+    entry: Option<usize>,
+}
+
+impl Listed {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// A plugin that cannot be loaded, or that only the recipe names and the user does not allow.
+    pub fn load(&self, plan: &Plan) -> Outcome<Attached> {
+        let entry = self.entry.map(|index| &plan.recipe.plugins[index]);
+        let plugin = match entry.filter(|entry| entry.isolated) {
+            Some(entry) => load_isolated(&self.found, entry.limit()),
+            None => self.found.load(),
+        };
+        match plugin {
+            Ok(plugin) => Ok(Attached { plugin, entry: self.entry }),
+            Err(error) => Err(self.error(plan, error)),
+        }
+    }
+
+    /// An error at its place in the recipe.
+    pub fn error(&self, plan: &Plan, error: PluginError) -> RecipeError {
+        match self.entry {
+            Some(index) => plan.document.error_at(&format!("plugins.{index}"), error.to_string()),
+            None => error.into(),
+        }
+    }
+}
+
+/// Finds every plugin of a run, in order: those that the recipe lists, then those that only the
+/// command line names. `given` are the values of `--plugin`. None of their code runs.
+pub fn find(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Listed>> {
     Given::check(given)?;
-    let mut loaded = load_where(plan, given, |_| true)?;
     let search = search(plan, given);
-    // Plugins named on the command line are used, whether or not the recipe lists them.
+    let mut all = find_where(plan, &search, |_| true)?;
     for given in given.iter().map(|word| Given::of(word)) {
-        let found = match given {
+        let (name, found) = match given {
             Given::Path(path) if path.is_file() => {
                 let name = hearth_plugin_host::inspect(path)?.name;
-                (name, Found::File(path.to_owned()))
+                (name, Found::File { path: path.to_owned(), origin: Origin::Given })
             }
             Given::Path(_) => continue,
             Given::Name(name) => (name.to_owned(), search.find(name)?),
         };
-        if !loaded.iter().any(|known| known.name() == found.0) {
-            loaded.push(Attached { plugin: found.1.load()?, entry: None });
+        if !all.iter().any(|known| known.name == name) {
+            all.push(Listed { name, found, entry: None });
         }
     }
-    Ok(loaded)
+    Ok(all)
+}
+
+/// Finds and loads every plugin of a run: see [`find`].
+pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
+    find(plan, given)?.iter().map(|listed| listed.load(plan)).collect()
 }
 
 /// Finds and loads the plugins for the evaluator.
 pub fn load_for_evaluation(plan: &Plan) -> Outcome<Vec<Attached>> {
-    load_where(plan, &[], |engine| engine == Listens::Validation)
+    let found = find_where(plan, &search(plan, &[]), |engine| engine == Listens::Validation)?;
+    found.iter().map(|listed| listed.load(plan)).collect()
 }
 
 /// The search path for plugins of a recipe, `given` first.
@@ -63,25 +105,20 @@ pub fn search(plan: &Plan, given: &[PathBuf]) -> Search {
     Search::standard(given, &named)
 }
 
-fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Attached>> {
-    let search = search(plan, given);
-    let mut loaded = Vec::with_capacity(plan.recipe.plugins.len());
-    for (index, entry) in plan.recipe.plugins.iter().enumerate().filter(|(_, entry)| wanted(entry.engine)) {
-        let loaded_plugin = if entry.isolated {
-            search.find(&entry.name).and_then(|found| load_isolated(&found, entry.limit()))
-        } else {
-            search.load(&entry.name)
-        };
-        let plugin = loaded_plugin.map_err(|error| {
-            let path = match &error {
-                PluginError::NotFound { .. } => format!("plugins.{index}.name"),
-                _ => format!("plugins.{index}"),
-            };
-            plan.document.error_at(&path, error.to_string())
-        })?;
-        loaded.push(Attached { plugin, entry: Some(index) });
-    }
-    Ok(loaded)
+fn find_where(plan: &Plan, search: &Search, wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Listed>> {
+    let entries = plan.recipe.plugins.iter().enumerate().filter(|(_, entry)| wanted(entry.engine));
+    entries
+        .map(|(index, entry)| {
+            let found = search.find(&entry.name).map_err(|error| {
+                let path = match &error {
+                    PluginError::NotFound { .. } => format!("plugins.{index}.name"),
+                    _ => format!("plugins.{index}"),
+                };
+                plan.document.error_at(&path, error.to_string())
+            })?;
+            Ok(Listed { name: entry.name.clone(), found, entry: Some(index) })
+        })
+        .collect()
 }
 
 /// The handlers of the plugins for one engine, each with its options from the recipe. Checkpoints

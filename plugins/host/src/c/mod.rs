@@ -35,9 +35,9 @@ pub const PYTHON: &str = include_str!("../../../c/hearth_plugin.py");
 pub const PYTHON_SHIM: &str = include_str!("../../../c/python_shim.c");
 
 /// The symbol that holds the identity.
-const IDENTITY_SYMBOL: &CStr = c"hearth_plugin_identity";
+pub const IDENTITY_SYMBOL: &CStr = c"hearth_plugin_identity";
 /// The function that returns the table.
-const MAIN_SYMBOL: &CStr = c"hearth_plugin_main";
+pub const MAIN_SYMBOL: &CStr = c"hearth_plugin_main";
 
 /// The functions of a plugin in C.
 #[derive(Clone, Debug)]
@@ -70,11 +70,7 @@ impl CPlugin {
     /// The functions of an opened library, whose identity in the file was accepted.
     pub fn open(library: &'static Library, identity: &Identity, path: &Path) -> Result<Self, PluginError> {
         let error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
-        let missing = |symbol: &CStr| {
-            let symbol = symbol.to_string_lossy();
-            let built = "build the library with -shared, with the functions of hearth_plugin.h visible";
-            error(format!("it does not export `{symbol}`, a fault of the plugin\n  fix it: {built}"))
-        };
+        let missing = |symbol: &CStr| identity.lacks(path, &symbol.to_string_lossy());
         // SAFETY: `HEARTH_PLUGIN` makes the record of this name; the same macro made the identity
         // in the file, which was accepted.
         let record = unsafe { library.get::<*const identity::Identity>(IDENTITY_SYMBOL.to_bytes_with_nul()) };

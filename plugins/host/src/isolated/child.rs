@@ -149,6 +149,7 @@ fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, Plu
         let info = Info {
             path: plugin.path().map(Path::to_owned),
             identity: plugin.identity().clone(),
+            loaded: true,
             options: plugin.options().to_vec(),
             defaults: None,
             components: plugin.components().to_vec(),

@@ -21,7 +21,7 @@ use hearth_engine::Handler;
 pub use child::serve as serve_isolated;
 
 use crate::error::PluginError;
-use crate::file::{Identity, inspect};
+use crate::file::{Identity, examine};
 use crate::report::{Info, Report};
 use crate::search::Found;
 use handler::Isolated;
@@ -50,9 +50,9 @@ impl Apart {
     /// process.
     pub fn open(found: &Found, limit: Duration) -> Result<(Self, Info), PluginError> {
         let (identity, source) = match found {
-            Found::File(path) => {
+            Found::File { path, .. } => {
                 let full = path.canonicalize().map_err(|source| PluginError::File { path: path.clone(), source })?;
-                (inspect(path)?, Source::File(full))
+                (examine(path)?, Source::File(full))
             }
             Found::BuiltIn(linked) => {
                 let identity = Identity::of(linked.identity);
@@ -60,9 +60,6 @@ impl Apart {
                 (identity, source)
             }
         };
-        if let (Some(why), Found::File(path)) = (identity.obstacle(), found) {
-            return Err(identity.mismatch(path, why));
-        }
         let apart = Self { name: identity.name.clone(), source, limit };
         let (_, word) = apart.start(None)?;
         let Word::Loaded(json) = word else { return Err(apart.error(refusal(word))) };

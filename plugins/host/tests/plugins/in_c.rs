@@ -274,5 +274,5 @@ fn a_library_of_another_processor_is_refused_before_it_is_opened() {
     bytes[0x12] = if bytes[0x12] == 183 { 62 } else { 183 };
     std::fs::write(&library, bytes).expect("written");
     let error = inspect(&library).expect_err("of another processor").to_string();
-    assert!(error.contains("it was built for ") && error.contains("build it here"), "{error}");
+    assert!(error.contains("it was built for ") && error.contains("build it for this machine"), "{error}");
 }

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use hearth_engine::{Context, Engine, Event, Host, HostTensor, Level, RunEnd, State, not_offered};
-use hearth_plugin_host::{Found, Plugin, PluginError, Search, isolate_with, load, load_isolated};
+use hearth_plugin_host::{Found, Origin, Plugin, PluginError, Search, isolate_with, load, load_isolated};
 
 use crate::toy::Toy;
 use crate::{bundled, fixture, here, table};
 
 fn isolated(path: std::path::PathBuf, limit: Duration) -> Result<Plugin, PluginError> {
     isolate_with([here().with_file_name("examples").join("fixture_process").into_os_string()]);
-    load_isolated(&Found::File(path), limit)
+    load_isolated(&Found::File { path, origin: Origin::Given }, limit)
 }
 
 /// A run of two epochs with the plugin `ends`, and its plain counterpart.

@@ -129,18 +129,20 @@ fn what_is_no_plugin_is_told_apart() {
     };
     let good = std::fs::read(fixture("good")).expect("the fixture can be read");
     let cases = [
-        (fixture("no_symbols"), "is a library, but not a Hearth plugin"),
-        (write("text.so", b"hello, I am a text file\n"), "it starts with the bytes 68 65 6c 6c"),
-        (write("empty.so", b""), "it is empty"),
-        (write("half.so", &good[..good.len() / 2]), "it is truncated at"),
-        (write("almost.so", &good[..good.len() - 1]), "it is truncated at"),
-        (write("head.so", &good[..100]), "it is truncated at"),
-        (folder.path().join("missing.so"), "No such file"),
-        (folder.path().to_owned(), "it is not a file"),
+        (fixture("no_symbols"), "is a library, but not a Hearth plugin", "`hearth plugin new` writes one"),
+        (write("text.so", b"hello, I am a text file\n"), "a text, which starts with \"hello, I", "give the library"),
+        (write("data.so", &[1, 2, 3, 4, 5]), "it starts with the bytes 01 02 03 04", "give the library"),
+        (write("empty.so", b""), "it is empty", "copy or build it again"),
+        (write("half.so", &good[..good.len() / 2]), "it is truncated at", "copy or build it again"),
+        (write("almost.so", &good[..good.len() - 1]), "it is truncated at", "copy or build it again"),
+        (write("head.so", &good[..100]), "it is truncated at", "copy or build it again"),
+        (folder.path().join("missing.so"), "No such file", ""),
+        (folder.path().to_owned(), "it is not a file", "give the library itself"),
     ];
-    for (path, words) in cases {
+    for (path, words, advice) in cases {
         let text = load(&path).map(drop).expect_err("no plugin").to_string();
         assert!(text.contains(words) && text.contains(&*path.to_string_lossy()), "{text}");
+        assert!(text.contains(advice), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
         let report = check_here(&path);
         assert_eq!((report.ok, report.problem), (false, Some(text)));
@@ -155,6 +157,44 @@ fn what_is_no_plugin_is_told_apart() {
     other[at + 32] = 0;
     let text = load(&write("aborts.so", &other)).map(drop).expect_err("panics would abort").to_string();
     assert!(text.contains("panic = \"abort\"") && text.lines().count() == 4, "{text}");
+}
+
+/// Opening this library would end the process: what its file shows is an error before.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_file_shows_is_refused_without_loading_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let crashes = std::fs::read(fixture("crashes")).expect("the fixture can be read");
+    let refused = |name: &str, bytes: &[u8], words: &[&str]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file can be written");
+        let text = load(&path).map(drop).expect_err("it cannot be loaded").to_string();
+        for word in words.iter().chain([&&*path.to_string_lossy()]) {
+            assert!(text.contains(word), "no {word:?} in {text}");
+        }
+        assert_eq!(inspect(&path).is_ok(), words.contains(&"does not export"), "{text}");
+    };
+    let with = |at: usize, bytes: &[u8]| {
+        let mut changed = crashes.clone();
+        changed[at..at + bytes.len()].copy_from_slice(bytes);
+        changed
+    };
+    // The header of an ELF file: class at 4, order of bytes at 5, type at 16, machine at 18.
+    let other: u16 = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
+    refused("machine.so", &with(18, &other.to_le_bytes()), &["it was built for", "and this is", "for this machine"]);
+    refused("class.so", &with(4, &[1]), &["not a 64-bit little-endian library", "build it for this machine"]);
+    refused("order.so", &with(5, &[2]), &["not a 64-bit little-endian library"]);
+    refused("program.so", &with(16, &[2]), &["not a shared library", "cdylib"]);
+    refused("mac.so", &with(0, &[0xcf, 0xfa, 0xed, 0xfe]), &["it is a library for macOS, and this is Linux"]);
+    for symbol in ["hearth_plugin_root__", "hearth_plugin_loader__", "hearth_plugin_identity__"] {
+        let mut changed = crashes.clone();
+        let places = (0..changed.len() - symbol.len()).filter(|at| changed[*at..].starts_with(symbol.as_bytes()));
+        for at in places.collect::<Vec<_>>() {
+            changed[at] = b'H';
+        }
+        let name = format!("`{symbol}fixture_crashes`");
+        refused("symbol.so", &changed, &["plugin `crashes`", "does not export", &name, "fix it: ", "cdylib"]);
+    }
 }
 
 #[test]

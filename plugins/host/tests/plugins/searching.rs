@@ -1,9 +1,11 @@
 //! The places where plugins are found, and the errors when they are not.
 
 use std::fs;
+use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 
-use hearth_plugin_host::{Entry, Found, Info, Origin, PluginError, Search, check_linked, load};
+use hearth_plugin::identity::{Identity, MAGIC};
+use hearth_plugin_host::{Entry, Found, Info, Origin, PluginError, Search, check_linked, inspect, load};
 
 use crate::{bundled, fixture, here};
 
@@ -120,8 +122,11 @@ fn what_the_variable_names_in_vain_is_told() {
     copy(&fixture("no_symbols"), &folder.path().join("mixed"));
     copy(&bundled("stats"), &folder.path().join("mixed"));
     let idle = |path: PathBuf| Search::empty().with(Origin::Environment, path).idle();
-    let cases =
-        [("gone", "it does not exist"), ("empty", "it holds no file called"), ("note.txt", "starts with the bytes")];
+    let cases = [
+        ("gone", "it does not exist"),
+        ("empty", "it holds no file called"),
+        ("note.txt", "a text, which starts with \"a note\""),
+    ];
     for (name, why) in cases.into_iter().chain([("none", "not a Hearth plugin")]) {
         let path = folder.path().join(name);
         let told = idle(path.clone());
@@ -152,4 +157,49 @@ fn a_damaged_library_is_not_passed_by() {
     assert!(problems[1].contains("another binary interface"), "{problems:?}");
     assert!(problems[2].contains("truncated"), "{problems:?}");
     assert!(list.to_string().contains("cannot be loaded: its SDK has another binary interface"), "{list}");
+}
+
+#[test]
+fn names_of_others_cannot_act_on_a_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut bytes = std::fs::read(fixture("good")).expect("the fixture can be read");
+    let at = bytes.windows(16).position(|window| window == MAGIC).expect("an identity");
+    let changed =
+        [(offset_of!(Identity, name), &b"\x1b[2Jgood\0"[..]), (offset_of!(Identity, description), b"a\rb\nc\0")];
+    for (field, text) in changed {
+        bytes[at + field..][..text.len()].copy_from_slice(text);
+    }
+    let file = folder.path().join("lib\u{1b}]0;good.so");
+    std::fs::write(&file, bytes).expect("a file");
+    let identity = inspect(&file).expect("a plugin");
+    assert_eq!((identity.name.as_str(), identity.description.as_str()), (r"\u{1b}[2Jgood", r"a\rb\nc"));
+    let search = Search::empty().with(Origin::Recipe, &file);
+    let texts = [
+        search.list().to_string(),
+        Info::of_file(&file).expect("a plugin").to_string(),
+        search.load(&identity.name).expect_err("not allowed").to_string(),
+        search.find("\u{1b}[31mred").expect_err("no such plugin").to_string(),
+        load(&folder.path().join("no\u{1b}.so")).expect_err("no such file").to_string(),
+    ];
+    for text in texts {
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(text.contains(r"\u{1b}"), "{text}");
+    }
+}
+
+#[test]
+fn a_library_that_only_a_recipe_names_is_not_loaded() {
+    let search = |origin| Search::empty().with(origin, fixture("crashes"));
+    let text = search(Origin::Recipe).load("crashes").expect_err("loading it would end this process").to_string();
+    for part in ["plugin `crashes` is not loaded: only the recipe names ", "--allow-plugin ", "hearth plugin install "]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+    // A copy of a bundled plugin's file elsewhere is not that plugin.
+    let folder = tempfile::tempdir().expect("a folder");
+    let copied = copy(&bundled("stats"), folder.path());
+    assert!(matches!(Search::empty().with(Origin::Recipe, copied).load("stats"), Err(PluginError::NotAllowed { .. })));
+    assert!(Search::empty().with(Origin::Recipe, bundled("stats")).load("stats").is_ok(), "it is next to the program");
+    let found = search(Origin::Recipe).find("crashes").expect("finding it loads nothing");
+    assert_eq!(found.identity().expect("from the file").name, "crashes");
 }
