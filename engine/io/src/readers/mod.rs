@@ -45,6 +45,7 @@ mod tiff;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use derive_setters::Setters;
@@ -288,8 +289,30 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
     })
 }
 
-/// Fails if reading would need more memory than this process may still use.
+/// The most memory that reading one image may take, in bytes.
+static ROOM: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Limits the memory for reading an image, in the whole process: a server's clients may send small files
+/// that unpack to large ones.
+///
+/// ```
+/// hearth_io::readers::limit_room(8 << 30);
+/// ```
+pub fn limit_room(bytes: u64) {
+    ROOM.store(bytes, Ordering::Relaxed);
+}
+
+/// The limit of [`limit_room`].
+pub(crate) fn room() -> u64 {
+    ROOM.load(Ordering::Relaxed)
+}
+
+/// Fails if reading would need more memory than this process may still use, or than is allowed.
 pub(crate) fn check_room(bytes: u64) -> Result<(), String> {
+    if bytes > room() {
+        let [takes, limit] = [bytes, room()].map(readable);
+        return Err(format!("reading it takes {takes} of memory, and the limit is {limit}"));
+    }
     /// Below this size the system is not queried.
     const LITTLE: u64 = 64 << 20;
     if bytes <= LITTLE {
