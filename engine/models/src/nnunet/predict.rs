@@ -9,6 +9,7 @@ use half::f16;
 use hearth_data::{Progress, Running};
 use hearth_kernels::conv3d::plain_sums;
 use hearth_kernels::host::is_host;
+use hearth_nn::inferers::check_stop;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_nnunet::export::Origin;
 use hearth_nnunet::preprocess::{Prepared, prepare};
@@ -414,6 +415,7 @@ impl NnunetPredictor {
     ) -> hearth_nnunet::Result<Volume<f16>> {
         let mut sum = Sum::new(windows, network.channels()[1]);
         for start in windows.tiles() {
+            check_stop().map_err(|error| NnunetError::case(error.to_string()))?;
             let tile = tile(padded, start, windows.patch);
             let output = self.forward(network, tile, windows.patch, flips);
             sum.add(start, &output.map_err(|error| NnunetError::case(RecipeError::of_device(&error).line()))?);

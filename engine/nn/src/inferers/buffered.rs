@@ -3,9 +3,9 @@
 
 use burn::tensor::{DType, Tensor};
 
-use super::InferError;
 use super::at_once::AtOnce;
 use super::sliding_window::{Canvas, NAME, Scan, Window};
+use super::{InferError, check_stop};
 
 /// Sorts windows by their positions along the axis, and groups them by `steps` different positions.
 fn groups(windows: &[Window], [steps, axis]: [usize; 2]) -> Vec<Vec<Window>> {
@@ -40,6 +40,7 @@ pub(super) fn infer(
                 });
                 let input = Tensor::cat(cut.collect(), 0);
                 let window = input.dims();
+                check_stop()?;
                 let mut outputs = net(input);
                 if at_once.exceeded(&outputs, call.len()) {
                     continue;

@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InferError, Inferer};
+use super::{InferError, Inferer, check_stop};
 
 /// Applies a network that predicts points to each slice of a volume, and stacks the results.
 ///
@@ -89,6 +89,7 @@ impl Inferer for LandmarkInferer {
             // The sliced axis moves last, which keeps the order of the other two.
             let cut = (self.spatial_dim..2).fold(cut, |x, axis| x.swap_dims(2 + axis, 3 + axis));
             let window = cut.dims();
+            check_stop()?;
             let got = net(cut);
             let [n, a, b, rest @ ..] = got.dims();
             if rest != [1, 1] || n != window[0] {

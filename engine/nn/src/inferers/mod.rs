@@ -11,6 +11,7 @@ mod simple;
 mod slice;
 mod sliding_window;
 mod splitter;
+mod stop;
 mod windows;
 
 pub use at_once::Room;
@@ -23,6 +24,7 @@ pub use simple::SimpleInferer;
 pub use slice::SliceInferer;
 pub use sliding_window::SlidingWindowInferer;
 pub use splitter::{Overlap, SlidingWindowSplitter};
+pub use stop::{check_stop, stoppable};
 pub use windows::{dense_patch_slices, scan_interval};
 
 use std::sync::Arc;
@@ -57,6 +59,9 @@ pub enum InferError {
         /// The expected shape.
         expected: String,
     },
+    /// The result is no longer wanted.
+    #[error("the prediction was stopped between two windows, because its result is no longer wanted")]
+    Stopped,
     /// An image could not be augmented, or the augmentation could not be inverted.
     #[error("test-time augmentation {example}: {reason}")]
     Augment {

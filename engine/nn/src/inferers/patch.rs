@@ -6,7 +6,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InferError, Inferer, SlidingWindowSplitter};
+use super::{InferError, Inferer, SlidingWindowSplitter, check_stop};
 
 /// Splits the image, applies the network to `batch_size` patches at a time, and averages
 /// overlapping outputs, in f32.
@@ -122,6 +122,7 @@ impl PatchInferer {
         for group in patches.chunks(self.batch_size) {
             let input = Tensor::cat(group.iter().map(|(patch, _)| patch.clone()).collect(), 0);
             let window = input.dims();
+            check_stop()?;
             let outputs = net(input);
             for output in &outputs {
                 let got = output.dims();

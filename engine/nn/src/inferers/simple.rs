@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InferError, Inferer};
+use super::{InferError, Inferer, check_stop};
 
 /// Applies the network to the whole batch at once.
 ///
@@ -30,6 +30,7 @@ impl Inferer for SimpleInferer {
     }
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
+        check_stop()?;
         Ok(net(x))
     }
 }

@@ -13,7 +13,7 @@ use super::buffered;
 use super::importance_map::{BlendMode, importance_map};
 use super::padding::PaddingMode;
 use super::windows::{dense_patch_slices, scan_interval};
-use super::{InferError, Inferer};
+use super::{InferError, Inferer, check_stop};
 use crate::layers::Axes;
 
 /// Applies the network to a sliding window and averages overlapping outputs, in f32.
@@ -176,6 +176,7 @@ impl SlidingWindowInferer {
             let input =
                 if cut.len() == 1 { cut.into_iter().next().unwrap_or_else(|| x.clone()) } else { Tensor::cat(cut, 0) };
             let window_shape = input.dims();
+            check_stop()?;
             let outputs = net(input);
             if at_once.exceeded(&outputs, group.len()) {
                 continue;
