@@ -5,15 +5,16 @@
 //! The files are the source of truth: a file that is copied into the folder is found at once.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::path::Path;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::ServeError;
+use crate::folder::{Entry as Kind, Folder};
 use crate::names::{check_id, split};
 
 /// The file with the facts about images and labels.
@@ -66,34 +67,67 @@ pub enum StoreError {
     /// A file that is not an image.
     #[error("{0}")]
     Kind(String),
+    /// A link in the place of a file or folder.
+    #[error("{0}")]
+    Link(String),
     /// The disk failed.
     #[error("the datastore cannot be used: {0}")]
     Disk(#[from] io::Error),
 }
 
-/// A folder of images and labels.
+/// An open file of the datastore.
+#[derive(Debug)]
+pub struct Stored {
+    /// Its name, with the extension.
+    pub name: String,
+    /// Its content.
+    pub file: File,
+}
+
+/// A folder of images and labels. Links in it are refused: they could lead to any file.
 #[derive(Debug)]
 pub struct Datastore {
-    root: PathBuf,
+    root: Folder,
     /// Locked while the index is changed.
     index: Mutex<Index>,
 }
 
 impl Datastore {
     /// Opens a folder, and creates it if it is missing.
-    pub fn open(root: &Path) -> Result<Self, ServeError> {
-        fs::create_dir_all(root).map_err(|error| ServeError::file("make the datastore", root, error))?;
-        let root = root.canonicalize().map_err(|error| ServeError::file("open the datastore", root, error))?;
-        let path = root.join(INDEX);
-        let index = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .map_err(|error| ServeError::file("read", &path, io::Error::new(io::ErrorKind::InvalidData, error)))?,
+    pub fn open(path: &Path) -> Result<Self, ServeError> {
+        std::fs::create_dir_all(path).map_err(|error| ServeError::file("make the datastore", path, error))?;
+        let opening = |error| ServeError::file("open the datastore", path, error);
+        let real = path.canonicalize().map_err(opening)?;
+        let root = Folder::open(&real).map_err(opening)?;
+        let reading = |error| ServeError::file("read", real.join(INDEX), error);
+        let index = match root.file(INDEX) {
+            Ok(file) => serde_json::from_reader(BufReader::new(file))
+                .map_err(|error| reading(io::Error::new(io::ErrorKind::InvalidData, error)))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Index { name: root.file_name().unwrap_or_default().to_string_lossy().into_owned(), ..Index::default() }
+                Index { name: real.file_name().unwrap_or_default().to_string_lossy().into_owned(), ..Index::default() }
             }
-            Err(error) => return Err(ServeError::file("read", path, error)),
+            Err(error) => return Err(reading(error)),
         };
         Ok(Self { root, index: Mutex::new(index) })
+    }
+
+    /// The folders of labels by tag.
+    fn tags(&self) -> Result<Vec<(String, Folder)>, StoreError> {
+        let Some(labels) = self.labels()? else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for (tag, kind) in labels.entries()? {
+            if kind == Kind::Folder
+                && check_id("tag", &tag).is_ok()
+                && let Some(folder) = labels.folder(&tag)?
+            {
+                all.push((tag, folder));
+            }
+        }
+        Ok(all)
+    }
+
+    fn labels(&self) -> Result<Option<Folder>, StoreError> {
+        self.root.folder(LABELS).map_err(|error| link_or(&error, LABELS).unwrap_or(error.into()))
     }
 
     /// The current content: the files of the folder, with the facts from the index.
@@ -104,8 +138,8 @@ impl Datastore {
             let info = known.objects.get(&id).map(|object| object.image.info.clone()).unwrap_or_default();
             objects.insert(id, Object { image: Entry { info, ext }, labels: BTreeMap::new() });
         }
-        for tag in folders(&self.root.join(LABELS))? {
-            for (id, ext) in files(&self.root.join(LABELS).join(&tag))? {
+        for (tag, folder) in self.tags()? {
+            for (id, ext) in files(&folder)? {
                 let info = known.objects.get(&id).and_then(|object| object.labels.get(&tag));
                 let info = info.map(|entry| entry.info.clone()).unwrap_or_default();
                 if let Some(object) = objects.get_mut(&id) {
@@ -146,11 +180,10 @@ impl Datastore {
         Ok(pairs.collect())
     }
 
-    /// The file of an image.
-    pub fn image(&self, id: &str) -> Result<PathBuf, StoreError> {
+    /// An image.
+    pub fn image(&self, id: &str) -> Result<Stored, StoreError> {
         check_id("image", id).map_err(StoreError::Name)?;
-        let absent = || StoreError::Absent(format!("there is no image {id:?}"));
-        file_of(&self.root, id)?.ok_or_else(absent)
+        stored(&self.root, id)?.ok_or_else(|| StoreError::Absent(format!("there is no image {id:?}")))
     }
 
     /// The facts about an image.
@@ -160,11 +193,17 @@ impl Datastore {
         Ok(Value::Object(known.objects.get(id).map(|object| object.image.info.clone()).unwrap_or_default()))
     }
 
-    /// The file of a label.
-    pub fn label(&self, id: &str, tag: &str) -> Result<PathBuf, StoreError> {
+    /// The folder of the labels with a tag.
+    fn of_tag(&self, tag: &str) -> Result<Option<Folder>, StoreError> {
+        let Some(labels) = self.labels()? else { return Ok(None) };
+        labels.folder(tag).map_err(|error| link_or(&error, tag).unwrap_or(error.into()))
+    }
+
+    /// A label.
+    pub fn label(&self, id: &str, tag: &str) -> Result<Stored, StoreError> {
         check_id("image", id).and_then(|()| check_id("tag", tag)).map_err(StoreError::Name)?;
-        let absent = || StoreError::Absent(format!("there is no label {tag:?} of the image {id:?}"));
-        file_of(&self.root.join(LABELS).join(tag), id)?.ok_or_else(absent)
+        let found = self.of_tag(tag)?.map(|folder| stored(&folder, id)).transpose()?.flatten();
+        found.ok_or_else(|| StoreError::Absent(format!("there is no label {tag:?} of the image {id:?}")))
     }
 
     /// Adds an image, or replaces it.
@@ -178,8 +217,8 @@ impl Datastore {
     pub fn add_label(&self, id: &str, tag: &str, from: &Path, info: Map<String, Value>) -> Result<(), StoreError> {
         check_id("tag", tag).map_err(StoreError::Name)?;
         self.image(id)?;
-        let folder = self.root.join(LABELS).join(tag);
-        fs::create_dir_all(&folder)?;
+        let made = self.root.made(LABELS).and_then(|labels| labels.made(tag));
+        let folder = made.map_err(|error| link_or(&error, tag).unwrap_or(error.into()))?;
         let ext = put(&folder, id, from)?;
         self.change(|index| {
             index.objects.entry(id.to_owned()).or_default().labels.insert(tag.to_owned(), Entry { info, ext });
@@ -188,19 +227,22 @@ impl Datastore {
 
     /// Removes an image with its labels.
     pub fn remove_image(&self, id: &str) -> Result<(), StoreError> {
-        let path = self.image(id)?;
-        for tag in folders(&self.root.join(LABELS))? {
-            if let Some(label) = file_of(&self.root.join(LABELS).join(tag), id)? {
-                fs::remove_file(label)?;
+        let name = self.image(id)?.name;
+        for (_, folder) in self.tags()? {
+            if let Some(label) = stored(&folder, id)? {
+                folder.remove(&label.name)?;
             }
         }
-        fs::remove_file(path)?;
+        self.root.remove(&name)?;
         self.change(|index| drop(index.objects.remove(id)))
     }
 
     /// Removes a label.
     pub fn remove_label(&self, id: &str, tag: &str) -> Result<(), StoreError> {
-        fs::remove_file(self.label(id, tag)?)?;
+        let name = self.label(id, tag)?.name;
+        if let Some(folder) = self.of_tag(tag)? {
+            folder.remove(&name)?;
+        }
         self.change(|index| {
             index.objects.get_mut(id).and_then(|object| object.labels.remove(tag));
         })
@@ -218,58 +260,61 @@ impl Datastore {
         let mut index = self.index.lock().unwrap_or_else(|held| held.into_inner());
         change(&mut index);
         let text = serde_json::to_vec_pretty(&*index).map_err(io::Error::other)?;
-        hearth_files::replace(&self.root.join(INDEX), text)?;
+        self.root.replace(INDEX, |file| file.write_all(&text))?;
         Ok(())
     }
 }
 
+/// The error for a link in the place of a folder.
+fn link_or(error: &io::Error, name: &str) -> Option<StoreError> {
+    (error.kind() == io::ErrorKind::NotADirectory)
+        .then(|| StoreError::Link(format!("{name} in the datastore is a link or a file, expected a folder")))
+}
+
 /// Stems and extensions of the images in a folder; of two with the same stem, the first.
-fn files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
+fn files(folder: &Folder) -> io::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
-    for path in entries(folder)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for (name, kind) in folder.entries()? {
         let (stem, end) = split(&name);
-        if path.is_file() && IMAGES.contains(&end) && check_id("image", stem).is_ok() {
+        if kind == Kind::File && IMAGES.contains(&end) && check_id("image", stem).is_ok() {
             found.entry(stem.to_owned()).or_insert_with(|| end.to_owned());
         }
     }
     Ok(found)
 }
 
-fn folders(folder: &Path) -> io::Result<Vec<String>> {
-    let named = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let all = entries(folder)?.into_iter().filter(|path| path.is_dir()).filter_map(named);
-    Ok(all.filter(|name| check_id("tag", name).is_ok()).collect())
-}
-
-/// The entries of a folder in the order of their names; none if it does not exist.
-fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let listed = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
-    let mut all = listed.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
-    all.sort_unstable();
-    Ok(all)
-}
-
-fn file_of(folder: &Path, id: &str) -> io::Result<Option<PathBuf>> {
-    Ok(files(folder)?.get(id).map(|end| folder.join(format!("{id}{end}"))))
+/// The file of an image or label.
+fn stored(folder: &Folder, id: &str) -> Result<Option<Stored>, StoreError> {
+    let mut link = None;
+    for (name, kind) in folder.entries()? {
+        let (stem, end) = split(&name);
+        if stem != id || !IMAGES.contains(&end) {
+            continue;
+        }
+        if kind == Kind::File {
+            let file = folder.file(&name)?;
+            return Ok(Some(Stored { name, file }));
+        }
+        link = Some(name);
+    }
+    match link {
+        Some(name) => Err(StoreError::Link(format!("{name} in the datastore is not a file: links are not followed"))),
+        None => Ok(None),
+    }
 }
 
 /// Copies a file into a folder under a name, and removes others of that name. Returns the extension.
-fn put(folder: &Path, id: &str, from: &Path) -> Result<String, StoreError> {
+fn put(folder: &Folder, id: &str, from: &Path) -> Result<String, StoreError> {
     let name = from.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let (_, end) = split(&name);
     if !IMAGES.contains(&end) {
         let known = IMAGES.join(", ");
         return Err(StoreError::Kind(format!("a file with the end {end:?} is not stored, expected one of {known}")));
     }
-    let path = folder.join(format!("{id}{end}"));
-    let mut source = fs::File::open(from)?;
-    hearth_files::replace_with(&path, |file| io::copy(&mut source, file).map(|_| ()))?;
+    let mut source = File::open(from)?;
+    folder.replace(&format!("{id}{end}"), |file| io::copy(&mut source, file).map(|_| ()))?;
     for other in IMAGES.iter().filter(|other| **other != end) {
-        match fs::remove_file(folder.join(format!("{id}{other}"))) {
+        match folder.remove(&format!("{id}{other}")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
@@ -280,6 +325,7 @@ fn put(folder: &Path, id: &str, from: &Path) -> Result<String, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn images_and_labels_are_kept_as_monai_label_has_them() {
@@ -326,6 +372,36 @@ mod tests {
         fs::write(&text, "x").unwrap();
         assert!(matches!(store.add_image("b", &text, Map::new()), Err(StoreError::Kind(_))));
         assert!(matches!(store.label("a", "final"), Err(StoreError::Absent(_))));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_in_the_folder_are_refused() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("outside")).unwrap();
+        for name in ["outside/secret.nii.gz", "outside/a.nii.gz", "upload.nii.gz"] {
+            fs::write(at(name), "secret").unwrap();
+        }
+        let store = Datastore::open(&at("store")).unwrap();
+        store.add_image("a", &at("upload.nii.gz"), Map::new()).unwrap();
+        symlink(at("outside/secret.nii.gz"), at("store/b.nii.gz")).unwrap();
+        fs::create_dir_all(at("store/labels")).unwrap();
+        symlink(at("outside"), at("store/labels/final")).unwrap();
+        let is_refused = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Link(_)));
+        assert!(is_refused(store.image("b").map(|_| ())), "an image");
+        assert!(is_refused(store.label("a", FINAL).map(|_| ())), "a label in a folder");
+        assert!(is_refused(store.add_label("a", FINAL, &at("upload.nii.gz"), Map::new())), "a new label");
+        assert!(is_refused(store.remove_image("b")) && is_refused(store.remove_label("a", FINAL)));
+        assert_eq!(store.status().unwrap(), json!({"total": 1, "completed": 0, "label_tags": {}}));
+        store.remove_image("a").unwrap();
+        for name in ["outside/secret.nii.gz", "outside/a.nii.gz"] {
+            assert_eq!(fs::read(at(name)).unwrap(), b"secret", "{name}");
+        }
+        fs::remove_file(at("store/datastore_v2.json")).unwrap();
+        symlink(at("outside/secret.nii.gz"), at("store/datastore_v2.json")).unwrap();
+        assert!(Datastore::open(&at("store")).is_err(), "an index");
     }
 
     #[test]

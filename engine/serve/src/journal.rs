@@ -7,7 +7,10 @@ use std::time::SystemTime;
 /// The number of lines that are kept.
 const KEPT: usize = 1000;
 
-/// The last log lines, for `/logs/`. They are also sent to `tracing`. No line contains the name of a
+/// The target of messages that users see without an option (`hearth_engine::NOTICE_TARGET`).
+const NOTICE_TARGET: &str = "hearth::notice";
+
+/// The last log lines, for `/logs/`. They are also printed. No line contains the name of a
 /// file or patient.
 #[derive(Debug, Default)]
 pub struct Journal(Mutex<VecDeque<String>>);
@@ -15,12 +18,13 @@ pub struct Journal(Mutex<VecDeque<String>>);
 impl Journal {
     /// Adds a line.
     pub fn say(&self, line: &str) {
-        tracing::info!(target: "hearth_serve", "{line}");
+        let line = format!("{} {line}", clock(SystemTime::now()));
+        tracing::info!(target: NOTICE_TARGET, "{line}");
         let mut lines = self.0.lock().unwrap_or_else(|held| held.into_inner());
         if lines.len() == KEPT {
             lines.pop_front();
         }
-        lines.push_back(format!("{} {line}", clock(SystemTime::now())));
+        lines.push_back(line);
     }
 
     /// The last `count` lines.
@@ -37,7 +41,7 @@ pub fn unix(at: SystemTime) -> u64 {
 }
 
 /// A time as `2026-01-31T23:59:59Z`.
-fn clock(at: SystemTime) -> String {
+pub fn clock(at: SystemTime) -> String {
     let seconds = unix(at);
     let (days, rest) = (seconds / 86400, seconds % 86400);
     // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days.

@@ -28,12 +28,15 @@ mod datastore;
 #[cfg(feature = "dicom-net")]
 pub mod dicom;
 mod error;
+mod folder;
+mod grid;
 mod http;
 mod journal;
 mod metrics;
 mod model;
 mod names;
 mod options;
+mod patience;
 mod queue;
 mod server;
 mod sessions;
@@ -43,6 +46,7 @@ mod tls;
 mod unpack;
 
 pub use error::ServeError;
+pub use grid::{Grid, Volumes};
 pub use model::{Answer, Card, Format, Kind, Model, Refusal, Request};
 pub use options::{Options, Token};
 pub use server::{Server, Stopper};

@@ -1,6 +1,8 @@
 //! The interface of a model for the server: the trait [`Model`].
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map, Value};
 
@@ -120,6 +122,9 @@ pub struct Request<'a> {
     pub parameters: &'a Map<String, Value>,
     /// An empty folder for results, which is removed after they are sent.
     pub out: &'a Path,
+    /// Becomes true when the client left: the result is no longer wanted, and a model that computes in
+    /// steps ends before the next one.
+    pub stop: &'a Arc<AtomicBool>,
 }
 
 /// A prediction.

@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::ServeError;
+use crate::grid::Volumes;
 
 /// The options of a server.
 #[derive(Clone, Debug)]
@@ -17,6 +19,9 @@ pub struct Options {
     pub token: Option<Token>,
     /// A folder of images and labels, in MONAI Label's layout.
     pub datastore: Option<PathBuf>,
+    /// The reader of volumes for the datastore. With it, a damaged image is not stored, and neither is a
+    /// label on another grid than its image.
+    pub volumes: Option<Arc<dyn Volumes>>,
     /// The maximum number of waiting requests; more are answered with status 429.
     pub queue: usize,
     /// The number of predictions that are computed at once.
@@ -27,7 +32,7 @@ pub struct Options {
     pub max_spool: u64,
     /// The folder for temporary files [default: the system's].
     pub spool: Option<PathBuf>,
-    /// The maximum number of connections at once; others wait to be accepted.
+    /// The maximum number of connections at once; others are answered with status 503, but for `/health`.
     pub connections: usize,
     /// The maximum time from the end of an upload to the result; then status 504.
     pub timeout: Duration,
@@ -46,6 +51,7 @@ impl Default for Options {
             tls: None,
             token: None,
             datastore: None,
+            volumes: None,
             queue: 16,
             jobs: 1,
             max_request: 2 << 30,
@@ -135,6 +141,17 @@ impl Token {
         Ok(Self(blake3::hash(text.as_bytes())))
     }
 
+    /// Creates a random token; also returns its text, which is not kept.
+    ///
+    /// # Errors
+    /// A system without random numbers.
+    pub fn random() -> Result<(Self, String), ServeError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| ServeError::Start(std::io::Error::other(error)))?;
+        let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok((Self(blake3::hash(text.as_bytes())), text))
+    }
+
     /// Whether the given text is this token. Hashes are compared in constant time.
     pub fn is(&self, given: &str) -> bool {
         self.0 == blake3::hash(given.as_bytes())
@@ -152,6 +169,8 @@ mod tests {
         assert!(Token::new("short").unwrap_err().contains("5 characters"));
         assert!(Token::new("0123456789 abcdef").is_err());
         assert_eq!(format!("{token:?}"), "Token(..)");
+        let ((one, text), (_, other)) = (Token::random().unwrap(), Token::random().unwrap());
+        assert!(one.is(&text) && !one.is(&other) && Token::new(&text).is_ok());
     }
 
     #[test]

@@ -6,24 +6,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::datastore::Datastore;
 use crate::error::ServeError;
-use crate::http::{App, router};
+use crate::http::{App, Peer, busy_router, router};
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::names::check_id;
 use crate::options::Options;
+use crate::patience::Patience;
 use crate::queue::Queue;
 use crate::sessions::Sessions;
 use crate::spool::Spool;
@@ -31,6 +33,11 @@ use crate::tls;
 
 /// The maximum time for the head of a request, and for a handshake.
 const HEAD: Duration = Duration::from_secs(30);
+/// The maximum time in which a client takes no byte of its answer.
+const UNREAD: Duration = Duration::from_secs(60);
+/// The number of connections over the maximum that are answered, and the time of each.
+const SPARE: usize = 32;
+const BRIEFLY: Duration = Duration::from_secs(5);
 /// The maximum time that a connection may take to end after its answer is sent.
 const LINGER: Duration = Duration::from_secs(10);
 
@@ -94,6 +101,7 @@ impl Server {
             sessions: Sessions::new(options.session_expiry),
             metrics,
             journal,
+            reading: Semaphore::new(1),
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             options,
@@ -206,15 +214,14 @@ impl Server {
     }
 }
 
-/// Accepts connections, up to the maximum number in the options.
+/// Accepts connections. Those over the maximum number in the options are told so at once, and can still
+/// ask for `/health`.
 async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>, graceful: &GracefulShutdown) {
-    let routes = router(app.clone());
-    let places = Arc::new(Semaphore::new(app.options.connections));
+    let (all, busy) = (router(app.clone()), busy_router(app.clone()));
+    let (places, spare) = (Arc::new(Semaphore::new(app.options.connections)), Arc::new(Semaphore::new(SPARE)));
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // For example too many open files, which is temporary.
                 app.journal.say(&format!("a connection cannot be accepted: {error}"));
@@ -222,20 +229,25 @@ async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>,
                 continue;
             }
         };
+        // Spare places are free again after some seconds. The semaphores are never closed.
+        let (place, is_spare) = tokio::select! {
+            biased;
+            place = places.clone().acquire_owned() => (place, false),
+            place = spare.clone().acquire_owned() => (place, true),
+        };
+        let Ok(place) = place else { return };
         // Small answers are sent at once; a failure only costs time.
         let _ = stream.set_nodelay(true);
-        let (routes, app, tls) = (routes.clone(), app.clone(), tls.clone());
-        let watcher = graceful.watcher();
+        let routes = if is_spare { busy.clone() } else { all.clone() };
+        let routes = routes.layer(Extension(Peer(peer.ip())));
+        let (app, tls, watcher) = (app.clone(), tls.clone(), graceful.watcher());
         tokio::spawn(async move {
             app.connections.fetch_add(1, Ordering::Relaxed);
-            match tls {
-                None => converse(stream, routes, watcher).await,
-                // A client that does not trust the certificate disconnects here.
-                Some(tls) => match tokio::time::timeout(HEAD, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => converse(stream, routes, watcher).await,
-                    Ok(Err(error)) => app.journal.say(&format!("a handshake failed: {error}")),
-                    Err(_) => app.journal.say("a handshake took too long"),
-                },
+            let talk = talk(&app, stream, tls, routes, watcher, is_spare);
+            match is_spare {
+                false => talk.await,
+                // What it did not ask for by then is not answered.
+                true => drop(tokio::time::timeout(BRIEFLY, talk).await),
             }
             app.connections.fetch_sub(1, Ordering::Relaxed);
             drop(place);
@@ -243,15 +255,36 @@ async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>,
     }
 }
 
-/// Answers the requests of one connection.
+/// Answers the requests of one connection, after its handshake.
+async fn talk(
+    app: &App,
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    routes: axum::Router,
+    watcher: Watcher,
+    is_spare: bool,
+) {
+    match tls {
+        None => converse(stream, routes, watcher, is_spare).await,
+        // A client that does not trust the certificate disconnects here.
+        Some(tls) => match tokio::time::timeout(HEAD, tls.accept(stream)).await {
+            Ok(Ok(stream)) => converse(stream, routes, watcher, is_spare).await,
+            Ok(Err(error)) => app.journal.say(&format!("a handshake failed: {error}")),
+            Err(_) => app.journal.say("a handshake took too long"),
+        },
+    }
+}
+
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     routes: axum::Router,
-    watcher: hyper_util::server::graceful::Watcher,
+    watcher: Watcher,
+    is_spare: bool,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(256 << 10);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(256 << 10).keep_alive(!is_spare);
+    let stream = TokioIo::new(Patience::new(stream, UNREAD));
+    let connection = http.serve_connection(stream, TowerToHyperService::new(routes));
     // An error means that the client disconnected, or sent an invalid request.
     let _ = pin!(watcher.watch(connection)).await;
 }

@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -13,6 +13,9 @@ use crate::error::ServeError;
 
 /// The prefix of the folders that servers create.
 const PREFIX: &str = "hearth-serve-";
+
+/// The prefix of the folders of requests.
+const REQUEST: &str = "request-";
 
 /// A file in the folder that a server keeps locked while it runs.
 const LOCK: &str = "lock";
@@ -27,6 +30,8 @@ pub struct Spool {
     folder: TempDir,
     limit: u64,
     used: AtomicU64,
+    /// Folders of ended requests that could not be removed, with their bytes.
+    stuck: Mutex<Vec<(PathBuf, u64)>>,
     left: usize,
     /// The held lock, which makes other servers leave the folder alone.
     _lock: File,
@@ -46,7 +51,7 @@ impl Spool {
         let (folder, lock) =
             made.map_err(|error| ServeError::file("make a folder for temporary files in", parent.clone(), error))?;
         let left = remove_left(&parent, folder.path());
-        Ok(Arc::new(Self { folder, limit, used: AtomicU64::new(0), left, _lock: lock }))
+        Ok(Arc::new(Self { folder, limit, used: AtomicU64::new(0), stuck: Mutex::default(), left, _lock: lock }))
     }
 
     /// The number of removed folders of servers that were killed.
@@ -66,11 +71,24 @@ impl Spool {
 
     /// An empty folder for one request.
     pub fn workspace(self: &Arc<Self>) -> io::Result<Arc<Workspace>> {
-        let folder = tempfile::Builder::new().prefix("request-").tempdir_in(self.folder.path())?;
+        let stuck = std::mem::take(&mut *self.stuck.lock().unwrap_or_else(|held| held.into_inner()));
+        stuck.into_iter().for_each(|(folder, bytes)| self.discard(folder, bytes));
+        let folder = tempfile::Builder::new().prefix(REQUEST).tempdir_in(self.folder.path())?.keep();
         let workspace = Workspace { folder, spool: self.clone(), held: AtomicU64::new(0) };
         std::fs::create_dir(workspace.results())?;
         std::fs::create_dir(workspace.uploads())?;
         Ok(Arc::new(workspace))
+    }
+
+    /// Removes the folder of a request, and releases its bytes. If something keeps it, as a write of
+    /// the last moment does, its bytes count until the next attempt.
+    fn discard(&self, folder: PathBuf, bytes: u64) {
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.stuck.lock().unwrap_or_else(|held| held.into_inner()).push((folder, bytes));
+            }
+            _ => drop(self.used.fetch_sub(bytes, Ordering::Relaxed)),
+        }
     }
 }
 
@@ -128,7 +146,7 @@ fn is_of_one_user(_: &fs::Metadata, _: &fs::Metadata) -> bool {
 /// connection, or the computation.
 #[derive(Debug)]
 pub struct Workspace {
-    folder: TempDir,
+    folder: PathBuf,
     spool: Arc<Spool>,
     held: AtomicU64,
 }
@@ -136,20 +154,30 @@ pub struct Workspace {
 impl Workspace {
     /// The folder for uploads.
     pub fn uploads(&self) -> PathBuf {
-        self.folder.path().join("in")
+        self.folder.join("in")
     }
 
     /// The folder for results.
     pub fn results(&self) -> PathBuf {
-        self.folder.path().join("out")
+        self.folder.join("out")
     }
 
     /// A message without the paths of temporary files, which clients do not know; the file name, which
     /// the client gave, remains.
     pub fn without_paths(&self, text: &str) -> String {
-        let of = |folder: PathBuf| format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR);
-        let [own, all] = [of(self.uploads()), of(self.spool.folder.path().to_owned())];
-        text.replace(&own, "").replace(&all, "")
+        let slash = std::path::MAIN_SEPARATOR;
+        let all = format!("{}{slash}", self.spool.folder.path().display());
+        let mut parts = text.split(all.as_str());
+        let first = parts.next().unwrap_or_default().to_owned();
+        // The input may be that of a session, which is in another workspace: `request-NAME/in/`.
+        parts.fold(first, |kept, part| {
+            let mut names = part.splitn(3, slash);
+            let own = match (names.next(), names.next(), names.next()) {
+                (Some(request), Some("in"), Some(rest)) if request.starts_with(REQUEST) => rest,
+                _ => part,
+            };
+            kept + own
+        })
     }
 
     /// Reserves space before files are written.
@@ -177,6 +205,14 @@ impl Workspace {
         self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts the files of the result, which exist already, until the workspace ends.
+    pub fn hold_results(&self) {
+        let sizes = fs::read_dir(self.results()).into_iter().flatten().flatten();
+        let bytes = sizes.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
+        self.spool.used.fetch_add(bytes, Ordering::Relaxed);
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Removes the uploads, when only the result is still needed.
     pub fn forget_uploads(&self) {
         // If they cannot be removed now, dropping the workspace removes them.
@@ -189,7 +225,8 @@ impl Workspace {
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        self.spool.used.fetch_sub(*self.held.get_mut(), Ordering::Relaxed);
+        let held = *self.held.get_mut();
+        self.spool.discard(std::mem::take(&mut self.folder), held);
     }
 }
 
@@ -206,6 +243,9 @@ mod tests {
         let path = one.uploads();
         let said = format!("{}: not a NIfTI file", path.join("ct.nii").display());
         assert_eq!(one.without_paths(&said), "ct.nii: not a NIfTI file");
+        assert_eq!(two.without_paths(&said), "ct.nii: not a NIfTI file", "the input of a session");
+        assert_eq!(one.without_paths(&format!("{said} and {said}")).matches("ct.nii").count(), 2);
+        assert!(!one.without_paths(&format!("{said} and {said}")).contains('/'));
         std::fs::write(path.join("image"), "x").unwrap();
         drop(one);
         assert!(!path.exists());
@@ -215,6 +255,36 @@ mod tests {
         let folder = spool.folder.path().to_owned();
         spool.remove().unwrap();
         assert!(!folder.exists(), "although a workspace is held");
+    }
+
+    #[test]
+    fn what_cannot_be_removed_counts_until_it_is() {
+        let spool = Spool::new(None, 100).unwrap();
+        let one = spool.workspace().unwrap();
+        one.reserve(60).unwrap();
+        fs::write(one.results().join("label"), [0; 7]).unwrap();
+        one.hold_results();
+        assert_eq!(spool.used(), 67);
+        // A file with the folder's name cannot be removed as a folder.
+        let folder = one.folder.clone();
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "x").unwrap();
+        drop(one);
+        assert_eq!(spool.used(), 67);
+        fs::remove_file(&folder).unwrap();
+        fs::create_dir_all(folder.join("in/deep")).unwrap();
+        let two = spool.workspace().unwrap();
+        assert_eq!((spool.used(), folder.exists()), (0, false));
+        // A panic ends a request as anything else does.
+        let (place, held) = (two.folder.clone(), two.clone());
+        two.reserve(10).unwrap();
+        drop(two);
+        let work = std::thread::spawn(move || {
+            let _held = held;
+            panic!("a fault of a test");
+        });
+        assert!(work.join().is_err());
+        assert_eq!((spool.used(), place.exists()), (0, false));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use dicom_core::{DataElement, PrimitiveValue, VR};
 use dicom_dictionary_std::{tags, uids};
 use dicom_object::{FileMetaTableBuilder, InMemDicomObject, open_file};
-use dicom_transfer_syntax_registry::entries::IMPLICIT_VR_LITTLE_ENDIAN;
+use dicom_transfer_syntax_registry::entries::{EXPLICIT_VR_LITTLE_ENDIAN, IMPLICIT_VR_LITTLE_ENDIAN};
 use dicom_ul::association::{Association, ClientAssociationOptions, ServerAssociationOptions};
 use dicom_ul::pdu::{PDataValue, PDataValueType, Pdu};
 use hearth_serve::dicom::{Destination, DicomOptions};
@@ -179,6 +179,70 @@ fn store(address: SocketAddr, called: &str, calling: &str, files: &[PathBuf]) ->
     Ok(statuses)
 }
 
+/// Stores a CT whose command and data set end with these bytes; returns the status of the answer.
+fn store_with(address: SocketAddr, in_command: &[u8], in_data: &[u8]) -> Result<u16, String> {
+    let said = |error: dicom_ul::association::Error| error.to_string();
+    let mut association = ClientAssociationOptions::new()
+        .calling_ae_title("CT1")
+        .called_ae_title("HEARTH")
+        .with_presentation_context(uids::CT_IMAGE_STORAGE, vec![uids::EXPLICIT_VR_LITTLE_ENDIAN])
+        .read_timeout(Duration::from_secs(60))
+        .establish(address)
+        .map_err(said)?;
+    let context = association.presentation_contexts()[0].id;
+    let mut command = Vec::new();
+    InMemDicomObject::command_from_element_iter([
+        text(tags::AFFECTED_SOP_CLASS_UID, VR::UI, uids::CT_IMAGE_STORAGE),
+        DataElement::new(tags::COMMAND_FIELD, VR::US, PrimitiveValue::from(1_u16)),
+        DataElement::new(tags::MESSAGE_ID, VR::US, PrimitiveValue::from(1_u16)),
+        DataElement::new(tags::COMMAND_DATA_SET_TYPE, VR::US, PrimitiveValue::from(0_u16)),
+        text(tags::AFFECTED_SOP_INSTANCE_UID, VR::UI, "1.2.9.1"),
+    ])
+    .write_dataset_with_ts(&mut command, &IMPLICIT_VR_LITTLE_ENDIAN.erased())
+    .unwrap();
+    command.extend(in_command);
+    association.send(&command_pdu(context, command)).map_err(said)?;
+    let object = InMemDicomObject::from_element_iter([
+        text(tags::SOP_CLASS_UID, VR::UI, uids::CT_IMAGE_STORAGE),
+        text(tags::SOP_INSTANCE_UID, VR::UI, "1.2.9.1"),
+        text(tags::STUDY_INSTANCE_UID, VR::UI, "1.2.8"),
+        text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.9"),
+    ]);
+    let mut data = Vec::new();
+    object.write_dataset_with_ts(&mut data, &EXPLICIT_VR_LITTLE_ENDIAN.erased()).unwrap();
+    data.extend(in_data);
+    let mut writer = association.send_pdata(context);
+    writer.write_all(&data).and_then(|()| writer.finish()).map_err(|error| error.to_string())?;
+    let Pdu::PData { data } = association.receive().map_err(said)? else { return Err("no answer".to_owned()) };
+    let answer = InMemDicomObject::read_dataset_with_ts(&data[0].data[..], &IMPLICIT_VR_LITTLE_ENDIAN.erased());
+    Ok(answer.unwrap().element(tags::STATUS).unwrap().to_int().unwrap())
+}
+
+#[test]
+fn nesting_and_false_lengths_end_their_instance_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results");
+    let (server, address) = node(&results, |options| options.quiet = Duration::from_secs(5));
+    // Half of a study that the others must not take with them.
+    let files = slices(folder.path(), "1.2.3", "1.2.3.4", "CT", 10);
+    assert_eq!(store(address, "HEARTH", "CT1", &files[..5]).unwrap(), [0; 5]);
+    let (item, sequence) = (b"\xfe\xff\x00\xe0\xff\xff\xff\xff", b"\x40\x00\x30\xa7SQ\x00\x00\xff\xff\xff\xff");
+    let nested = [&sequence[..], item].concat().repeat(50_000);
+    assert_eq!(store_with(address, b"", &nested), Ok(0xC000), "a data set");
+    let long = b"\x40\x00\x30\xa7UN\x00\x00\xf0\xff\xff\xff";
+    assert_eq!(store_with(address, b"", long), Ok(0xC000), "4 GiB of a value");
+    // The command is in implicit encoding, and has at most 64 KiB.
+    let nested = [b"\x40\x00\x30\xa7\xff\xff\xff\xff", &item[..]].concat().repeat(4000);
+    assert!(store_with(address, &nested, b"").is_err(), "a command");
+    assert!(store_with(address, b"\x00\x00\x00\x10\xf0\xff\xff\xff", b"").is_err(), "4 GiB of a command");
+    assert_eq!(store_with(address, b"", b""), Ok(0), "what was refused is fine without that");
+    assert_eq!(store(address, "HEARTH", "CT1", &files[5..]).unwrap(), [0; 5]);
+    let result = results.join("1.2.3/1.2.3.4_counting.dcm");
+    wait_for(&result);
+    assert_eq!(description(&result), "10 files");
+    assert_eq!(server.get("/health").status, 200);
+}
+
 fn command_pdu(context: u8, data: Vec<u8>) -> Pdu {
     let value_type = PDataValueType::Command;
     Pdu::PData { data: vec![PDataValue { presentation_context_id: context, value_type, is_last: true, data }] }
@@ -238,6 +302,7 @@ fn what_is_stored_is_predicted_and_sent() {
     let results = folder.path().join("results");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = Destination { ae_title: "PACS".to_owned(), address: listener.local_addr().unwrap().to_string() };
+    let to_address = to.address.clone();
     let (server, address) = node(&results, |options| options.to = vec![to]);
     let pacs = taking(listener, 0);
     let files = slices(folder.path(), "1.2.3", "1.2.3.4", "CT", 10);
@@ -264,6 +329,20 @@ fn what_is_stored_is_predicted_and_sent() {
         assert!(text.contains(&line), "{line}\n{text}");
     }
     assert!(text.contains("hearth_spool_bytes 0"), "{text}");
+    // On disk, by study: what came from where, and what became of it.
+    let log = std::fs::read_to_string(results.join("studies.csv")).unwrap();
+    let pacs = format!("PACS@{}", to_address);
+    for (event, series, node, detail) in [
+        ("arrives", "1.2.3.4", "CT1@127.0.0.1", ""),
+        ("received", "1.2.3.4", "CT1@127.0.0.1", "10 slices in 10 files"),
+        ("predicted", "1.2.3.4", "CT1@127.0.0.1", "1.2.3.4_counting.dcm"),
+        ("sent", "1.2.3.4", &pacs, "1.2.3.4_counting.dcm"),
+        ("skipped", "1.2.3.5", "CT1@127.0.0.1", "fewer than 8 slices"),
+        ("failed", "1.2.3.6", "CT1@127.0.0.1", "the model was trained on CT"),
+    ] {
+        let end = format!("Z,{event},1.2.3,{series},{node},{detail}");
+        assert_eq!(log.lines().filter(|line| line.ends_with(&end)).count(), 1, "{end}\n{log}");
+    }
 }
 
 #[test]

@@ -201,6 +201,146 @@ fn a_token_is_asked_for() {
     assert_eq!(server.send("GET", "/auth/token/valid", &[("Authorization", &right)], b"").status, 200);
 }
 
+/// The start of a request whose body goes on.
+fn begin(server: &Running, path: &str, kind: &str, length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n");
+    write!(stream, "{head}Content-Length: {length}\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+}
+
+/// Sends a body in pieces with pauses, until the server answers.
+fn trickle(mut stream: TcpStream, piece: &[u8], pause: Duration) -> (Reply, Duration) {
+    let start = Instant::now();
+    let mut sending = stream.try_clone().unwrap();
+    let piece = piece.to_vec();
+    let sender = std::thread::spawn(move || {
+        while sending.write_all(&piece).is_ok() && {
+            std::thread::sleep(pause);
+            true
+        } {}
+    });
+    let mut all = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut all);
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+    drop(sender);
+    (Reply::read(&all[..]), start.elapsed())
+}
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const PARTS: &str = "multipart/form-data; boundary=x";
+
+#[test]
+fn forms_are_bounded_before_and_after_the_token() {
+    let secret = "0123456789abcdef0123";
+    let server = Running::start(Options { token: Some(Token::new(secret).unwrap()), ..Options::default() });
+    // Before the token is known: 16 KiB, whatever else a request may have.
+    let (reply, _) = trickle(begin(&server, "/auth/token", FORM, 1 << 30), &[b'a'; 8192], Duration::ZERO);
+    assert_eq!((reply.status, reply.detail().contains("the form has more than")), (413, true), "{reply:?}");
+    let many = vec!["a=b"; 200].join("&");
+    let reply = server.send("POST", "/auth/token", &[("Content-Type", FORM)], many.as_bytes());
+    assert_eq!((reply.status, reply.detail().contains("100 fields")), (413, true), "{reply:?}");
+    let server = Running::start(Options::default());
+    let (reply, _) = trickle(begin(&server, "/infer/reverse", FORM, 1 << 30), &[b'a'; 65536], Duration::ZERO);
+    assert_eq!(reply.status, 413, "{reply:?}");
+    // Text fields: each and all of them; their number; their names.
+    let texts: Vec<(String, String)> = (0..101).map(|number| (format!("f{number}"), "x".to_owned())).collect();
+    let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let reply = server.form("POST", "/infer/reverse", &texts, &[]);
+    assert_eq!((reply.status, reply.detail().contains("100 fields")), (413, true), "{reply:?}");
+    let long = "x".repeat(600 << 10);
+    let reply = server.form("POST", "/infer/reverse", &[("a", &long), ("b", &long)], &[("file", "a", b"abc")]);
+    assert_eq!((reply.status, reply.detail().contains("text fields")), (413, true), "{reply:?}");
+    let reply = server.form("POST", "/infer/reverse", &[(&"n".repeat(2000), "x")], &[]);
+    assert_eq!((reply.status, reply.detail().contains("2000 bytes")), (400, true), "{reply:?}");
+    // A head of a part that does not end, and no part at all.
+    for start in ["--x\r\nContent-Disposition: form-data; name=\"", "no boundary "] {
+        let mut stream = begin(&server, "/infer/reverse", PARTS, 1 << 30);
+        stream.write_all(start.as_bytes()).unwrap();
+        let (reply, _) = trickle(stream, &[b'n'; 65536], Duration::ZERO);
+        assert_eq!((reply.status, reply.detail().contains("too long")), (413, true), "{reply:?}");
+    }
+    assert_eq!(gauge(&server, "hearth_spool_bytes"), 0);
+}
+
+#[test]
+fn slow_bodies_end_after_their_time() {
+    let idle = Duration::from_millis(600);
+    let server = Running::start(Options { idle, ..Options::default() });
+    let pause = Duration::from_millis(50);
+    let part = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n";
+    for (path, kind, start) in [
+        ("/auth/token", FORM, ""),
+        ("/infer/reverse", FORM, ""),
+        ("/infer/reverse", PARTS, ""),
+        ("/infer/reverse", PARTS, part),
+        ("/predict", "application/octet-stream", ""),
+    ] {
+        let mut stream = begin(&server, path, kind, 1 << 20);
+        stream.write_all(start.as_bytes()).unwrap();
+        let (reply, took) = trickle(stream, b"a", pause);
+        assert_eq!(reply.status, 408, "{path} {kind}: {reply:?}");
+        assert!(took < idle * 5, "{path} {kind}: {took:?}");
+    }
+    // An upload may take longer than that, as long as it moves.
+    let mut stream = begin(&server, "/predict", "application/octet-stream", 20 * 32768);
+    for _ in 0..20 {
+        stream.write_all(&[1; 32768]).unwrap();
+        std::thread::sleep(pause);
+    }
+    assert_eq!(Reply::read(stream).status, 200);
+}
+
+#[test]
+fn health_is_heard_whatever_is_open() {
+    let server = Running::start(Options { connections: 4, ..Options::default() });
+    let held: Vec<TcpStream> = (0..4).map(|_| begin(&server, "/predict", "application/octet-stream", 100)).collect();
+    let until = Instant::now() + Duration::from_secs(5);
+    while gauge_of_connections(&server) < 4 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(server.get("/health").status, 200);
+    let reply = server.get("/info/");
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("10")), "{reply:?}");
+    assert!(reply.detail().contains("4 connections"), "{reply:?}");
+    // Connections that ask for nothing do not keep the spare places.
+    let silent: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    assert_eq!(server.get("/health").status, 200);
+    drop((held, silent));
+    let until = Instant::now() + Duration::from_secs(5);
+    while server.get("/info/").status != 200 {
+        assert!(Instant::now() < until, "places are free again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The number of connections that are answered in full, seen by whether one more is.
+fn gauge_of_connections(server: &Running) -> usize {
+    if server.get("/info/").status == 503 { 4 } else { 0 }
+}
+
+#[test]
+fn what_is_compressed_has_one_limit() {
+    let server = Running::start(Options { max_request: 100_000, max_spool: 1 << 20, ..Options::default() });
+    let gzip = |size: usize| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&vec![1; size]).unwrap();
+        gzip.finish().unwrap()
+    };
+    for name in ["ct.nii.gz", "ct.hdr.gz", "ct", "ct.nrrd"] {
+        assert_eq!(server.post(&format!("/predict?name={name}"), &gzip(400_000)).status, 200, "{name}");
+        let reply = server.post(&format!("/predict?name={name}"), &gzip(400_001));
+        assert_eq!((reply.status, reply.detail().contains("the limit")), (413, true), "{name}: {reply:?}");
+    }
+    // In an archive, and in several files, all count.
+    let reply = server.post("/predict", &zip(&[("a.nii.gz", &gzip(200_000)), ("b.nii.gz", &gzip(200_001))]));
+    assert_eq!(reply.status, 413, "{reply:?}");
+    let file = gzip(250_000);
+    let reply = server.form("PUT", "/session/", &[], &[("file", "a.nii.gz", &file), ("file", "b.nii.gz", &file)]);
+    assert_eq!(reply.status, 413, "{reply:?}");
+    assert_eq!(gauge(&server, "hearth_spool_bytes"), 0);
+}
+
 #[test]
 fn pages_of_the_web_cannot_ask() {
     let server = Running::start(Options::default());

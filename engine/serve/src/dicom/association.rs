@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use dicom_dictionary_std::uids;
 use dicom_object::FileMetaTableBuilder;
+use dicom_ul::association::Association;
 use dicom_ul::association::server::{AccessControl, ServerAssociation, ServerAssociationOptions};
 use dicom_ul::pdu::{
     AssociationRJServiceUserReason, PDataValue, PDataValueType, Pdu, PresentationContextResultReason, UserIdentity,
@@ -17,14 +18,13 @@ use dicom_ul::pdu::{
 
 use super::DicomOptions;
 use super::command::{
-    C_ECHO_RQ, C_STORE_RQ, CANNOT_UNDERSTAND, Command, NO_DATA, OUT_OF_RESOURCES, SUCCESS, UNRECOGNIZED_OPERATION,
+    C_ECHO_RQ, C_STORE_RQ, CANNOT_UNDERSTAND, COMMAND, Command, NO_DATA, OUT_OF_RESOURCES, SUCCESS,
+    UNRECOGNIZED_OPERATION,
 };
 use super::studies::{Received, Studies};
 use crate::http::App;
 use crate::spool::Workspace;
 
-/// The maximum size of a command in bytes; it consists of a few numbers and two UIDs.
-const COMMAND: usize = 64 << 10;
 /// The maximum size of a received PDU in bytes.
 const PDU: u32 = 128 << 10;
 
@@ -96,6 +96,7 @@ pub fn serve(
     stopping: &AtomicBool,
 ) -> Result<(), String> {
     let idle: Duration = options.idle;
+    let from = stream.peer_addr().map_err(|error| error.to_string())?.ip();
     let mut accepting = ServerAssociationOptions::new()
         .ae_access_control(Titles(&options.from))
         .ae_title(options.ae_title.as_str())
@@ -113,8 +114,9 @@ pub fn serve(
         error.to_string()
     })?;
     app.metrics.dicom("association");
+    let from = format!("{}@{from}", association.peer_ae_title().trim());
     let workspace = app.spool.workspace().map_err(|error| format!("no temporary folder: {error}"))?;
-    Serving { association, app, studies, workspace, storing: None, command: Vec::new(), count: 0 }.run(stopping)
+    Serving { association, from, app, studies, workspace, storing: None, command: Vec::new(), count: 0 }.run(stopping)
 }
 
 /// An instance that is being received.
@@ -130,6 +132,8 @@ struct Storing {
 
 struct Serving<'a> {
     association: ServerAssociation<TcpStream>,
+    /// The title and the address of the peer.
+    from: String,
     app: &'a Arc<App>,
     studies: &'a Arc<Studies>,
     workspace: Arc<Workspace>,
@@ -195,6 +199,9 @@ impl Serving<'_> {
                 self.app.metrics.dicom("echo");
                 self.reply(context, command.answer(SUCCESS))
             }
+            C_STORE_RQ if command.data != NO_DATA && self.storing.is_some() => {
+                Err("an instance begins within another".to_owned())
+            }
             C_STORE_RQ if command.data != NO_DATA => {
                 let contexts = self.association.presentation_contexts();
                 let accepted =
@@ -220,7 +227,8 @@ impl Serving<'_> {
         }
         let Storing { command, context, path, bytes, mut status, .. } = storing;
         if status == SUCCESS {
-            let received = Received { path: path.clone(), bytes, instance: command.instance.clone() };
+            let (instance, from) = (command.instance.clone(), self.from.clone());
+            let received = Received { path: path.clone(), bytes, instance, from };
             status = match self.studies.add(received, &self.workspace) {
                 Ok(()) => SUCCESS,
                 Err(status) => status,

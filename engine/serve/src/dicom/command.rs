@@ -11,6 +11,9 @@ pub const C_STORE_RQ: u16 = 0x0001;
 pub const C_STORE_RSP: u16 = 0x8001;
 pub const C_ECHO_RQ: u16 = 0x0030;
 
+/// The maximum size of a command in bytes; it consists of a few numbers and two UIDs.
+pub const COMMAND: usize = 64 << 10;
+
 /// Status codes of answers (PS3.4, B.2.3).
 pub const SUCCESS: u16 = 0x0000;
 pub const OUT_OF_RESOURCES: u16 = 0xA700;
@@ -29,23 +32,39 @@ pub struct Command {
 }
 
 impl Command {
-    /// Reads a command set, which is always encoded as implicit little endian.
+    /// Reads a command set: implicit little endian, elements of group 0000, without sequences (PS3.7,
+    /// 6.3.1). It comes from a peer before anything is known of it, so a general parser, which follows
+    /// sequences and believes lengths, does not see it.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
-        let object = InMemDicomObject::read_dataset_with_ts(bytes, &IMPLICIT_VR_LITTLE_ENDIAN.erased());
-        let object = object.map_err(|error| format!("a command cannot be read: {error}"))?;
-        let number = |tag: Tag| object.get(tag).and_then(|element| element.to_int::<u16>().ok());
-        let text = |tag: Tag| {
-            let text = object.get(tag).and_then(|element| element.to_str().ok()).unwrap_or_default();
-            text.trim_end_matches(['\0', ' ']).to_owned()
-        };
-        Ok(Self {
-            field: number(tags::COMMAND_FIELD).ok_or("a command without its field")?,
-            message: number(tags::MESSAGE_ID).unwrap_or(0),
-            data: number(tags::COMMAND_DATA_SET_TYPE).unwrap_or(NO_DATA),
-            class: text(tags::AFFECTED_SOP_CLASS_UID),
-            instance: text(tags::AFFECTED_SOP_INSTANCE_UID),
-            status: number(tags::STATUS).unwrap_or(SUCCESS),
-        })
+        let mut command = Self { data: NO_DATA, status: SUCCESS, ..Self::default() };
+        let (mut field, mut rest) = (None, bytes);
+        while !rest.is_empty() {
+            let Some((&[g0, g1, e0, e1, l0, l1, l2, l3], after)) = rest.split_first_chunk::<8>() else {
+                return Err("a command ends within an element".to_owned());
+            };
+            let tag = Tag(u16::from_le_bytes([g0, g1]), u16::from_le_bytes([e0, e1]));
+            if tag.group() != 0 {
+                return Err(format!("a command has the element {tag}, expected those of group 0000"));
+            }
+            let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+            let Some((value, behind)) = after.split_at_checked(length) else {
+                return Err(format!("the element {tag} of a command has {length} bytes, more than the command"));
+            };
+            rest = behind;
+            let number = || value.first_chunk::<2>().map(|bytes| u16::from_le_bytes(*bytes));
+            let text = || String::from_utf8_lossy(value).trim_end_matches(['\0', ' ']).to_owned();
+            match tag {
+                tags::COMMAND_FIELD => field = number(),
+                tags::MESSAGE_ID => command.message = number().unwrap_or_default(),
+                tags::COMMAND_DATA_SET_TYPE => command.data = number().unwrap_or(NO_DATA),
+                tags::STATUS => command.status = number().unwrap_or(SUCCESS),
+                tags::AFFECTED_SOP_CLASS_UID => command.class = text(),
+                tags::AFFECTED_SOP_INSTANCE_UID => command.instance = text(),
+                _ => {}
+            }
+        }
+        command.field = field.ok_or("a command without its field")?;
+        Ok(command)
     }
 
     /// The answer to the command.
@@ -110,5 +129,18 @@ mod tests {
         assert_eq!(answer.instance, "1.2.3");
         assert!(Command::read(b"").is_err());
         assert!(Command::read(&[1, 2, 3]).is_err());
+    }
+
+    #[test]
+    fn commands_have_no_sequences_and_no_false_lengths() {
+        let good = Command::store(7, "1.2", "1.2.3");
+        for length in [u32::MAX, u32::MAX - 1, 1 << 31] {
+            let element = [&[0, 0, 0, 1][..], &length.to_le_bytes()].concat();
+            let said = Command::read(&[&good[..], &element].concat()).unwrap_err();
+            assert!(said.contains("more than the command"), "{said}");
+        }
+        let nested = b"\x40\x00\x30\xa7\xff\xff\xff\xff\xfe\xff\x00\xe0\xff\xff\xff\xff".repeat(4000);
+        let said = Command::read(&[&good[..], &nested].concat()).unwrap_err();
+        assert!(said.contains("expected those of group 0000"), "{said}");
     }
 }

@@ -7,6 +7,7 @@
 
 mod association;
 mod command;
+mod ledger;
 mod send;
 mod studies;
 
@@ -25,6 +26,9 @@ use studies::Studies;
 
 /// The interval at which threads check whether they should end.
 const TICK: Duration = Duration::from_millis(100);
+
+/// The stack of a thread that reads what peers send. Limits of nesting keep the readers far below.
+const STACK: usize = 4 << 20;
 
 /// The options of a listener.
 #[derive(Clone, Debug)]
@@ -207,7 +211,8 @@ impl Accepting {
             return;
         }
         let shared = self.clone();
-        let spawned = std::thread::Builder::new().name("association".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name("association".to_owned()).stack_size(STACK);
+        let spawned = thread.spawn(move || {
             let work = std::panic::AssertUnwindSafe(|| {
                 stream.set_nonblocking(false).map_err(|error| error.to_string())?;
                 association::serve(stream, &shared.options, &shared.app, &shared.studies, &shared.stopping)

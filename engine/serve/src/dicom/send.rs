@@ -10,7 +10,7 @@ use dicom_ul::association::client::{ClientAssociation, ClientAssociationOptions}
 use dicom_ul::pdu::{PDataValue, PDataValueType, Pdu, PresentationContextResultReason};
 
 use super::Destination;
-use super::command::{C_STORE_RSP, Command};
+use super::command::{C_STORE_RSP, COMMAND, Command};
 
 /// The maximum time that a node may take to answer.
 const WAIT: Duration = Duration::from_secs(60);
@@ -78,6 +78,9 @@ fn store(
         };
         let mut ended = false;
         for value in data {
+            if answer.len() + value.data.len() > COMMAND {
+                return Err("its answer is too long".to_owned());
+            }
             answer.extend(value.data);
             ended |= value.is_last;
         }

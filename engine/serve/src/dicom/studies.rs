@@ -1,6 +1,6 @@
 //! Studies from their arrival until they are complete, predicted and sent: [`Studies`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use dicom_core::Tag;
-use dicom_dictionary_std::tags;
-use dicom_object::OpenFileOptions;
+use hearth_dicom::{Head, Limits};
 use serde_json::Map;
 
 use super::command::{CANNOT_UNDERSTAND, OUT_OF_RESOURCES};
+use super::ledger::{self, Event, Ledger};
 use super::send::send;
 use super::{DicomOptions, TICK};
 use crate::error::ServeError;
@@ -34,6 +33,8 @@ pub struct Received {
     pub bytes: u64,
     /// Its SOP instance UID.
     pub instance: String,
+    /// The node that sent it.
+    pub from: String,
 }
 
 /// A series that is being received.
@@ -43,7 +44,9 @@ struct Incoming {
     /// one.
     files: HashMap<String, (PathBuf, u64)>,
     /// The number of slices: the frames of all files.
-    slices: usize,
+    slices: u64,
+    /// The nodes that sent them.
+    from: BTreeSet<String>,
 }
 
 struct Study {
@@ -57,6 +60,7 @@ pub struct Studies {
     app: Arc<App>,
     options: DicomOptions,
     model: Arc<dyn Model>,
+    ledger: Ledger,
     open: Mutex<HashMap<String, Study>>,
     /// The number of studies that are being predicted.
     predicting: AtomicUsize,
@@ -70,6 +74,8 @@ impl Studies {
     pub fn start(options: DicomOptions, app: Arc<App>) -> Result<Arc<Self>, ServeError> {
         let results = &options.results;
         fs::create_dir_all(results).map_err(|error| ServeError::file("make the folder of results", results, error))?;
+        let ledger =
+            Ledger::open(results).map_err(|error| ServeError::file("write", results.join(ledger::NAME), error))?;
         let model = match (&options.model, &app.models[..]) {
             (None, [one]) => Some(one.clone()),
             (None, _) => None,
@@ -86,6 +92,7 @@ impl Studies {
             app,
             options,
             model,
+            ledger,
             open: Mutex::default(),
             predicting: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
@@ -106,18 +113,11 @@ impl Studies {
 
     /// Adds an instance to its study. The error is the status for the answer.
     pub fn add(&self, received: Received, from: &Workspace) -> Result<(), u16> {
-        let Received { path, bytes, instance } = received;
-        let head =
-            OpenFileOptions::new().read_until(tags::PIXEL_DATA).open_file(&path).map_err(|_| CANNOT_UNDERSTAND)?;
-        let text = |tag: Tag| {
-            let text = head.get(tag).and_then(|element| element.to_str().ok()).unwrap_or_default();
-            text.trim_matches(['\0', ' ']).to_owned()
-        };
-        let (study, series) = (text(tags::STUDY_INSTANCE_UID), text(tags::SERIES_INSTANCE_UID));
+        let Received { path, bytes, instance, from: node } = received;
+        let Head { study, series, frames, .. } = Head::read(&path, &limits()).map_err(|_| CANNOT_UNDERSTAND)?;
         if ![&study, &series, &instance].into_iter().all(|uid| is_uid(uid)) {
             return Err(CANNOT_UNDERSTAND);
         }
-        let frames = text(tags::NUMBER_OF_FRAMES).parse().unwrap_or(1);
         let stored = || -> io::Result<()> {
             let mut open = self.lock();
             if !open.contains_key(&study) {
@@ -128,12 +128,17 @@ impl Studies {
             known.last = Instant::now();
             let folder = known.workspace.uploads().join(&series);
             let incoming = known.series.entry(series.clone()).or_default();
+            // An image whose arrival is not on disk is not taken.
+            if !incoming.from.contains(&node) {
+                self.ledger.add(Event::Arrives, &study, &series, &node, "")?;
+                incoming.from.insert(node.clone());
+            }
             fs::create_dir_all(&folder)?;
             if let Some((path, bytes)) = incoming.files.remove(&instance) {
                 fs::remove_file(path)?;
                 known.workspace.release(bytes);
             } else {
-                incoming.slices += frames;
+                incoming.slices = incoming.slices.saturating_add(frames);
             }
             let own = folder.join(format!("{instance}.dcm"));
             fs::rename(&path, &own)?;
@@ -161,7 +166,7 @@ impl Studies {
     }
 
     /// The loop of the thread that predicts studies, one after the other.
-    fn predict_all(&self, results: &Sender<PathBuf>) {
+    fn predict_all(&self, results: &Sender<Finished>) {
         loop {
             let finishing = self.finishing.load(Ordering::Relaxed);
             let complete = |study: &Study| finishing || study.last.elapsed() >= self.options.quiet;
@@ -190,11 +195,15 @@ impl Studies {
         }
     }
 
-    fn predict(&self, uid: &str, series: &str, incoming: &Incoming, study: &Study, results: &Sender<PathBuf>) {
-        let (app, least) = (&self.app, self.options.least_slices);
+    fn predict(&self, uid: &str, series: &str, incoming: &Incoming, study: &Study, results: &Sender<Finished>) {
+        let (app, least) = (&self.app, self.options.least_slices as u64);
+        let from = incoming.from.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        let log = |event: Event, detail: &str| self.log(event, (uid, series), &from, detail);
+        log(Event::Received, &format!("{} slices in {} files", incoming.slices, incoming.files.len()));
         if incoming.slices < least {
             app.metrics.dicom("series skipped");
             app.journal.say(&format!("dicom: a series has {} slices, and {least} are predicted", incoming.slices));
+            log(Event::Skipped, &format!("fewer than {least} slices"));
             return;
         }
         let folder = self.options.results.join(uid);
@@ -207,15 +216,18 @@ impl Studies {
         match predicted {
             Ok(path) => {
                 app.metrics.dicom("result");
+                log(Event::Predicted, &name_of(&path));
                 if !self.options.to.is_empty() {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
-                    if results.send(path).is_err() {
+                    let result = Finished { study: uid.to_owned(), series: series.to_owned(), path };
+                    if results.send(result).is_err() {
                         self.unsent.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
             }
             Err(why) => {
                 app.metrics.dicom("series failed");
+                log(Event::Failed, &why);
                 app.journal.say(&format!("dicom: a series was not predicted: {why}"));
                 let path = folder.join(format!("{name}.error.txt"));
                 let written = fs::create_dir_all(&folder).and_then(|()| hearth_files::replace(&path, why + "\n"));
@@ -226,10 +238,18 @@ impl Studies {
         }
     }
 
+    /// Adds a line to the ledger. An event has happened, whether it can be recorded or not.
+    fn log(&self, event: Event, (study, series): (&str, &str), node: &str, detail: &str) {
+        if let Err(error) = self.ledger.add(event, study, series, node, detail) {
+            self.app.journal.say(&format!("dicom: {} cannot be written: {error}", ledger::NAME));
+        }
+    }
+
     /// Computes the result of a series, in a separate workspace.
     fn compute(&self, series: &str, study: &Study) -> Result<(Arc<Workspace>, PathBuf), String> {
         let workspace = self.app.spool.workspace().map_err(|error| error.to_string())?;
         let work = Work {
+            client: "dicom".to_owned(),
             model: self.model.clone(),
             input: study.workspace.uploads().join(series),
             series: None,
@@ -239,20 +259,22 @@ impl Studies {
             _session: Some(study.workspace.clone()),
         };
         let done = self.app.queue.submit_when_free(work).map_err(|_| "the server is stopping".to_owned())?;
-        let done = done.blocking_recv().map_err(|_| "the computation ended without a result".to_owned())?;
+        let done = done.wait().ok_or("the computation ended without a result")?;
         let answer = done.result.map_err(|refusal| refusal.to_string())?;
         let file = answer.file.ok_or("the model returns numbers, which are not sent by DICOM")?;
         Ok((workspace, file))
     }
 
     /// The loop of the thread that sends results. The results are stored in the folder in any case.
-    fn send_all(&self, results: &Receiver<PathBuf>) {
-        while let Ok(path) = results.recv() {
+    fn send_all(&self, results: &Receiver<Finished>) {
+        while let Ok(Finished { study, series, path }) = results.recv() {
             for to in &self.options.to {
                 let mut pause = Duration::from_secs(1);
                 for attempt in 1..=TRIES {
                     let Err(why) = send(&path, &self.options.ae_title, to) else {
                         self.app.metrics.dicom("sent");
+                        let node = format!("{}@{}", to.ae_title, to.address);
+                        self.log(Event::Sent, (&study, &series), &node, &name_of(&path));
                         break;
                     };
                     let last = attempt == TRIES;
@@ -260,7 +282,9 @@ impl Studies {
                     let (title, address) = (&to.ae_title, &to.address);
                     self.app.journal.say(&format!("dicom: {title}@{address} did not accept a result: {why}; {then}"));
                     self.app.metrics.dicom(if last { "not sent" } else { "sent again" });
-                    if !last {
+                    if last {
+                        self.log(Event::NotSent, (&study, &series), &format!("{title}@{address}"), &why);
+                    } else {
                         std::thread::sleep(pause);
                         pause *= 2;
                     }
@@ -269,6 +293,25 @@ impl Studies {
             self.unsent.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// A result that is sent to other nodes.
+struct Finished {
+    study: String,
+    series: String,
+    path: PathBuf,
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The limits of a received instance. Several peers send at the same time, and each instance is only
+/// looked at.
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    (limits.attribute_bytes, limits.inflated_bytes) = (64 << 20, 256 << 20);
+    limits
 }
 
 /// Whether a UID consists of digits and dots, and is a valid file name (PS3.5, 9).

@@ -82,7 +82,11 @@ fn quoted(name: &str) -> String {
 
 /// A file as an answer, to be saved under this name.
 pub async fn file(path: &Path, name: &str, workspace: Option<Arc<Workspace>>) -> io::Result<Response> {
-    let file = File::open(path).await?;
+    open_file(File::open(path).await?, name, workspace).await
+}
+
+/// An open file as an answer, to be saved under this name.
+pub async fn open_file(file: File, name: &str, workspace: Option<Arc<Workspace>>) -> io::Result<Response> {
     let left = file.metadata().await?.len();
     let body = PartsBody { parts: VecDeque::from([Part::File(file)]), left, _workspace: workspace };
     let mut response = Response::new(Body::new(body));

@@ -46,6 +46,12 @@ impl Fault {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
+    /// More connections than the server's maximum.
+    pub fn many_connections(most: usize) -> Self {
+        let detail = format!("{most} connections are open, which is the maximum");
+        Self::later(StatusCode::SERVICE_UNAVAILABLE, detail, Duration::from_secs(10), "connections")
+    }
+
     fn later(status: StatusCode, detail: String, after: Duration, refused: &'static str) -> Self {
         Self { status, detail, retry: Some(after), refused: Some(refused) }
     }
@@ -95,6 +101,7 @@ impl From<StoreError> for Fault {
             StoreError::Name(_) => Self::bad(said),
             StoreError::Absent(_) => Self::absent(said),
             StoreError::Kind(_) => Self::unusable(said),
+            StoreError::Link(_) => Self::new(StatusCode::FORBIDDEN, said),
             StoreError::Disk(_) => Self::failed(said),
         }
     }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::App;
 use super::fault::Fault;
+use super::predict::client;
 
 /// Paths that need no token: they reveal nothing about models or images.
 const OPEN: [&str; 5] = ["/health", "/healthz", "/auth", "/auth/", "/auth/token"];
@@ -24,6 +25,7 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
         known @ ("GET" | "HEAD" | "POST" | "PUT" | "DELETE") => known.to_owned(),
         _ => "other".to_owned(),
     };
+    let client = client(&request);
     let mut response = match check(&app, &route, request.headers()) {
         Err(fault) => {
             if let Some(why) = fault.refused {
@@ -49,7 +51,7 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     app.metrics.answered(&route, &method, status.as_u16(), took);
     if !matches!(&*route, "/health" | "/healthz" | "/metrics" | "/logs" | "/logs/") {
-        app.journal.say(&format!("{method} {route} {} in {:.2} s", status.as_u16(), took.as_secs_f64()));
+        app.journal.say(&format!("{method} {route} {} in {:.2} s, {client}", status.as_u16(), took.as_secs_f64()));
     }
     response
 }

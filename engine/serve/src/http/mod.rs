@@ -2,6 +2,7 @@
 
 mod body;
 mod fault;
+mod flow;
 mod guard;
 mod monai;
 mod predict;
@@ -9,6 +10,7 @@ mod session;
 mod store;
 mod upload;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -39,6 +41,8 @@ pub struct App {
     pub sessions: Sessions,
     pub metrics: Arc<Metrics>,
     pub journal: Arc<Journal>,
+    /// The right to read a volume for a check: one at a time, because each is in memory.
+    pub reading: tokio::sync::Semaphore,
     /// The number of open connections.
     pub connections: AtomicUsize,
     /// Whether the server ends after its current work.
@@ -130,6 +134,26 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(limit))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
+}
+
+/// The address of a connection's client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
+/// The paths of a connection that is over the maximum number: `/health` is answered, and nothing else.
+pub fn busy_router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/healthz", get(health))
+        .fallback(too_busy)
+        .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}
+
+async fn too_busy(State(app): Shared) -> Fault {
+    let fault = Fault::many_connections(app.options.connections);
+    app.metrics.refused(fault.refused.unwrap_or_default());
+    fault
 }
 
 /// A JSON answer.

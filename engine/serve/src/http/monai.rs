@@ -4,11 +4,10 @@
 //! The answers have MONAI Label's keys (`monailabel/endpoints`, 0.8.5). The status of errors differs:
 //! an unreadable image is 422 here, and 500 in MONAI Label.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::extract::{Form, Path, Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -16,13 +15,16 @@ use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
 use super::guard::bearer;
-use super::predict::{Predicted, compute, format_of};
-use super::upload::{Upload, UploadedFile, parameters};
+use super::predict::{Predicted, client, compute, format_of};
+use super::upload::{Upload, UploadedFile, form, parameters};
 use super::{App, Shared, as_json, body};
 use crate::datastore::ORIGINAL;
 use crate::model::{Card, Format};
 use crate::queue::Work;
 use crate::spool::Workspace;
+
+/// The maximum size of a form with a user and a password in bytes.
+const LOGIN: usize = 16 << 10;
 
 /// Strategies for choosing the next image.
 const STRATEGIES: [(&str, &str); 2] =
@@ -84,6 +86,7 @@ pub async fn infer(
         let expected = "expected image, json, all or dicom_seg";
         return Err(Fault::unusable(format!("output is {output:?}, {expected}")));
     }
+    let client = client(&request);
     let Upload { fields, files, workspace } = app.receive(request).await?;
     let params = parameters(&fields)?;
     let format = match (output, params.get("result_extension")) {
@@ -95,7 +98,7 @@ pub async fn infer(
     let of_datastore = files.iter().all(|file| file.field != "file") && query.session_id.is_empty();
     let (input, session) = input(&app, &query, files, &workspace).await?;
     let series = params.get("series").and_then(Value::as_str).map(str::to_owned);
-    let work = Work { model, input, series, format, parameters: params.clone(), workspace, _session: session };
+    let work = Work { client, model, input, series, format, parameters: params.clone(), workspace, _session: session };
     let predicted = compute(&app, work).await?;
     if params.get("save_label").is_some_and(is_true) && of_datastore {
         save(&app, &name, &query.image, &params, &predicted).await?;
@@ -136,8 +139,7 @@ async fn input(
     if query.image.is_empty() {
         return Err(Fault::bad("neither a file, nor ?image=NAME of the datastore, nor ?session_id= is given"));
     }
-    let id = query.image.clone();
-    Ok((app.stored(move |store| store.image(&id)).await?, None))
+    Ok((app.of_datastore(&query.image, workspace).await?, None))
 }
 
 /// Stores a label in the datastore.
@@ -172,9 +174,9 @@ pub async fn next_sample(State(app): Shared, Path(strategy): Path<String>) -> Re
     };
     let Some(id) = open.get(place as usize).cloned() else { return Ok(as_json(&json!({}))) };
     let named = id.clone();
-    let (path, info) = app.stored(move |store| Ok((store.image(&named)?, store.image_info(&named)?))).await?;
+    let (image, info) = app.stored(move |store| Ok((store.image(&named)?, store.image_info(&named)?))).await?;
     let mut sample = info.as_object().cloned().unwrap_or_default();
-    sample.insert("name".to_owned(), json!(path.file_name().unwrap_or_default().to_string_lossy()));
+    sample.insert("name".to_owned(), json!(image.name));
     sample.insert("id".to_owned(), json!(id));
     Ok(as_json(&Value::Object(sample)))
 }
@@ -217,7 +219,8 @@ pub async fn auth(State(app): Shared) -> Response {
 }
 
 /// `POST /auth/token`: 3D Slicer's form asks for a user and a password, and the password is the token.
-pub async fn token(State(app): Shared, Form(form): Form<BTreeMap<String, String>>) -> Result<Response, Fault> {
+pub async fn token(State(app): Shared, request: Request) -> Result<Response, Fault> {
+    let form = form(&app, request, LOGIN).await?;
     let Some(token) = &app.options.token else {
         return Ok(as_json(&json!({"access_token": null, "token_type": null})));
     };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
 use super::upload::{Upload, parameters};
-use super::{App, Shared, as_json, body};
+use super::{App, Peer, Shared, as_json, body};
 use crate::model::{Answer, Format, Model};
 use crate::queue::Work;
 use crate::spool::Workspace;
@@ -36,7 +36,7 @@ pub async fn compute(app: &App, work: Work) -> Result<Predicted, Fault> {
         let what = format!("no result after {} s: other requests were first, or it takes longer", limit.as_secs());
         return Err(Fault::new(StatusCode::GATEWAY_TIMEOUT, what));
     };
-    let done = done.map_err(|_| Fault::failed("the computation ended without a result"))?;
+    let done = done.ok_or_else(|| Fault::failed("the computation ended without a result"))?;
     let answer = done.result?;
     let card = model.card();
     let labels: Map<String, Value> = card.labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -78,6 +78,7 @@ async fn predict(
         return Err(Fault::bad(format!("{unknown:?} is not a parameter, expected format, series or name")));
     }
     let format = format_of(query.get("format").map(String::as_str))?;
+    let client = client(&request);
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_form = kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("multipart/form-data"));
     let name = query.get("name").map(String::as_str);
@@ -86,7 +87,7 @@ async fn predict(
     let parameters = parameters(&fields)?;
     let input = app.input(files, &workspace).await?;
     let series = query.get("series").or(fields.get("series")).cloned();
-    let work = Work { model, input, series, format, parameters, workspace, _session: None };
+    let work = Work { client, model, input, series, format, parameters, workspace, _session: None };
     let predicted = compute(app, work).await?;
     match &predicted.answer.file {
         None => Ok(as_json(&Value::Object(predicted.params))),
@@ -95,6 +96,11 @@ async fn predict(
             Ok(body::file(path, &name, Some(predicted.workspace.clone())).await?)
         }
     }
+}
+
+/// The client of a request, by its address.
+pub fn client(request: &Request) -> String {
+    request.extensions().get::<Peer>().map(|peer| peer.0.to_string()).unwrap_or_default()
 }
 
 /// The format for a word; NIfTI without one.

@@ -1,6 +1,8 @@
 //! `/datastore/`: images and labels in a folder.
 
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
@@ -8,10 +10,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
-use super::upload::{Upload, parameters};
+use super::upload::{Upload, UploadedFile, parameters};
 use super::{App, Shared, as_json, body};
-use crate::datastore::FINAL;
+use crate::datastore::{FINAL, Stored};
+use crate::grid::Grid;
 use crate::names::split;
+use crate::spool::Workspace;
 
 /// Parameters of all these requests.
 #[derive(Default, Deserialize)]
@@ -61,11 +65,53 @@ async fn uploaded(app: &App, request: Request) -> Result<(PathBuf, Map<String, V
     Ok((file.path.clone(), info, upload))
 }
 
+/// Reads a volume to its end, if the server has a reader: its grid. An archive is unpacked next to it.
+async fn volume(app: &App, file: &Path) -> Result<Option<Grid>, Fault> {
+    if app.options.volumes.is_none() {
+        return Ok(None);
+    }
+    let workspace = app.spool.workspace()?;
+    let name = file.file_name().unwrap_or_default();
+    let path = workspace.uploads().join(name);
+    // The same bytes under another name; they are counted already.
+    tokio::fs::hard_link(file, &path).await?;
+    let input = app.input(vec![UploadedFile { field: "file".to_owned(), path }], &workspace).await?;
+    Ok(Some(grid(app, input, workspace).await?))
+}
+
+/// The grid of an input.
+async fn grid(app: &App, input: PathBuf, workspace: Arc<Workspace>) -> Result<Grid, Fault> {
+    let Some(volumes) = app.options.volumes.clone() else { return Err(Fault::failed("no reader of volumes")) };
+    // The semaphore is never closed.
+    let _place = app.reading.acquire().await.map_err(|error| Fault::failed(error.to_string()))?;
+    let read = move || {
+        let found = catch_unwind(AssertUnwindSafe(|| volumes.grid(&input)));
+        let found = found.unwrap_or_else(|_| Err("its reader ended by an error in this program".to_owned()));
+        found.map_err(|why| Fault::unusable(format!("it cannot be stored: {}", workspace.without_paths(&why))))
+    };
+    tokio::task::spawn_blocking(read).await.map_err(|error| Fault::failed(error.to_string()))?
+}
+
+/// Checks that a label is on the grid of its image: with another, no one could tell what it marks.
+async fn on_the_grid(app: &App, image: &str, file: &Path) -> Result<(), Fault> {
+    let Some(label) = volume(app, file).await? else { return Ok(()) };
+    let workspace = app.spool.workspace()?;
+    let input = app.of_datastore(image, &workspace).await?;
+    let image = grid(app, input, workspace).await?;
+    // 3D Slicer stores the part of a segmentation that has segments.
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let is_part = split(&name).1 == ".seg.nrrd";
+    image
+        .check(&label, is_part)
+        .map_err(|what| Fault::unusable(format!("the label is not on the image's grid: {what}")))
+}
+
 /// `PUT /datastore/image`.
 pub async fn add_image(State(app): Shared, Query(params): Query<Params>, request: Request) -> Result<Response, Fault> {
     let (file, info, upload) = uploaded(&app, request).await?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let id = params.name().unwrap_or_else(|_| split(&name).0.to_owned());
+    volume(&app, &file).await?;
     let stored = id.clone();
     app.stored(move |store| store.add_image(&stored, &file, info)).await?;
     drop(upload);
@@ -76,6 +122,7 @@ pub async fn add_image(State(app): Shared, Query(params): Query<Params>, request
 pub async fn add_label(State(app): Shared, Query(params): Query<Params>, request: Request) -> Result<Response, Fault> {
     let (id, tag) = (params.name()?, params.tag());
     let (file, info, upload) = uploaded(&app, request).await?;
+    on_the_grid(&app, &id, &file).await?;
     let stored = id.clone();
     app.stored(move |store| store.add_label(&stored, &tag, &file, info)).await?;
     drop(upload);
@@ -83,9 +130,8 @@ pub async fn add_label(State(app): Shared, Query(params): Query<Params>, request
 }
 
 /// Sends a file of the datastore.
-async fn sent(path: PathBuf) -> Result<Response, Fault> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(body::file(&path, &name, None).await?)
+async fn sent(stored: Stored) -> Result<Response, Fault> {
+    Ok(body::open_file(stored.file.into(), &stored.name, None).await?)
 }
 
 /// `GET /datastore/image`.
