@@ -2,9 +2,11 @@
 
 mod model;
 mod results;
+mod volumes;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hearth_models::open::OpenOptions;
@@ -14,6 +16,10 @@ use crate::commands::opening::{ModelArgs, NnunetArgs, OpeningArgs, open_options}
 use crate::error::{Context, Failure, Outcome};
 use crate::terminal::seconds;
 use crate::{note, out};
+
+/// The memory for reading an image, as a multiple of the size of a request. The values of a byte each take
+/// nine times their size, and what is compressed unpacks to some more.
+const ROOM: u64 = 12;
 
 /// Arguments of `hearth serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -54,9 +60,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// A file with the token that clients send as `Authorization: Bearer TOKEN`, and users enter in 3D
-    /// Slicer as the password
+    /// Slicer as the password; without it a token is made and printed
     #[arg(long, value_name = "FILE")]
     pub token: Option<PathBuf>,
+    /// Ask for no token: every user and program of this machine reads and changes everything
+    #[arg(long, conflicts_with = "token")]
+    pub no_token: bool,
     /// The network, and how it runs.
     #[command(flatten)]
     pub opening: OpeningArgs,
@@ -73,20 +82,27 @@ pub struct Args {
 }
 
 impl Args {
-    fn options(&self) -> Outcome<Options> {
+    /// The options of the server, and the token if one was made.
+    fn options(&self) -> Outcome<(Options, Option<String>)> {
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
-        Ok(Options {
+        let given = self.token.as_deref().map(Token::read).transpose()?;
+        // Other machines need TLS, too, so their operator chooses both.
+        let makes = given.is_none() && !self.no_token && self.host.is_loopback();
+        let (made, text) = makes.then(Token::random).transpose()?.unzip();
+        let options = Options {
             address: SocketAddr::new(self.host, self.port),
             tls,
-            token: self.token.as_deref().map(Token::read).transpose()?,
+            token: given.or(made),
             datastore: self.datastore.clone(),
+            volumes: Some(Arc::new(volumes::Reading)),
             queue: self.queue,
             jobs: self.jobs,
             max_request: self.max_request << 20,
             max_spool: self.max_temporary << 20,
             timeout: Duration::from_secs(self.timeout),
             ..Options::default()
-        })
+        };
+        Ok((options, text))
     }
 
     /// The options to open models as `hearth predict` does.
@@ -101,8 +117,9 @@ impl Args {
 
 /// Opens the models, and serves them until Ctrl-C or the signal TERM.
 pub fn run(args: &Args) -> Outcome {
-    let options = args.options()?;
+    let (options, made) = args.options()?;
     let opening = args.opening()?;
+    hearth_data::readers::limit_room(options.max_request.saturating_mul(ROOM));
     let mut models = Vec::new();
     for given in &args.models {
         let start = Instant::now();
@@ -120,6 +137,9 @@ pub fn run(args: &Args) -> Outcome {
         out!("dicom {title}@{}", server.listen_dicom(options)?);
     }
     out!("{scheme}://{}", server.address());
+    if let Some(token) = made {
+        out!("token {token}");
+    }
     note!("Ctrl-C stops the server after its current work; a second one stops it at once");
     server.run()?;
     Ok(())

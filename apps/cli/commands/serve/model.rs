@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -14,6 +15,7 @@ use hearth_models::model::{Asked, Card as ModelCard, Kind as ModelKind, Model as
 use hearth_models::open::{OpenOptions, open as open_model};
 use hearth_models::writers::Codes;
 use hearth_models::writers::regions::Regions;
+use hearth_nn::inferers::stoppable;
 use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
 use serde_json::{Map, Value, json};
 
@@ -62,6 +64,7 @@ struct Question {
     series: Option<String>,
     format: Format,
     out: PathBuf,
+    stop: Arc<AtomicBool>,
     /// The channel for the answer, or for the panic that ended the prediction.
     reply: Sender<std::thread::Result<Result<Answer, Refusal>>>,
 }
@@ -76,7 +79,8 @@ impl Served {
                 // The caller may no longer wait.
                 let _ = opened.send(Ok(card));
                 for question in questions {
-                    let found = catch_unwind(AssertUnwindSafe(|| answer_of(&*model, &question)));
+                    let work = || stoppable(&question.stop, || answer_of(&*model, &question));
+                    let found = catch_unwind(AssertUnwindSafe(work));
                     let _ = question.reply.send(found);
                 }
             }
@@ -101,6 +105,7 @@ impl Model for Served {
             series: request.series.map(str::to_owned),
             format: request.format,
             out: request.out.to_owned(),
+            stop: request.stop.clone(),
             reply,
         };
         self.ask.lock().unwrap_or_else(|held| held.into_inner()).send(question).map_err(|_| ended())?;
