@@ -1,6 +1,9 @@
 //! `hearth data`: pictures of a chain, other formats.
 
-use crate::common::{errors, fail, phantom, run, succeed, text, tiny_recipe};
+use std::fs;
+use std::path::Path;
+
+use crate::common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_recipe};
 
 #[test]
 fn a_contact_sheet_has_a_picture_of_every_draw() {
@@ -244,4 +247,49 @@ fn a_table_of_cases_trains_fold_by_fold() {
     std::fs::write(&table, "image,label\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\n")
         .expect("a table");
     fail(&into("other", &[]), 1, &["none.nii.gz"]);
+}
+
+/// Folders of images and labels, and the store of `serve` and MONAI Label: `data verify` and `train` take
+/// both, and a run is continued from its corrected predictions.
+#[test]
+fn folders_and_stores_are_verified_and_trained_on() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let (data, recipe) = (phantom(dir.path(), 3), text(&tiny_recipe(dir.path())));
+    for folder in ["folders/images", "folders/labels", "store/labels/final", "store/labels/original"] {
+        fs::create_dir_all(at(folder)).expect("made");
+    }
+    let copy = |from: &Path, to: &str| drop(fs::copy(from, at(to)).expect("copied"));
+    for case in ["spleen_00", "spleen_01", "spleen_02"] {
+        let name = format!("{case}.nii.gz");
+        let (image, label) = (data.join("imagesTr").join(&name), data.join("labelsTr").join(&name));
+        copy(&image, &format!("folders/images/{name}"));
+        copy(&label, &format!("folders/labels/{case}_seg.nii.gz"));
+        copy(&image, &format!("store/{name}"));
+        // One label is not approved yet.
+        let tag = if case == "spleen_01" { "original" } else { "final" };
+        copy(&label, &format!("store/labels/{tag}/{name}"));
+    }
+    let train = |set: &str, out: &str, more: &[&str]| {
+        let (set, out) = (text(&at(set)), text(&at(out)));
+        let words = ["train", &recipe, "--data", &set, "--out", &out, "--device", "cpu", "--epochs", "1"];
+        let output = run(&[&words[..], more].concat());
+        assert!(output.status.success(), "{}", errors(&output));
+        errors(&output)
+    };
+    for (set, counts) in [("folders", "2 cases train, 1 validates"), ("store", "1 case trains, 1 validates")] {
+        let found = run(&["data", "verify", &recipe, &text(&at(set)), "--json"]);
+        assert!(found.status.success(), "{set}: {}", errors(&found));
+        assert!(train(set, &format!("run-{set}"), &[]).contains(counts), "{set}");
+    }
+    let said = train("store", "again", &["--init", &text(&at("run-folders"))]);
+    assert!(said.contains("weights from"), "{said}");
+    // Without an approved label there is nothing to train on, for both commands.
+    fs::remove_dir_all(at("store/labels/final")).expect("removed");
+    fs::write(at("store/datastore_v2.json"), "{}").expect("written");
+    let words = ["no image has a label in labels/final"];
+    fail(&["data", "verify", &recipe, &text(&at("store"))], 1, &words);
+    let (store, out) = (text(&at("store")), text(&at("none")));
+    fail(&["train", &recipe, "--data", &store, "--out", &out, "--device", "cpu"], 1, &words);
 }

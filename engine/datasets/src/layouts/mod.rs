@@ -1,7 +1,7 @@
 //! Layouts of data sets on disk: from a folder or a list to its cases.
 //!
 //! Each [`Layout`] reads one kind: [`Decathlon`], [`NnUnetRaw`], [`NnUnetPreprocessed`], [`Brats`], [`Bids`], a table
-//! ([`Csv`]), a list ([`JsonList`]), [`Dicom`], regions of [`Slides`],
+//! ([`Csv`]), a list ([`JsonList`]), [`ImageFolders`], a [`LabelStore`], [`Dicom`], regions of [`Slides`],
 //! a folder of [`Pictures`]. [`read`] recognizes the layout; a recipe names one
 //! with `[data] layout`.
 
@@ -10,7 +10,9 @@ mod brats;
 mod csv;
 mod decathlon;
 mod dicom;
+mod image_folders;
 mod json_list;
+mod label_store;
 mod modality;
 mod nnunet_preprocessed;
 mod nnunet_raw;
@@ -31,7 +33,9 @@ pub use brats::Brats;
 pub use csv::Csv;
 pub use decathlon::Decathlon;
 pub use dicom::Dicom;
+pub use image_folders::ImageFolders;
 pub use json_list::JsonList;
+pub use label_store::LabelStore;
 pub use modality::same_modality;
 pub use nnunet_preprocessed::NnUnetPreprocessed;
 pub use nnunet_raw::NnUnetRaw;
@@ -157,7 +161,7 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
 
 /// Finds the layout of a data set whose cases follow from a list or the names of its files.
 pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
-    let bundled: [Box<dyn Layout>; 8] = [
+    let bundled: [Box<dyn Layout>; 10] = [
         // Checked before the other tables.
         Box::new(Slides::default()),
         Box::new(Csv::default()),
@@ -166,6 +170,8 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
         Box::new(Decathlon::default()),
         Box::new(Bids::default()),
         Box::new(Brats::default()),
+        Box::new(LabelStore::default()),
+        Box::new(ImageFolders::default()),
         // Checked last: any of the other layouts may hold pictures, too.
         Box::new(Pictures::default()),
     ];
@@ -178,6 +184,8 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
         "Decathlon",
         "Bids",
         "Brats",
+        "LabelStore",
+        "ImageFolders",
         "Dicom",
         "Slides",
         "Pictures",

@@ -64,6 +64,10 @@ impl Layout for NnUnetRaw {
                 return Err(wrong(&path.join("labelsTr"), format!("no label of these cases:\n  {}", some(&without))));
             }
         }
+        if let Some(said) = json["numTraining"].as_u64().filter(|said| *said != found.len() as u64) {
+            let what = format!("numTraining is {said}, and there are {} cases", found.len());
+            return Err(wrong(&at, format!("{what}: add what is missing, or correct the number")));
+        }
         list.sort(found, wants);
         let test = path.join("imagesTs");
         if test.is_dir() {
@@ -147,12 +151,16 @@ fn cases(
 ) -> Result<Vec<Item>, DataError> {
     let io = |source| DataError::Io { path: images.to_owned(), source };
     let mut found: BTreeMap<String, BTreeMap<usize, PathBuf>> = BTreeMap::new();
+    let mut others = Vec::new();
     for entry in std::fs::read_dir(images).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        if let Some((case, channel)) = path.is_file().then(|| split_name(&path, ending)).flatten() {
-            found.entry(case).or_default().insert(channel, path);
+        match path.is_file().then(|| split_name(&path, ending)).flatten() {
+            Some((case, channel)) => drop(found.entry(case).or_default().insert(channel, path)),
+            None if path.is_file() && is_image(&path) => others.push(path),
+            None => {}
         }
     }
+    named(images, ending, others, labels.is_some())?;
     if found.is_empty() {
         return Err(wrong(images, format!("no image is named CASE_0000{ending}")));
     }
@@ -198,6 +206,22 @@ fn cases(
     } else {
         Err(wrong(images, format!("channels are missing:\n  {}", some(&lacking))))
     }
+}
+
+/// Images without the number of a channel, or with another ending: a patient who trains must not be lost.
+fn named(images: &Path, ending: &str, mut others: Vec<PathBuf>, trains: bool) -> Result<(), DataError> {
+    if others.is_empty() {
+        return Ok(());
+    }
+    others.sort_unstable();
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names: Vec<String> = others.iter().map(name).collect();
+    let what = format!("images that are not named CASE_0000{ending}:\n  {}", some(&names));
+    if trains {
+        return Err(wrong(images, format!("{what}\n  rename them, or take them out")));
+    }
+    tracing::warn!("{}: {what}\n  they are not used", images.display());
+    Ok(())
 }
 
 /// The cases of a table `dataset: { CASE: { images: [...], label: ... } }`.

@@ -82,6 +82,31 @@ fn nnunet_raw_gathers_a_file_for_each_channel() {
     fails(dir.path(), &wants(&["CT"]), &["labelsTr", "no label of these cases", "a"]);
 }
 
+/// nnU-Net verifies these, too: a patient who is to train must not be lost.
+#[test]
+fn nnunet_raw_refuses_images_of_other_names_and_another_number_of_cases() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for case in ["a", "b"] {
+        volume(&at(&format!("imagesTr/{case}_0000.nii.gz")), 1, 1.0, 0.0);
+        volume(&at(&format!("labelsTr/{case}.nii.gz")), 1, 0.0, 0.0);
+    }
+    let json = |count: u64| {
+        let text =
+            r#"{"channel_names":{"0":"CT"},"labels":{"background":0,"x":1},"file_ending":".nii.gz","numTraining":"#;
+        fs::write(at("dataset.json"), format!("{text}{count}}}")).expect("written");
+    };
+    json(2);
+    read(dir.path(), &wants(&[]));
+    for odd in ["imagesTr/c.nii.gz", "imagesTr/c_0000.nii"] {
+        volume(&at(odd), 1, 1.0, 0.0);
+        fails(dir.path(), &wants(&[]), &["not named CASE_0000.nii.gz", odd.strip_prefix("imagesTr/").unwrap_or(odd)]);
+        fs::remove_file(at(odd)).expect("removed");
+    }
+    json(3);
+    fails(dir.path(), &wants(&[]), &["numTraining is 3, and there are 2 cases"]);
+}
+
 /// A picture has its colours in one file, which `dataset.json` lists as channels.
 #[test]
 fn nnunet_raw_takes_the_colours_of_a_picture_for_channels() {

@@ -19,8 +19,19 @@ use super::train::recipe_of;
 use crate::error::{Context, Outcome, RecipeError};
 
 /// Layouts in the order of recognition, after those that a user registers.
-const LAYOUTS: [&str; 9] =
-    ["Slides", "Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Pictures", "Dicom"];
+const LAYOUTS: [&str; 11] = [
+    "Slides",
+    "Csv",
+    "JsonList",
+    "NnUnetRaw",
+    "Decathlon",
+    "Bids",
+    "Brats",
+    "LabelStore",
+    "ImageFolders",
+    "Pictures",
+    "Dicom",
+];
 
 /// Layouts whose cases have no label map.
 const WITHOUT_LABELS: [&str; 2] = ["Slides", "Pictures"];
