@@ -117,6 +117,11 @@ pub fn running(flag: Arc<AtomicBool>) {
     *lock(&STAGE) = Stage::Running(flag);
 }
 
+/// Marks work after a run, whose files are complete: Ctrl-C ends the program, and says what is missing.
+pub fn between(missing: &'static str) {
+    *lock(&STAGE) = Stage::Cases(missing);
+}
+
 /// Marks the end of a run: Ctrl-C ends the program.
 pub fn over() {
     *lock(&STAGE) = Stage::Ending;

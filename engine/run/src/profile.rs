@@ -56,7 +56,8 @@ impl Profiling {
 
 /// Trains a recipe for the duration of the profile, as the run `run` in the folder `out`, which
 /// receives `trace.json.gz`, `summary.json` and `summary.txt`. `running` gets the flag that
-/// interrupts the run; the result is `None` if that flag was set.
+/// interrupts the run, and `None` when the run has ended and levers are tried; the result is `None` if
+/// that flag was set.
 ///
 /// # Errors
 /// Errors of a [`Session`], or a process that is already being profiled.
@@ -66,7 +67,7 @@ pub fn profile(
     plugins: &[PathBuf],
     out: &Path,
     how: &Profiling,
-    running: &dyn Fn(Arc<AtomicBool>),
+    running: &dyn Fn(Option<Arc<AtomicBool>>),
 ) -> Outcome<Option<Profiled>> {
     let (unit, schedule) = how.steps();
     let before = Plan::new(document.clone())?.recipe;
@@ -107,8 +108,10 @@ pub fn profile(
     }
     let profiles = profiler.profiles();
     session.trainer_mut().engine_mut().add(profiler)?;
-    running(session.interrupt_flag());
-    let finished = session.run()?;
+    running(Some(session.interrupt_flag()));
+    let finished = session.run();
+    running(None);
+    let finished = finished?;
     if let RunEnd::Interrupted(_) = finished.end {
         return Ok(None);
     }

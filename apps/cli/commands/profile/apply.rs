@@ -46,11 +46,17 @@ pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) 
         note!("{}", bold(&format!("trying: {}", finding.lever)));
         let mut changed = document.clone();
         finding.sets.iter().try_for_each(|set| changed.set(set))?;
-        let folder =
-            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(&args.out, ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
         let found = measured(args, &changed, folder.path(), how)?;
         let took = found.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
-        let kept = took < best * (1.0 - NOISE);
+        let mut kept = took < best * (1.0 - NOISE);
+        if kept {
+            // Measured in turn: the machine may have had other work before.
+            let again = measured(args, &document, folder.path().join("again").as_path(), how)?;
+            best = again.facts.as_ref().map_or(best, |facts| facts.cost().min(best));
+            kept = took < best * (1.0 - NOISE);
+        }
         note!("{took:.2} s an epoch, before {best:.2} s: {}", if kept { "kept" } else { "taken back" });
         if kept {
             (best, document, findings) = (took, changed, found.findings);
@@ -98,8 +104,8 @@ fn compared(
         document = original.clone();
         let kept = tried.iter().filter(|tried| tried.kept).flat_map(|tried| &tried.finding.sets);
         kept.into_iter().try_for_each(|set| document.set(set))?;
-        let folder =
-            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(&args.out, ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
         best = measured(args, &document, folder.path(), how)?.facts.as_ref().map_or(best, Facts::cost);
     }
     Ok((document, best))
@@ -136,8 +142,8 @@ fn converged(
             }
             Ok(after) => after,
         };
-        let folder =
-            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(&args.out, ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
         let cost = measured(args, &changed, folder.path(), how)?.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
         let reached = after.reached(&before);
         let took = reached.map_or(f64::INFINITY, |reached| cost * reached as f64 / started as f64);

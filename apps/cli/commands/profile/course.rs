@@ -86,8 +86,8 @@ pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned
         ] {
             document.set(&set)?;
         }
-        let folder =
-            Scratch::new_in(&args.out, ".trying-").while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(&args.out, ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
         let mut plan = Plan::new(document)?;
         plan.silent = true;
         plan.recipe.profile = None;

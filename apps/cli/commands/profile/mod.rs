@@ -4,6 +4,8 @@ mod apply;
 mod course;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use hearth_handlers::Unit;
 use hearth_plugin_host::{Given, provide_components};
@@ -109,7 +111,11 @@ fn balance(run: &Path, document: &Document) -> Outcome<Option<Finding>> {
 
 /// A profile that Ctrl-C can end.
 fn measured(args: &Args, document: &Document, out: &Path, how: &Profiling) -> Outcome<Profiled> {
-    let found = profile(document, &args.data, &args.plugins, out, how, &interrupt::running);
+    let watch = |flag: Option<Arc<AtomicBool>>| match flag {
+        Some(flag) => interrupt::running(flag),
+        None => interrupt::between("the levers are not all tried"),
+    };
+    let found = profile(document, &args.data, &args.plugins, out, how, &watch);
     interrupt::over();
     found?.ok_or_else(Failure::interrupted)
 }

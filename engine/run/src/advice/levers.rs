@@ -128,7 +128,8 @@ pub fn interval(_: &Recipe, facts: &Facts) -> Option<Finding> {
         line,
         sets: vec![format!("training.val_interval={after}")],
         seconds,
-        same_course: true,
+        // The steps are the same, but the best checkpoint is chosen among fewer.
+        same_course: false,
     })
 }
 

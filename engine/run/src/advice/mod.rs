@@ -29,7 +29,8 @@ pub struct Finding {
     pub sets: Vec<String>,
     /// The expected gain in seconds per epoch, including validation.
     pub seconds: f64,
-    /// Whether the training takes the same steps with it, so that the result stays the same.
+    /// Whether the training takes the same steps with it, and finds the same errors and the same best
+    /// checkpoint.
     pub same_course: bool,
 }
 

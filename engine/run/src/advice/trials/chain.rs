@@ -25,25 +25,29 @@ struct Took {
     random: f64,
 }
 
-/// Prepares some cases.
-fn took(plan: &Plan, cases: &Cases) -> Outcome<Took> {
+/// Prepares some cases with both plans in turn, and takes the fastest time of each.
+fn took(plans: [&Plan; 2], cases: &Cases) -> Outcome<[Took; 2]> {
     let looked_at = &cases.training[..cases.training.len().min(CASES)];
-    let mut sum = Took::default();
+    let mut sums = [Took::default(); 2];
     for item in looked_at {
-        let mut best = Took { fixed: f64::INFINITY, random: f64::INFINITY };
+        let mut best = [Took { fixed: f64::INFINITY, random: f64::INFINITY }; 2];
         for time in 0..TIMES {
-            let start = Instant::now();
-            let samples = plan.training.run_deterministic(item.sample())?;
-            let between = Instant::now();
-            best.fixed = best.fixed.min((between - start).as_secs_f64());
-            // The same draws with each lever.
-            plan.training.run_random(samples, DrawKey::new(plan.recipe.training.seed, 0, time as u64))?;
-            best.random = best.random.min(between.elapsed().as_secs_f64());
+            for (plan, best) in plans.iter().zip(&mut best) {
+                let start = Instant::now();
+                let samples = plan.training.run_deterministic(item.sample())?;
+                let between = Instant::now();
+                best.fixed = best.fixed.min((between - start).as_secs_f64());
+                // The same draws with each lever.
+                plan.training.run_random(samples, DrawKey::new(plan.recipe.training.seed, 0, time as u64))?;
+                best.random = best.random.min(between.elapsed().as_secs_f64());
+            }
         }
-        (sum.fixed, sum.random) = (sum.fixed + best.fixed, sum.random + best.random);
+        for (sum, best) in sums.iter_mut().zip(best) {
+            (sum.fixed, sum.random) = (sum.fixed + best.fixed, sum.random + best.random);
+        }
     }
     let count = looked_at.len().max(1) as f64;
-    Ok(Took { fixed: sum.fixed / count, random: sum.random / count })
+    Ok(sums.map(|sum| Took { fixed: sum.fixed / count, random: sum.random / count }))
 }
 
 /// The gain per epoch from saved seconds of the threads that prepare batches: at most the time that
@@ -66,7 +70,6 @@ pub(crate) fn lazy(document: &Document, plan: &Plan, cases: &Cases, facts: &Fact
     if steps.iter().filter(|step| step.is_lazy()).count() < 2 {
         return Ok(Vec::new());
     }
-    let before = took(plan, cases)?;
     let all = cases.training.len();
     // Cached cases are prepared once.
     let again = all.saturating_sub(plan.recipe.data.cache.kept(all)) as f64;
@@ -75,7 +78,7 @@ pub(crate) fn lazy(document: &Document, plan: &Plan, cases: &Cases, facts: &Fact
     for word in words {
         let sets = vec![format!("data.lazy={word}")];
         let Some(changed) = with(document, &sets) else { continue };
-        let after = took(&changed, cases)?;
+        let [before, after] = took([plan, &changed], cases)?;
         let saved = of_cases(before) - of_cases(after);
         if saved < LEAST * of_cases(before) {
             continue;
@@ -116,7 +119,7 @@ pub(crate) fn batches(document: &Document, plan: &Plan, cases: &Cases, facts: &F
         .collect();
     let sets = vec![format!("transforms=[{}]", tables.join(", "))];
     let Some(changed) = with(document, &sets) else { return Ok(Vec::new()) };
-    let (before, after) = (batch_took(plan, cases)?, batch_took(&changed, cases)?);
+    let Some([before, after]) = batch_took([plan, &changed], cases)? else { return Ok(Vec::new()) };
     let count = cases.training.len().div_ceil(plan.recipe.training.batch_size) as f64;
     let saved = (before - after) * count;
     if saved < LEAST * before * count {
@@ -172,16 +175,21 @@ fn first_on_batches(transforms: &[Node]) -> Option<usize> {
     transforms.iter().enumerate().skip(from).find(|(_, step)| random(step)).map(|(place, _)| place)
 }
 
-/// The seconds needed to prepare a batch.
-fn batch_took(plan: &Plan, cases: &Cases) -> Outcome<f64> {
-    let Some(loader) = dataset::first_case(plan, cases)? else { return Ok(0.0) };
-    let mut best = f64::INFINITY;
+/// The seconds that two plans need to prepare a batch, measured in turn; `None` without a case.
+fn batch_took(plans: [&Plan; 2], cases: &Cases) -> Outcome<Option<[f64; 2]>> {
+    let [Some(one), Some(other)] = [dataset::first_case(plans[0], cases)?, dataset::first_case(plans[1], cases)?]
+    else {
+        return Ok(None);
+    };
+    let mut best = [f64::INFINITY; 2];
     for epoch in 0..TIMES as u64 {
-        let start = Instant::now();
-        drop(loader.epoch(epoch, 0).next().transpose()?);
-        best = best.min(start.elapsed().as_secs_f64());
+        for (loader, best) in [&one, &other].into_iter().zip(&mut best) {
+            let start = Instant::now();
+            drop(loader.epoch(epoch, 0).next().transpose()?);
+            *best = best.min(start.elapsed().as_secs_f64());
+        }
     }
-    Ok(best)
+    Ok(Some(best))
 }
 
 #[cfg(test)]
