@@ -20,6 +20,7 @@ use crate::commands::{
 use crate::cores;
 use crate::error::{Failure, Outcome};
 use crate::ranks::{self, RanksArgs};
+use crate::repeated;
 use crate::terminal;
 use crate::version::Version;
 use crate::warnings::Warnings;
@@ -128,7 +129,9 @@ pub fn main() -> ExitCode {
         // The process is new, so there is no pool yet.
         let _ = hearth::kernels::join_thread_pool(0);
     }
-    match plugin::consent::allow(&cli.allowed_plugins).and_then(|()| cli.command.run()) {
+    let done = plugin::consent::allow(&cli.allowed_plugins).and_then(|()| cli.command.run());
+    repeated::report();
+    match done {
         Ok(()) => {
             plugin::consent::report_unused();
             ExitCode::SUCCESS

@@ -18,6 +18,7 @@ pub mod folders;
 mod hangup;
 pub mod interrupt;
 pub mod ranks;
+mod repeated;
 mod rustdoc;
 pub mod sharing;
 pub mod table;

@@ -14,6 +14,7 @@ use crate::error::Outcome;
 use crate::escapes::{BOLD, DIM, RED, RESET, plain};
 use crate::ranks::local_rank;
 use crate::recipe::Document;
+use crate::repeated;
 use crate::run::Plan;
 use hearth_train::Ranks;
 
@@ -195,6 +196,7 @@ impl<S: Subscriber> Layer<S> for Notices {
         // A rank reports what only it knows.
         match *event.metadata().level() {
             Level::ERROR => error_line(format_args!("{}{}", red("error: "), message.0)),
+            Level::WARN if !speaks() || !repeated::is_first(&message.0) => {}
             Level::WARN => note_line(format_args!("warning: {}", message.0)),
             _ => note_line(format_args!("{}", message.0)),
         }

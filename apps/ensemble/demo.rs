@@ -129,6 +129,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         resume: false,
         continues: false,
         dry_run: false,
+        defaults: false,
         ranks: RanksArgs::default(),
     }
 }

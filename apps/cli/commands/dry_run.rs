@@ -13,46 +13,23 @@ use crate::run::plugins::{self, Attached, Listed};
 use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers, read_some, usable};
 use crate::terminal::{bold, bytes, dim, thousands};
 
-/// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
+/// Prints the cases, the cache, the network, the device, the plugins and the pipelines; with
+/// `defaults` the resolved recipe first.
 ///
 /// # Errors
 /// Every error with which the training would end before its first step: a recipe that cannot run,
 /// or a data set that cannot be used, as far as a sample of its cases shows.
-pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
+pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf], defaults: bool) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
     check_training(plan, &network)?;
     let discriminator = plan.discriminator(&network)?;
     let plugins = plugins::find(plan, given)?;
     handlers::check(plan, &own(plan, &plugins)?)?;
 
-    out!("{}", plan.recipe.to_toml()?.trim_end());
-    out!("{}", dim("# end of recipe"));
-    out!("");
-    chain("training", &plan.training);
-    if let Some(batch) = &plan.batch {
-        chain("on batches", batch);
-    }
-    chain("validation", &plan.validation);
-    let parameters = thousands(network.num_params() as u64);
-    out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);
-    if let Some(discriminator) = discriminator {
-        let parameters = thousands(discriminator.num_params() as u64);
-        out!("{}  {parameters} parameters; judges what the network makes", bold("discriminator"));
-    }
-    out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
-    out!("{}", bold("plugins"));
-    for listed in &plugins {
-        let identity = listed.found.identity().map_err(|error| listed.error(plan, error))?;
-        let place = match &listed.found {
-            Found::BuiltIn(_) => "built in".to_owned(),
-            Found::File { path, origin: Origin::Beside } => shown_path(path),
-            Found::File { path, origin } => {
-                let allowed = *origin != Origin::Recipe || is_allowed(path, &identity);
-                let more = if allowed { "" } else { ", if it is allowed (--allow-plugin)" };
-                format!("would load {}{more}; its options are not checked", shown_path(path))
-            }
-        };
-        out!("  {} {}  {place}", identity.name, identity.version);
+    if defaults {
+        out!("{}", plan.recipe.to_toml()?.trim_end());
+        out!("{}", dim("# end of recipe"));
+        out!("");
     }
     let generates = plan.recipe.learns().generates();
     let cases = if generates { Cases::open(data, &plan.recipe)? } else { usable(plan, data)? };
@@ -75,6 +52,35 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
         (None, false) => format!("about {} in memory", bytes(predicted)),
     };
     out!("{}    {place}", bold("cache"));
+    let parameters = thousands(network.num_params() as u64);
+    out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);
+    if let Some(discriminator) = discriminator {
+        let parameters = thousands(discriminator.num_params() as u64);
+        out!("{}  {parameters} parameters; judges what the network makes", bold("discriminator"));
+    }
+    out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
+    out!("{}", bold("plugins"));
+    for listed in &plugins {
+        let identity = listed.found.identity().map_err(|error| listed.error(plan, error))?;
+        let place = match &listed.found {
+            Found::BuiltIn(_) => "built in".to_owned(),
+            Found::File { path, origin: Origin::Beside } => shown_path(path),
+            Found::File { path, origin } => {
+                let allowed = *origin != Origin::Recipe || is_allowed(path, &identity);
+                let more = if allowed { "" } else { ", if it is allowed (--allow-plugin)" };
+                format!("would load {}{more}; its options are not checked", shown_path(path))
+            }
+        };
+        out!("  {} {}  {place}", identity.name, identity.version);
+    }
+    chain("training", &plan.training);
+    if let Some(batch) = &plan.batch {
+        chain("on batches", batch);
+    }
+    chain("validation", &plan.validation);
+    if !defaults {
+        out!("{}", dim("--defaults also shows the recipe with all defaults"));
+    }
     Ok(())
 }
 

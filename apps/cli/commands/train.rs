@@ -99,9 +99,12 @@ pub struct Args {
     /// Resume RUN if it exists, and start it otherwise: one command for a job that may be queued again
     #[arg(long = "continue", conflicts_with = "resume")]
     pub continues: bool,
-    /// Print the recipe, pipeline, network, cache size, device and plugins, without training
+    /// Print cases, cache size, network, device, plugins and pipelines, without training
     #[arg(long)]
     pub dry_run: bool,
+    /// With --dry-run: also print the recipe with all defaults
+    #[arg(long, requires = "dry_run")]
+    pub defaults: bool,
 }
 
 /// Trains, or prints what would be done.
@@ -123,7 +126,8 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         return finished(ranks, |ranks| folds::run(args, document, ranks));
     }
     if args.dry_run {
-        return finished(ranks, |ranks| dry_run(&terminal::plan_of_rank(document, ranks)?, &args.data, &args.plugins));
+        let show = |plan: &Plan| dry_run(plan, &args.data, &args.plugins, args.defaults);
+        return finished(ranks, |ranks| show(&terminal::plan_of_rank(document, ranks)?));
     }
     let first = is_first(ranks.as_ref());
     // A launcher signals each process; ranks that are threads share the first one's handler.
@@ -185,6 +189,7 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
     if let Some(folder) = session.folder().filter(|_| session.is_first()) {
         warnings::keep_in(folder.root());
     }
+    let generates = session.generates();
     let finished = session.run();
     warnings::over();
     interrupt::over();
@@ -205,7 +210,15 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
         note!("{time} of it went into choosing {kernels} kernels for this GPU; the next run reuses them");
     }
     note!("{}, {best}{}: {root}", counted(epoch as usize, "epoch"), seconds(took));
+    note!("{}", next(&folder, generates));
     Ok(())
+}
+
+/// The command that follows a training.
+fn next(folder: &hearth_train::RunFolder, generates: bool) -> String {
+    let root = folder.root().display();
+    let images = if generates { "--count 16" } else { "-i IMAGES" };
+    format!("next: hearth predict {root} {images} -o FOLDER")
 }
 
 /// Whether an assignment of `--set` is to the schedule.

@@ -10,7 +10,7 @@ use hearth_recipe::notice;
 use hearth_recipe::text::seconds;
 
 /// The interval of lines in a log; most passes are shorter.
-const QUIET: Duration = Duration::from_secs(20);
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Shows a pass of validation or evaluation: a bar on a terminal, otherwise a line at intervals.
 #[derive(Debug)]
@@ -102,6 +102,8 @@ impl Windows {
     /// Starts the progress with this total number of calls, if known.
     pub fn new(how: Progress, total: Option<u64>) -> Self {
         let pace = (how == Progress::Lines).then(|| Pace(Instant::now()));
+        // Without a terminal a line at intervals is enough.
+        let how = if how == Progress::Lines { Progress::None } else { how };
         let bar = match total {
             Some(total) => how.start("windows", total),
             None => how.start_counting("windows"),

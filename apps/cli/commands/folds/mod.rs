@@ -111,7 +111,7 @@ pub fn run(args: &Args, document: Document, ranks: Option<&Ranks>) -> Outcome {
         for fold in 0..list.count() {
             out!("fold {fold}: {} cases validate: {}", list.cases(fold).len(), some(list.cases(fold)));
         }
-        return dry_run(&of_fold(&document, &list, chosen[0], ranks)?, &args.data, &args.plugins);
+        return dry_run(&of_fold(&document, &list, chosen[0], ranks)?, &args.data, &args.plugins, args.defaults);
     }
     listen(ranks)?;
     let make = || -> Outcome<Option<Reserved>> {
