@@ -64,7 +64,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     }
     let open = || -> Outcome<_> {
         let runs = merging::runs(&args.runs)?;
-        let options = args.opening.options();
+        let options = OpenOptions { uncertainty: args.uncertainty, ..args.opening.options() };
         let opening = options.opening().of_rank(local_rank(ranks));
         Ok((merging::open(&runs, &opening, &args.merge, &args.disagreement)?, runs))
     };

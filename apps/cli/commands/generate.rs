@@ -17,7 +17,7 @@ pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {
     let seed = args.seed.unwrap_or(0);
     let flat = trained.network.spatial_dims() == 2;
     let end = if flat { "png" } else { "nii.gz" };
-    let mut outputs = Outputs::new("predict", args.files.overwrite);
+    let mut outputs = Outputs::new("predict", args.files.overwrite).records_beside(args.files.records_beside);
     let digits = (count - 1).to_string().len().max(4);
     let paths: Vec<PathBuf> =
         (0..count).map(|index| args.out.join(format!("generated_{index:0digits$}.{end}"))).collect();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use hearth_data::dicom::write::SegmentationType;
 use hearth_data::writers::read_codes;
+use hearth_models::cases::Sought;
 use hearth_models::writers::{Codes, OutputOptions, SurfaceFormat};
 
 use crate::error::{Failure, Outcome};
@@ -31,6 +32,9 @@ pub struct FileArgs {
     /// a rule: most-slices, thinnest, auto (the one that suits the network, with the reason)
     #[arg(long, value_name = "WHICH")]
     pub series: Option<String>,
+    /// Predict DICOM series of any modality, also those that the model is not for (an MR by a model of CT)
+    #[arg(long)]
+    pub any_modality: bool,
     /// Also draw NAME_picture.png: outlines, scores or images next to the input; with the true labels
     /// if the data set has them
     #[arg(long)]
@@ -38,6 +42,9 @@ pub struct FileArgs {
     /// Replace results of an earlier call that were not changed since
     #[arg(long)]
     pub overwrite: bool,
+    /// Write each result's record beside it instead of into the folder records/
+    #[arg(long)]
+    pub records_beside: bool,
     /// Print a JSON line for each image instead of the names of its files: input, outputs, seconds per
     /// stage, millilitres per label, scores, or the error
     #[arg(long)]
@@ -89,6 +96,11 @@ pub enum Surfaces {
 }
 
 impl FileArgs {
+    /// How images become cases.
+    pub fn sought(&self) -> Sought<'_> {
+        Sought::from(self.series.as_deref()).of_any_modality(self.any_modality)
+    }
+
     /// The library's options.
     pub fn options(&self, uncertainty: bool) -> Outcome<OutputOptions> {
         let Self { regions, .. } = self;

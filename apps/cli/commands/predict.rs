@@ -100,7 +100,7 @@ impl Args {
     /// The options for opening the model on a rank.
     pub fn open_options(&self, ranks: Option<&Ranks>) -> OpenOptions {
         let options = open_options(&self.opening, &self.model, &self.nnunet);
-        OpenOptions { local_rank: local_rank(ranks), ..options }
+        OpenOptions { local_rank: local_rank(ranks), uncertainty: self.uncertainty, ..options }
     }
 
     /// The prediction job of this command.
@@ -111,10 +111,11 @@ impl Args {
             command: "predict",
             outputs: self.files.options(self.uncertainty)?,
             overwrite: self.files.overwrite,
+            records_beside: self.files.records_beside,
             json: self.files.json,
             ranks,
             results: &Lines,
-            series: self.files.series.as_deref(),
+            sought: self.files.sought(),
             only: None,
         })
     }

@@ -83,7 +83,7 @@ fn others(args: &Args, model: &dyn Model, folds: &[(PathBuf, BTreeSet<String>)])
     let recipe = &trained.plan.recipe;
     let (mut known, mut with_labels) = (BTreeSet::new(), Vec::new());
     for given in &args.images {
-        known.extend(model.cases(given, args.files.series.as_deref().into())?.iter().map(|case| case.name()));
+        known.extend(model.cases(given, args.files.sought())?.iter().map(|case| case.name()));
         with_labels.extend(labelled(given, recipe).into_iter().map(|item| item.case));
     }
     for (run, cases) in folds {

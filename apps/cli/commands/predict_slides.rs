@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::commands::predict::Args;
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::SlidePicture;
-use crate::run::outputs::{Outputs, is_whole};
+use crate::run::outputs::{Outputs, is_whole, record_of};
 use crate::sharing::{Done, own, prepared, reported};
 use crate::terminal::{Lines, clear_line, seconds, watched};
 use crate::{note, out};
@@ -65,9 +65,8 @@ impl Task {
 
     /// Whether an earlier call of this command wrote all results, from this slide with these weights.
     fn is_done(&self, trained: &Trained, command: &str) -> bool {
-        let record = std::fs::read_to_string(self.map.with_extension("npy.hearth.json"));
-        let record = record.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
-        let same = record.is_some_and(|record| trained.slide_key(&self.slide).is_ok_and(|key| record["map_of"] == key));
+        let same = record_of(&self.map)
+            .is_some_and(|record| trained.slide_key(&self.slide).is_ok_and(|key| record["map_of"] == key));
         same && self.files().all(|path| is_whole(path, command))
     }
 }
@@ -80,9 +79,9 @@ fn prepare(args: &Args, trained: &Trained, command: &'static str) -> Outcome<(Ou
     if let Some(option) = given.chain(args.files.of_volumes()).next() {
         return Err(Failure::new(format!("{option} does not go with maps of slides: remove it")));
     }
-    let mut outputs = Outputs::new(command, args.files.overwrite);
+    let mut outputs = Outputs::new(command, args.files.overwrite).records_beside(args.files.records_beside);
     // A call that was killed while writing may have left some results.
-    let mut begun = Outputs::new(command, true);
+    let mut begun = Outputs::new(command, true).records_beside(args.files.records_beside);
     let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
     let mut tasks = Vec::new();
     for given in &args.images {

@@ -50,6 +50,12 @@ pub fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// The record of a result.
+pub fn record_path(result: &Path) -> PathBuf {
+    let name = result.file_name().expect("a name").to_string_lossy();
+    result.with_file_name("records").join(format!("{name}.hearth.json"))
+}
+
 /// A phantom data set with this number of cases, as a Decathlon folder.
 pub fn phantom(folder: &Path, cases: usize) -> PathBuf {
     let data = folder.join("data");

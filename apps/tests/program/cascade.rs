@@ -120,7 +120,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
         serde_json::from_slice(&fs::read(dir.path().join("low/folds.json")).expect("folds")).expect("JSON");
     let of_fold = |fold: usize| folds["folds"][fold][0].as_str().expect("a case").to_owned();
     let weights = |case: &str| -> String {
-        let path = dir.path().join(format!("low-labels/{case}_seg.nii.gz.hearth.json"));
+        let path = dir.path().join(format!("low-labels/records/{case}_seg.nii.gz.hearth.json"));
         let record: serde_json::Value = serde_json::from_slice(&fs::read(path).expect("a record")).expect("JSON");
         record["weights_blake3"].as_str().expect("a sum").to_owned()
     };
@@ -156,7 +156,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
     succeed(&[&call[..], &["--previous-stage", &at("first")]].concat());
     let labels = read_nifti_values(dir.path().join("labels/ball_6_seg.nii.gz")).expect("labels");
     assert_eq!(labels.1.len(), 24 * 26 * 16);
-    let record = fs::read_to_string(dir.path().join("labels/ball_6_seg.nii.gz.hearth.json")).expect("a record");
+    let record = fs::read_to_string(dir.path().join("labels/records/ball_6_seg.nii.gz.hearth.json")).expect("a record");
     assert!(record.contains("previous_stage") && record.contains("ball_6_seg.nii.gz"), "{record}");
 
     // The same as a model of nnU-Net, which also accepts the labels of the run.

@@ -199,7 +199,7 @@ fn merges(bench: &Bench, out: &Path) {
     let variance = voxels(&mean.join("spheres_06_variance.nii.gz"));
     assert!(variance.iter().all(|value| (0.0..=0.25).contains(value)) && variance.iter().any(|value| *value > 0.0));
     assert!(mean.join("spheres_06_picture.png").is_file());
-    let facts = json(&mean.join(format!("{file}.hearth.json")));
+    let facts = json(&mean.join(format!("records/{file}.hearth.json")));
     assert_eq!(facts["ensemble"].as_array().map(Vec::len), Some(3));
 
     let data = text(&bench.data);

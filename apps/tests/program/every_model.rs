@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_recipe};
+use crate::common::{errors, fail, phantom, plugins_are_built, record_path, run, succeed, text, tiny_recipe};
 use hearth_data::dicom::scan;
 use hearth_data::nifti::read_nifti_values;
 use hearth_data::read_image;
@@ -109,7 +109,7 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
         let seg = read_image(file("dicom_seg")).unwrap_or_else(|error| panic!("{family}: {error}"));
         let held = seg.to_vec().iter().filter(|label| **label > 0.0).count();
         assert_eq!(held, labels.iter().filter(|label| **label > 0.0).count(), "{family}");
-        let record = fs::read_to_string(format!("{}.hearth.json", file("dicom_seg").display())).expect("a record");
+        let record = fs::read_to_string(record_path(&file("dicom_seg"))).expect("a record");
         assert!(record.contains("\"series\"") && record.contains("result_of"), "{family}: {record}");
 
         found.insert(family, labels.clone());

@@ -46,7 +46,7 @@ fn chests(folder: &Path, cases: u32) -> PathBuf {
     data
 }
 
-/// Files below a folder, relative to it, without records.
+/// Files below a folder, relative to it, without records and the table of volumes.
 fn below(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -58,7 +58,7 @@ fn below(folder: &Path) -> Vec<String> {
             }
         }
     }
-    found.retain(|name| !name.ends_with(".hearth.json"));
+    found.retain(|name| !name.ends_with(".hearth.json") && name != "volumes.csv");
     found.sort();
     found
 }
@@ -110,10 +110,18 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
         })
         .collect();
     assert_eq!(below(&out), expected);
+    // The table names patient, study and series of each.
+    let table = fs::read_to_string(out.join("volumes.csv")).expect("a table");
+    assert!(table.starts_with("image,patient,study,series,GTV-1_ml,model,unlike_training\n"), "{table}");
+    assert_eq!(
+        table.lines().filter(|line| line.contains(",LUNG1-00") && line.contains(",2.25.")).count(),
+        4,
+        "{table}"
+    );
     let (study, name) = ("LUNG1-002/00002-StudyID-NA", "0.000000-NA");
     let result = |end: &str| out.join(study).join(format!("{name}_{end}"));
     same_voxels(&data.join(study).join(name), &result("seg.nii.gz"), &[result("seg.dcm"), result("rtstruct.dcm")]);
-    let record = fs::read_to_string(result("seg.dcm.hearth.json")).expect("a record");
+    let record = fs::read_to_string(crate::common::record_path(&result("seg.dcm"))).expect("a record");
     assert!(record.contains("\"series\": \"2.25.") && record.contains("GTV-1"), "{record}");
     // For one patient, results are named after the input.
     let one = dir.path().join("one");
@@ -148,7 +156,7 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     assert!(one.join("LUNG1-001_seg.dcm").is_file());
 }
 
-/// A PET next to the CT is not used as input of a network for CT, unless it is requested.
+/// A PET next to the CT is no input of a network for CT, unless it is forced.
 #[test]
 fn series_of_other_modalities_are_skipped() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -180,11 +188,16 @@ fn series_of_other_modalities_are_skipped() {
     };
     let (made, said) = predict(&tree, "ct", &[]);
     assert_eq!(made, ["LUNG1-001_seg.nii.gz"]);
-    assert!(said.contains("skips 1 series of PT: the network is for CT (data.modalities)"), "{said}");
-    let (made, said) = predict(&tree, "asked", &["--series", "7"]);
+    assert!(said.contains("skips 1 series of PT: the network is for CT"), "{said}");
+    let out = text(&dir.path().join("none"));
+    let words = ["the series is PT", "the network is for CT", "--any-modality"];
+    fail(&["predict", &run, "-i", &tree, "-o", &out, "--series", "7"], 1, &words);
+    fail(&["predict", &run, "-i", &text(&pet), "-o", &out], 1, &words);
+    assert!(!Path::new(&out).exists());
+    let (made, said) = predict(&tree, "asked", &["--series", "7", "--any-modality"]);
     assert!(made.len() == 1 && !said.contains("skips"), "{made:?} {said}");
-    let (made, said) = predict(&text(&pet), "alone", &[]);
-    assert!(made.len() == 1 && said.contains("the network is for CT (data.modalities)"), "{said}");
+    let (made, _) = predict(&text(&pet), "alone", &["--any-modality"]);
+    assert_eq!(made.len(), 1);
 }
 
 /// A missing slice of a series: the recipe's chain refuses the case, unless the fault is accepted.

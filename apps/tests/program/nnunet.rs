@@ -33,7 +33,7 @@ fn labels_are_written_skipped_and_replaced() {
     assert!(said.contains("nnU-Net Dataset905_Organs, 3d_fullres (1 fold)"), "{said}");
     let labels = out.join("s01.nii.gz");
     assert!(differing(&labels, "organs_legacy_nomirror/expected/s01.nii.gz") <= 5);
-    let record = fs::read_to_string(out.join("s01.nii.gz.hearth.json")).expect("a record");
+    let record = fs::read_to_string(out.join("records/s01.nii.gz.hearth.json")).expect("a record");
     assert!(record.contains("Dataset905_Organs") && record.contains("organ_11"), "{record}");
 
     fs::remove_file(input.join("bad_0000.nii.gz")).expect("a file");

@@ -66,7 +66,7 @@ fn results_of_the_present_folder_have_its_name() {
     {
         let out = dir.path().join(format!("out{number}"));
         there(&series.join(place), &["predict", &run, "-i", given, "-o", &text(&out), "--device", "cpu"]);
-        assert_eq!(names(&out), ["scan 7_seg.nii.gz", "scan 7_seg.nii.gz.hearth.json"], "{given}");
+        assert_eq!(names(&out), ["records", "scan 7_seg.nii.gz"], "{given}");
     }
     // The root contains no image; this is an error, and no file without a name is written.
     let out = dir.path().join("root");
@@ -198,8 +198,8 @@ fn records_and_links_of_others_are_not_replaced() {
     let (recipe, image) = (text(&tiny_recipe(dir.path())), text(&first(&data.join("imagesTr"))));
     let out = dir.path().join("pre");
     let preprocess = ["preprocess", &recipe, "--image", &image, "-o", &text(&out)];
-    fs::create_dir(&out).expect("a folder");
-    let record = out.join("image.nii.gz.hearth.json");
+    fs::create_dir_all(out.join("records")).expect("a folder");
+    let record = out.join("records/image.nii.gz.hearth.json");
     fs::write(&record, "notes of mine").expect("a file");
     fail(&[&preprocess[..], &["--overwrite"]].concat(), 1, &["image.nii.gz.hearth.json exists", "no record"]);
     assert_eq!(fs::read_to_string(&record).expect("a file"), "notes of mine");

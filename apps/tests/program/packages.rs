@@ -101,7 +101,7 @@ fn a_package_predicts_what_its_run_does() {
     // A recipe and weights, without a run. The description names another origin; the voxels are the
     // same.
     let best = fs::read_dir(run_folder.join("checkpoints")).expect("checkpoints").flatten().map(|entry| entry.path());
-    let record = files(&dir.path().join("by-run"), ".nii.gz.hearth.json").remove(0);
+    let record = files(&dir.path().join("by-run/records"), ".nii.gz.hearth.json").remove(0);
     let record: Value = serde_json::from_slice(&fs::read(record).expect("a record")).expect("JSON");
     let best = best.into_iter().find(|path| path.ends_with(record["checkpoint"].as_str().expect("a name")));
     let weights = text(&best.expect("the checkpoint").join("network.safetensors"));

@@ -193,7 +193,7 @@ fn maps_of_several_runs_are_merged() {
     }
     assert_eq!(json(&merged.join("tumor_00.geojson"))["type"], "FeatureCollection");
     assert_eq!(&fs::read(merged.join("tumor_00_picture.png")).expect("a picture")[1..4], b"PNG");
-    let facts = json(&merged.join("tumor_00.npy.hearth.json"));
+    let facts = json(&merged.join("records/tumor_00.npy.hearth.json"));
     assert_eq!((facts["command"].as_str(), facts["ensemble"].as_array().map(Vec::len)), (Some("ensemble"), Some(3)));
     // Maps of disagreement are not probabilities of other slides.
     let froc = ["metrics", "froc", "--maps", &text(&merged), "--truth", &text(&data), "--itc-diameter", "0"];

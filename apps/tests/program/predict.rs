@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::common::{
-    errors, fail, hearth, phantom, plugins_are_built, run, signal, succeed, text, tiny_recipe, wait_until,
+    errors, fail, hearth, phantom, plugins_are_built, record_path, run, signal, succeed, text, tiny_recipe, wait_until,
 };
 use hearth_data::{Image, read_nifti};
 
@@ -145,7 +145,7 @@ fn a_folder_of_images_is_done_image_by_image() {
     assert!(output.status.success(), "{}", errors(&output));
     assert!(errors(&output).contains("image 2 of 4"), "{}", errors(&output));
     assert_eq!(volumes(&out).len(), images.len());
-    let record = std::fs::read(format!("{}.hearth.json", text(&result(&out, &images[0])))).expect("a record");
+    let record = std::fs::read(record_path(&result(&out, &images[0]))).expect("a record");
     let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
     assert_eq!(record["labels"], serde_json::json!(["background", "spleen"]));
     assert!(record["input_blake3"].is_string() && record["checkpoint"].is_string(), "{record}");
@@ -178,7 +178,7 @@ fn damaged_images_are_listed_and_the_others_done() {
     assert_eq!(errors(&again).matches("done by an earlier call").count(), 2, "{}", errors(&again));
     assert_eq!(volumes(&out).len(), images.len());
     assert_eq!(std::fs::metadata(result(&out, &images[1])).expect("it").modified().expect("a time"), done);
-    assert!(!out.join("failed.csv").exists() && !out.join("failed.csv.hearth.json").exists());
+    assert!(!out.join("failed.csv").exists() && !out.join("records/failed.csv.hearth.json").exists());
 }
 
 /// Results before Ctrl-C are complete and kept; a second call processes the rest.
@@ -227,7 +227,7 @@ fn results_name_what_made_them() {
     let path = result(&out, &images[0]);
     let header = hearth_data::nifti::read_header(&path).expect("a header");
     let description = String::from_utf8_lossy(&header.descrip).trim_end_matches('\0').to_owned();
-    let record = std::fs::read(format!("{}.hearth.json", text(&path))).expect("a record");
+    let record = std::fs::read(record_path(&path)).expect("a record");
     let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
     let (weights, version) = (record["weights_blake3"].as_str().expect("a hash"), env!("CARGO_PKG_VERSION"));
     let checkpoint = record["checkpoint"].as_str().expect("a name");
@@ -421,7 +421,7 @@ fn the_resolved_recipe_means_the_same_as_the_one_given() {
     let show = |recipe: &str| {
         let out = text(&dir.path().join("never"));
         // Without data the dry run fails, after printing the recipe.
-        let shown = run(&["train", recipe, "--data", &text(dir.path()), "--out", &out, "--dry-run"]);
+        let shown = run(&["train", recipe, "--data", &text(dir.path()), "--out", &out, "--dry-run", "--defaults"]);
         assert_eq!(shown.status.code(), Some(1), "{}", errors(&shown));
         String::from_utf8_lossy(&shown.stdout).into_owned()
     };

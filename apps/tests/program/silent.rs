@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_recipe};
+use crate::common::{errors, fail, phantom, plugins_are_built, record_path, run, succeed, text, tiny_recipe};
 use serde_json::{Value, json};
 
 /// A data set, a recipe, and the words of a training of them.
@@ -223,4 +223,52 @@ fn images_that_belong_to_no_case_of_nnunet_are_named() {
     fs::remove_file(images.join("a_0000.nii.gz")).expect("removed");
     let output = run(&call);
     assert!(output.status.success() && errors(&output).contains("notes.txt"), "{}", errors(&output));
+}
+
+/// An image unlike those of the training is predicted with a warning that says in what it differs:
+/// on the terminal, in the JSON line and in the record; by a run, its package and an ensemble.
+#[test]
+fn an_image_unlike_those_of_the_training_is_named_as_such() {
+    let bench = Bench::new(3);
+    succeed(&bench.train("a", &[], &["--epochs", "1"]));
+    let known: Value =
+        serde_json::from_str(&fs::read_to_string(bench.at("a/fingerprint.json")).expect("a file")).expect("JSON");
+    assert_eq!(known["cases"], 2, "{known}");
+    let image = fs::read_dir(bench.data.join("imagesTr")).expect("a folder").flatten().next().expect("an image").path();
+    let loaded = hearth_data::read_image(&image).expect("an image");
+    // The same values with slices six times as thick, and 1000 higher: not Hounsfield units.
+    let mut affine = loaded.affine;
+    (0..3).for_each(|row| affine[row][2] *= 6.0);
+    let values: Vec<f32> = loaded.to_vec().iter().map(|value| value + 3000.0).collect();
+    let [x, y, z] = loaded.shape();
+    let other = hearth_data::Image::from_values(values, [1, x, y, z], affine, &hearth_data::host_device());
+    let other_path = bench.folder.path().join("other.nii.gz");
+    hearth_data::write_nifti(&other_path, &other, hearth_data::NiftiOptions::default()).expect("written");
+    succeed(&["export", &bench.at("a"), &bench.at("a.hearth"), "--checkpoint", "latest"]);
+    let calls = [
+        vec!["predict".to_owned(), bench.at("a")],
+        vec!["predict".to_owned(), bench.at("a.hearth")],
+        vec!["ensemble".to_owned(), bench.at("a"), bench.at("a.hearth")],
+    ];
+    for (place, call) in calls.into_iter().enumerate() {
+        let out = bench.at(&format!("out{place}"));
+        let words = |image: &Path| {
+            let rest = ["-i", &text(image), "-o", &out, "--device", "cpu", "--json"].map(str::to_owned);
+            call.iter().cloned().chain(rest).collect::<Vec<_>>()
+        };
+        let output = run(&words(&other_path));
+        let said = errors(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("unlike the training data: spacing"), "{said}");
+        let line: Value = serde_json::from_slice(&output.stdout).expect("a line");
+        let remarks = line["unlike_training"].to_string();
+        assert!(remarks.contains("feet to head") && remarks.contains("trained on"), "{line}");
+        assert!(remarks.contains("lowest values") && remarks.contains("highest values"), "{line}");
+        let record = fs::read_to_string(record_path(&Path::new(&out).join("other_seg.nii.gz"))).expect("a record");
+        assert!(record.contains("unlike_training"), "{record}");
+        let output = run(&words(&image));
+        assert!(!errors(&output).contains("unlike"), "{}", errors(&output));
+        let line: Value = serde_json::from_slice(&output.stdout).expect("a line");
+        assert!(line["unlike_training"].is_null(), "{line}");
+    }
 }

@@ -335,9 +335,10 @@ fn predictions_are_augmented_where_that_is_asked_for() {
     let image = std::fs::read_dir(images).expect("images").next().expect("one").expect("one").path();
     let labels = text(&bench.at("labels"));
     let words = ["predict", &text(&out), "-i", &text(&image), "-o", &labels, "--device", "cpu"];
-    fail(&[&words[..], &["--uncertainty"]].concat(), 1, &["--uncertainty", "--tta flips"]);
-    let said = succeed(&[&words[..], &["--tta", "flips", "--uncertainty"]].concat());
-    assert!(said.contains("_std.nii.gz") && said.contains("volume variation coefficient"), "{said}");
+    fail(&[&words[..], &["--uncertainty", "--tta", "none"]].concat(), 1, &["--uncertainty", "--tta none"]);
+    // Flips are implied.
+    let said = succeed(&[&words[..], &["--uncertainty"]].concat());
+    assert!(said.contains("_std.nii.gz") && said.contains(" ml ± ") && said.contains("over 8 predictions"), "{said}");
     let name = image.file_name().expect("a name").to_string_lossy().replace(".nii.gz", "");
     let (std, label) =
         (bench.at("labels").join(format!("{name}_std.nii.gz")), bench.at("labels").join(format!("{name}_seg.nii.gz")));

@@ -415,7 +415,7 @@ fn images_and_segmentations_are_paired() {
     assert_eq!((scan.series.len(), scan.annotations.len()), (2, 3));
     let found = scan.pairs();
     assert_eq!((found.pairs.len(), found.unpaired.len()), (2, 1));
-    assert!(found.unpaired[0].1.contains("not here"), "{:?}", found.unpaired);
+    assert!(found.unpaired[0].1.contains("which is missing"), "{:?}", found.unpaired);
     for pair in &found.pairs {
         let (image, regions) = pair.read_labels(&[], &ReadOptions::default()).expect("both");
         assert_eq!(image.shape[1..], regions.shape[1..]);

@@ -168,6 +168,30 @@ fn what_a_kind_cannot_hold_is_an_error() {
     assert!(error.contains("2 segments") && error.contains("3 regions"), "{error}");
 }
 
+/// TID 1500: texts among the qualitative evaluations.
+#[test]
+fn remarks_are_comments_of_a_report() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let series = series(folder.path());
+    let by = author().remarks(["spacing 5 mm, trained on 1 mm".to_owned()]);
+    let path = folder.path().join("report.dcm");
+    std::fs::write(&path, report(&regions(&series), &series, &by, None).expect("written")).expect("written");
+    let object = dicom_object::open_file(&path).expect("DICOM");
+    let content = object.element(tags::CONTENT_SEQUENCE).expect("content").items().expect("items");
+    let last = content.last().expect("an item");
+    let meaning = |item: &dicom_object::InMemDicomObject| {
+        let name = item.element(tags::CONCEPT_NAME_CODE_SEQUENCE).expect("a name").items().expect("items")[0].clone();
+        name.element(tags::CODE_MEANING).expect("a meaning").to_str().expect("text").into_owned()
+    };
+    assert_eq!(meaning(last), "Qualitative Evaluations");
+    let remarks = last.element(tags::CONTENT_SEQUENCE).expect("content").items().expect("items");
+    assert_eq!((remarks.len(), meaning(&remarks[0]).as_str()), (1, "Comment"));
+    let text = remarks[0].element(tags::TEXT_VALUE).expect("a text").to_str().expect("text").into_owned();
+    assert_eq!(text, "spacing 5 mm, trained on 1 mm");
+    let plain = report(&regions(&series), &series, &author(), None).expect("written");
+    assert!(!String::from_utf8_lossy(&plain).contains("Qualitative"));
+}
+
 #[test]
 fn measures_are_those_of_the_shapes() {
     let folder = tempfile::tempdir().expect("a folder");

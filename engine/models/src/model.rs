@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hearth_data::Image;
 use hearth_data::dicom::write::Coding;
 use hearth_recipe::Outcome;
+use hearth_run::{Fingerprint, ImageFacts};
 use serde_json::{Map as Facts, Value};
 
 use crate::cases::{Case, Sought};
@@ -46,6 +47,11 @@ pub trait Model {
     /// # Errors
     /// Files of the model that cannot be read.
     fn key(&self) -> Outcome<Value>;
+
+    /// What the images of its training look like, if that is known.
+    fn fingerprint(&self) -> Option<&Fingerprint> {
+        None
+    }
 
     /// The facts about the model in the record of each result.
     fn record(&self) -> Facts<String, Value>;
@@ -94,12 +100,20 @@ pub struct Prepared {
     pub content: Box<dyn std::any::Any + Send>,
     /// The approximate memory in bytes until its results are written.
     pub bytes: u64,
+    /// What the image looked like when it was loaded, if that is known.
+    pub facts: Option<ImageFacts>,
 }
 
 impl Prepared {
     /// Wraps a prepared case of a family's own type.
     pub fn new(content: impl std::any::Any + Send, bytes: u64) -> Self {
-        Self { content: Box::new(content), bytes }
+        Self { content: Box::new(content), bytes, facts: None }
+    }
+
+    /// Adds what the image looked like when it was loaded.
+    #[must_use]
+    pub fn with_facts(self, facts: Option<ImageFacts>) -> Self {
+        Self { facts, ..self }
     }
 
     /// Unwraps the family's own type.
@@ -119,6 +133,19 @@ pub struct Asked {
     pub probabilities: bool,
     /// The uncertainty: the difference between augmented predictions.
     pub uncertainty: bool,
+}
+
+/// The respects in which a prepared image is unlike those that a model was trained on, in words. Without
+/// the values of the training's images, those of CT are compared with Hounsfield units.
+pub fn unlike(model: &dyn Model, prepared: &Prepared) -> Vec<String> {
+    let Some(facts) = &prepared.facts else { return Vec::new() };
+    let known = model.fingerprint();
+    let mut found = known.map(|known| known.unlike(facts)).unwrap_or_default();
+    let is_ct = matches!(&model.card().modalities[..], [one] if one.eq_ignore_ascii_case("CT"));
+    if is_ct && known.is_none_or(|known| known.channels.is_empty()) {
+        found.extend(facts.not_hounsfield());
+    }
+    found
 }
 
 /// The kind of a model's output.
@@ -233,6 +260,27 @@ pub enum Prediction {
     Scores(Vec<f32>),
 }
 
+/// The differences between several predictions of an image.
+pub struct Uncertainty {
+    /// The standard deviation of the foreground's probability at each voxel, from 0 to 0.71.
+    pub std: Image,
+    /// MONAI's volume variation coefficient: deviation over mean of all values of all predictions.
+    pub vvc: f64,
+    /// The volume of the foreground in millilitres in each prediction.
+    pub volumes_ml: Vec<f64>,
+}
+
+impl Uncertainty {
+    /// The mean volume in millilitres, and its standard deviation over the predictions; `None` for fewer
+    /// than two of them.
+    pub fn volume_ml(&self) -> Option<(f64, f64)> {
+        let count = self.volumes_ml.len() as f64;
+        let mean = self.volumes_ml.iter().sum::<f64>() / count;
+        let squares: f64 = self.volumes_ml.iter().map(|volume| (volume - mean).powi(2)).sum();
+        (count >= 2.0).then(|| (mean, (squares / (count - 1.0)).sqrt()))
+    }
+}
+
 /// A prediction on the grid of an image.
 pub trait PredictedMap: Send {
     /// The label of each voxel `[1, X, Y, Z]`, 0 or 1 for each region `[C, X, Y, Z]`, or the image,
@@ -269,9 +317,8 @@ pub trait PredictedMap: Send {
         Ok(())
     }
 
-    /// The standard deviation of the foreground's probability over augmented images, and the volume
-    /// variation coefficient.
-    fn uncertainty(&self) -> Option<(&Image, f64)> {
+    /// The differences between predictions of augmented images, folds or models.
+    fn uncertainty(&self) -> Option<&Uncertainty> {
         None
     }
 

@@ -82,6 +82,8 @@ pub struct OpenOptions {
     pub tune: Option<String>,
     /// `--tta`: test-time augmentation.
     pub tta: Option<Tta>,
+    /// `--uncertainty`: all flips, if no other augmentation is named.
+    pub uncertainty: bool,
     /// `--accept`: accepted faults of DICOM series.
     pub accept: Vec<String>,
     /// `--classes`: a label convention for brain tumours.
@@ -251,6 +253,7 @@ impl OpenOptions {
             device: &self.device,
             tune: self.tune.as_deref(),
             tta: self.tta.clone(),
+            uncertainty: self.uncertainty,
             accept: self.accept.clone(),
             classes: self.classes.as_deref(),
             previous_stage: self.previous_stage.as_deref(),

@@ -23,6 +23,7 @@ use crate::store::{ModelKind, files_of, kind_of, slashes};
 use hearth_recipe::recipe::{Document, Output, Recipe};
 use hearth_recipe::warning;
 use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::FINGERPRINT;
 use hearth_run::folders::open_run;
 use hearth_run::{choose, name_of};
 
@@ -247,8 +248,11 @@ fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     tell(&mut facts, &options.about);
     let labels = labels(&recipe, &options.codes);
     warn_of_unused(&options.codes, &labels);
-    let builder = Builder::new(Kind::Run, facts, program()).labels(labels);
-    let builder = builder.bytes(RECIPE, without_paths(text)?).bytes(WEIGHTS, bytes);
+    let mut builder = Builder::new(Kind::Run, facts, program()).labels(labels);
+    builder = builder.bytes(RECIPE, without_paths(text)?).bytes(WEIGHTS, bytes);
+    if let Ok(fingerprint) = hearth_files::read(run.root().join(FINGERPRINT)) {
+        builder = builder.bytes(FINGERPRINT, fingerprint);
+    }
     Ok(builder)
 }
 

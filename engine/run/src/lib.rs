@@ -3,6 +3,7 @@
 //! * [`Plan`]: a recipe that is checked and ready to run.
 //! * [`Session`]: a run that trains.
 //! * [`Cases`], [`FoldList`], [`Chosen`]: the cases for training, validation and evaluation.
+//! * [`Fingerprint`]: what the images of a training look like.
 //! * [`footprint`], [`check_training`]: estimates of memory before it is used.
 //! * [`advice`], [`profile`]: suggestions for a faster run, from a profile of it.
 //! * [`outputs`]: files that a command claims before it writes them.
@@ -19,6 +20,7 @@ mod checkpoints;
 mod checks;
 pub mod confusion;
 mod dataset;
+mod fingerprint;
 pub mod folders;
 pub mod handlers;
 mod kernel_tuning;
@@ -44,6 +46,7 @@ pub use cases::{Cases, list, wants};
 pub use checkpoints::{WEIGHTS, checkpoint_file, choose, name_of};
 pub use checks::check_training;
 pub use confusion::CONFUSION;
+pub use fingerprint::{FINGERPRINT, Fingerprint, ImageFacts, Percentiles, Span};
 pub use handlers::peak_flops::measure_roof;
 pub use handlers::{HandlerFailure, plugins};
 pub use kernel_tuning::choose_kernels;

@@ -12,25 +12,40 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 /// The suffix of the record of a file's origin.
 const RECORD: &str = ".hearth.json";
 
+/// The folder of records, next to the files.
+const FOLDER: &str = "records";
+
 /// The key of a record with the source of the result.
 pub const KEY: &str = "result_of";
 
 /// The files of one command, claimed before its work begins.
 ///
 /// An existing file is an error, unless `--overwrite` is given and this program wrote it: the
-/// record next to it (`NAME.hearth.json`) holds the hash of its bytes. A file that was changed
+/// record (`records/NAME.hearth.json`) holds the hash of its bytes. A file that was changed
 /// since then is never replaced. An unfinished file of a process that was killed while writing is
 /// replaced without `--overwrite`, because its record marks it as unfinished.
 pub struct Outputs {
     command: &'static str,
     overwrite: bool,
+    beside: bool,
     claimed: HashSet<PathBuf>,
 }
 
 impl Outputs {
     /// Starts without claimed files.
     pub fn new(command: &'static str, overwrite: bool) -> Self {
-        Self { command, overwrite, claimed: HashSet::new() }
+        Self { command, overwrite, beside: false, claimed: HashSet::new() }
+    }
+
+    /// Writes records beside their files (`NAME.hearth.json`) instead of into a folder.
+    #[must_use]
+    pub fn records_beside(self, beside: bool) -> Self {
+        Self { beside, ..self }
+    }
+
+    /// Where the record of a file is written.
+    fn record(&self, path: &Path) -> PathBuf {
+        if self.beside { beside(path) } else { in_folder(path) }
     }
 
     /// Claims a file that will be written.
@@ -56,11 +71,15 @@ impl Outputs {
         if path.symlink_metadata().is_ok() {
             self.check_ours(path, recorded.as_ref(), key)?;
         }
-        let record = beside(path);
+        let record = self.record(path);
         let is_ours = recorded.as_ref().is_some_and(|recorded| is_unfinished(recorded) || sum_in(recorded).is_some());
         if record.symlink_metadata().is_ok() && !is_ours {
             let advice = "this program would write there where the result comes from; move it away";
             return Err(RecipeError::new(format!("{} exists, and is no record: {advice}", record.display())));
+        }
+        if let Some(folder) = record.parent().filter(|folder| folder.symlink_metadata().is_ok_and(|at| !at.is_dir())) {
+            let advice = "this program would write records there; move it away, or give --records-beside";
+            return Err(RecipeError::new(format!("{} exists, and is no folder: {advice}", folder.display())));
         }
         self.claimed.insert(real);
         Ok(())
@@ -98,16 +117,21 @@ impl Outputs {
         facts: Value,
         write: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let record = beside(path);
-        let before = std::fs::read(&record).ok();
-        self.write_record(path, json!({ UNFINISHED: true }))?;
+        let record = self.record(path);
+        let before = hearth_files::read(&record).ok();
+        if let Err(error) = self.write_record(path, json!({ UNFINISHED: true })) {
+            if before.is_none() {
+                remove_record(&record);
+            }
+            return Err(error.into());
+        }
         let made = match write() {
             Ok(made) => made,
             Err(error) => {
                 // The first error is the one to report.
                 match before {
                     Some(bytes) => drop(folders::replace(&record, bytes)),
-                    None => drop(std::fs::remove_file(&record)),
+                    None => remove_record(&record),
                 }
                 return Err(error);
             }
@@ -120,16 +144,25 @@ impl Outputs {
         if recorded.is_err() {
             // The next error names a file that cannot be removed.
             let _ = std::fs::remove_file(path);
-            let _ = std::fs::remove_file(&record);
+            remove_record(&record);
         }
         recorded?;
+        // Of an earlier call that wrote its records to the other place.
+        let other = if self.beside { in_folder(path) } else { beside(path) };
+        if other.is_file() {
+            remove_record(&other);
+        }
         Ok(made)
     }
 
     fn write_record(&self, path: &Path, mut facts: Value) -> Outcome {
         facts["hearth"] = env!("CARGO_PKG_VERSION").into();
         facts["command"] = self.command.into();
-        folders::replace(&beside(path), serde_json::to_string_pretty(&facts)? + "\n")
+        let record = self.record(path);
+        if let Some(folder) = record.parent().filter(|_| !self.beside) {
+            std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
+        }
+        folders::replace(&record, serde_json::to_string_pretty(&facts)? + "\n")
     }
 
     /// Writes a whole claimed file, and its record.
@@ -143,7 +176,23 @@ const UNFINISHED: &str = "unfinished";
 /// The key of the hash of the file's bytes in a record.
 const SUM: &str = "blake3";
 
-/// The path of a file's record.
+/// The path of a file's record in the folder of records.
+fn in_folder(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(RECORD);
+    path.parent().unwrap_or(Path::new("")).join(FOLDER).join(name)
+}
+
+/// Removes a record, and its folder if it was the last one. The file that it belongs to tells more.
+fn remove_record(record: &Path) {
+    let _ = std::fs::remove_file(record);
+    if let Some(folder) = record.parent().filter(|folder| folder.file_name().is_some_and(|name| name == FOLDER)) {
+        // Fails for a folder with other records.
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+/// The path of a file's record beside it, as earlier versions wrote it.
 fn beside(path: &Path) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(RECORD);
@@ -165,7 +214,7 @@ pub fn record_of(path: &Path) -> Option<Value> {
 /// # Errors
 /// A file that cannot be removed.
 pub fn remove_result(path: &Path) -> Outcome {
-    for file in [path.to_owned(), beside(path)] {
+    for file in [path.to_owned(), beside(path), in_folder(path)] {
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(RecipeError::from_error(error).context(format!("cannot remove {}", file.display())));
@@ -207,7 +256,8 @@ fn sum_in(record: &Value) -> Option<&str> {
 
 /// The record of a file.
 fn recorded(path: &Path) -> Option<Value> {
-    serde_json::from_str(&std::fs::read_to_string(beside(path)).ok()?).ok()
+    let text = hearth_files::read_to_string(in_folder(path)).or_else(|_| hearth_files::read_to_string(beside(path)));
+    serde_json::from_str(&text.ok()?).ok()
 }
 
 /// Computes the BLAKE3 hash of a file.
@@ -286,9 +336,31 @@ mod tests {
         assert_eq!(fail(), "no");
         assert_eq!(std::fs::read_dir(dir.path()).expect("it").count(), 0);
         outputs.write(&path, "old").expect("written");
-        let record = std::fs::read(beside(&path)).expect("a record");
+        let record = std::fs::read(in_folder(&path)).expect("a record");
         assert_eq!(fail(), "no");
-        assert_eq!(std::fs::read(beside(&path)).expect("a record"), record);
+        assert_eq!(std::fs::read(in_folder(&path)).expect("a record"), record);
         assert!(is_whole(&path, "predict"));
+    }
+
+    /// Records of an earlier version, or of a call with the option, are found and replaced.
+    #[test]
+    fn a_record_is_in_one_place() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("labels.nii.gz");
+        let places = || [beside(&path).is_file(), in_folder(&path).is_file(), dir.path().join(FOLDER).exists()];
+        let asked = [(true, [true, false, false]), (false, [false, true, true]), (true, [true, false, false])];
+        for (beside, expected) in asked {
+            let mut outputs = Outputs::new("predict", true).records_beside(beside);
+            outputs.claim(&path).expect("ours");
+            outputs.write(&path, "labels").expect("written");
+            assert_eq!(places(), expected, "{beside}");
+            assert!(is_whole(&path, "predict"));
+        }
+        remove_result(&path).expect("removed");
+        assert_eq!(places(), [false; 3]);
+        // A file of the user with the name of the folder.
+        std::fs::write(dir.path().join(FOLDER), "mine").expect("written");
+        let error = Outputs::new("predict", true).claim(&path).expect_err("it is no folder").to_string();
+        assert!(error.contains("records exists, and is no folder"), "{error}");
     }
 }

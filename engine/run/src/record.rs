@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::cases::Cases;
+use crate::fingerprint::Fingerprint;
 use crate::folders;
 use crate::plan::Plan;
 use hearth_recipe::{Context, Outcome, RecipeError};
@@ -38,6 +39,9 @@ pub struct Record {
     training: Vec<String>,
     /// The validation cases.
     validation: Vec<String>,
+    /// What the training cases look like, in a file of its own.
+    #[serde(skip)]
+    fingerprint: Option<Fingerprint>,
 }
 
 /// The cases on which a run validated.
@@ -60,6 +64,12 @@ pub fn run_id(folder: &RunFolder) -> Outcome<Option<String>> {
 }
 
 impl Record {
+    /// The record of a new run with this plan and data, whose training cases are looked at.
+    pub fn of_new(plan: &Plan, data: &Path) -> Outcome<Self> {
+        let fingerprint = Fingerprint::of_training(plan, &Cases::open(data, &plan.recipe)?);
+        Ok(Self { fingerprint, ..Self::new(plan, data)? })
+    }
+
     /// The record of a run with this plan and data.
     pub fn new(plan: &Plan, data: &Path) -> Outcome<Self> {
         let cases = Cases::open(data, &plan.recipe)?;
@@ -67,7 +77,7 @@ impl Record {
         let recipe = plan.recipe.to_toml()?;
         let data = data.display().to_string();
         let (training, validation) = (names(cases.training), names(cases.validation));
-        Ok(Self { id: None, recipe, data, training, validation })
+        Ok(Self { id: None, recipe, data, training, validation, fingerprint: None })
     }
 
     /// Gives a new run its name.
@@ -101,8 +111,11 @@ impl Record {
         &self.validation
     }
 
-    /// Writes the record.
+    /// Writes the record, and the fingerprint if there is one.
     pub fn write(&self, folder: &RunFolder) -> Outcome {
+        if let Some(fingerprint) = &self.fingerprint {
+            fingerprint.write(folder.root())?;
+        }
         folders::replace(&folder.root().join(FILE), &(serde_json::to_string_pretty(self)? + "\n"))
     }
 

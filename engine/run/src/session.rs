@@ -117,7 +117,7 @@ impl Session {
     }
 
     fn make_folder(&mut self, out: &Path) -> Outcome {
-        let record = Record::new(&self.plan, &self.data)?.named();
+        let record = Record::of_new(&self.plan, &self.data)?.named();
         let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
         self.lock = Some(RunLock::new(folder.root())?);
         record.write(&folder)?;
@@ -176,6 +176,11 @@ impl Session {
             handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator)?;
         }
         Ok(())
+    }
+
+    /// Whether the run learns to generate images.
+    pub fn generates(&self) -> bool {
+        self.plan.recipe.learns().generates()
     }
 
     /// The run's folder, once it has one.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::{Axis, Plot, save};
+use crate::run::outputs::record_of;
 use crate::{note, out};
 use hearth_models::ensemble::Disagreement;
 
@@ -213,10 +214,7 @@ fn read(path: &Path, args: &Args) -> Outcome<Map> {
     let image = image.with_spatial_dims(2);
     let nms = ProbNMS::new("map", 2).prob_threshold(args.threshold).box_size(OneOrMany::One(args.box_size as usize));
     let detections = nms.detections(&image)?.iter().map(|peak| (peak.probability, [peak.at[0], peak.at[1]])).collect();
-    let mut name = path.as_os_str().to_owned();
-    name.push(".hearth.json");
-    let record = std::fs::read_to_string(PathBuf::from(name)).ok();
-    let record: Value = record.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let record: Value = record_of(path).unwrap_or_default();
     let scale = record["scale"][0].as_f64().unwrap_or(args.scale);
     let size = |key: &str, cells: usize| {
         record[key].as_u64().map_or_else(|| (cells as f64 * scale).round() as usize, |size| size as usize)

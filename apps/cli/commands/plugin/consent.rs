@@ -20,7 +20,7 @@ pub fn allow(words: &[PathBuf]) -> Outcome {
 /// Reports values of `--allow-plugin` without effect.
 pub fn report_unused() {
     for word in unused_allowances() {
-        note!("--allow-plugin {}: no recipe named this plugin, so the option had no effect", shown_path(&word));
+        note!("--allow-plugin {}: without effect, because no plugin of a recipe needed it", shown_path(&word));
     }
 }
 

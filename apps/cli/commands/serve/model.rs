@@ -11,11 +11,14 @@ use hearth_data::dicom::{Authorship, Series};
 use hearth_data::writers::RegionFile;
 use hearth_data::{Item, Parts, Progress};
 use hearth_models::cases::{Case, Sought, check_upload, images_of};
-use hearth_models::model::{Asked, Card as ModelCard, Kind as ModelKind, Model as Trained, PredictedMap, Prediction};
+use hearth_models::model::{
+    Asked, Card as ModelCard, Kind as ModelKind, Model as Trained, PredictedMap, Prediction, unlike,
+};
 use hearth_models::open::{OpenOptions, open as open_model};
 use hearth_models::writers::Codes;
 use hearth_models::writers::regions::Regions;
 use hearth_nn::inferers::stoppable;
+use hearth_recipe::warning;
 use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
 use serde_json::{Map, Value, json};
 
@@ -162,10 +165,18 @@ fn answer_of(model: &dyn Trained, question: &Question) -> Result<Answer, Refusal
         _ => None,
     };
     let prepared = model.preparer().prepare(&case, None).map_err(refused)?;
-    match model.predict(prepared, Asked::default()).map_err(refused)? {
-        Prediction::Scores(scores) => Ok(Answer { file: None, facts: of_scores(card, &scores) }),
-        Prediction::Map(map) => of_map(card, &*map, series.as_ref(), *format, out),
+    let remarks = unlike(model, &prepared);
+    let mut answer = match model.predict(prepared, Asked::default()).map_err(refused)? {
+        Prediction::Scores(scores) => Answer { file: None, facts: of_scores(card, &scores) },
+        Prediction::Map(map) => of_map(card, &*map, series.as_ref(), *format, out)?,
+    };
+    if !remarks.is_empty() {
+        for remark in &remarks {
+            warning!("{}: unlike the training data: {remark}", case.stem().to_string_lossy());
+        }
+        answer.facts.insert("unlike_training".to_owned(), json!(remarks));
     }
+    Ok(answer)
 }
 
 fn of_map(

@@ -66,6 +66,8 @@ pub struct Authorship {
     pub software: String,
     /// ContributionDescription: the model that found the regions, and its input.
     pub contribution: Option<String>,
+    /// Remarks for the reader of a report, such as in what the images are unusual.
+    pub remarks: Vec<String>,
     /// Whether to write regions without a voxel, which are an error by default: a SEG has a frame
     /// of zeros for them, an RTSTRUCT an ROI without contours.
     pub keep_empty: bool,
@@ -81,6 +83,7 @@ impl Authorship {
             created: SystemTime::now(),
             software: concat!("hearth ", env!("CARGO_PKG_VERSION")).to_owned(),
             contribution: None,
+            remarks: Vec::new(),
             keep_empty: false,
         }
     }
@@ -88,6 +91,12 @@ impl Authorship {
     /// Sets SeriesDescription.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
+        self
+    }
+
+    /// Adds remarks for the reader of a report.
+    pub fn remarks(mut self, remarks: impl IntoIterator<Item = String>) -> Self {
+        self.remarks.extend(remarks);
         self
     }
 

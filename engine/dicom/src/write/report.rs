@@ -68,6 +68,12 @@ pub fn report(
     ));
     content.push(library);
     content.push(measurements);
+    if !by.remarks.is_empty() {
+        let remark =
+            |text: &String| item("CONTAINS", "TEXT", "121106", "DCM", "Comment").text(tags::TEXT_VALUE, VR::UT, text);
+        let remarks = container("C0034375", "UMLS", "Qualitative Evaluations");
+        content.push(remarks.items(tags::CONTENT_SEQUENCE, by.remarks.iter().map(remark)));
+    }
     let object = begin(CLASS, "SR", series, &uids, by)?
         .without(tags::FRAME_OF_REFERENCE_UID)
         .without(tags::POSITION_REFERENCE_INDICATOR)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hearth_bundle::{Component, Fault, FaultKind, Value};
-pub(crate) use hearth_registry::base_names;
 use hearth_registry::Node;
+pub(crate) use hearth_registry::base_names;
 use serde::Deserialize;
 
 /// Creates a fault of a component.

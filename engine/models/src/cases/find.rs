@@ -55,7 +55,7 @@ impl<'a> CaseFinder<'a> {
     /// A damaged data set, or one without a channel that the model needs; a folder that cannot be
     /// read; a study without the selected series.
     pub fn find(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
-        let Sought { series, upload } = sought;
+        let Sought { series, upload, any_modality } = sought;
         if !upload && let Some(layout) = layout_of(given, self.layout) {
             let wants = Wants { images: self.images.to_vec(), target: Target::Nothing };
             let cases = layout.read(given, &wants).while_doing(|| given.display().to_string())?.all();
@@ -63,7 +63,8 @@ impl<'a> CaseFinder<'a> {
         }
         let images = images_of(given)?;
         if images.len() == 1 && images[0] == given && given.is_dir() {
-            let found = series_below(given, series.or(self.series), self.modalities)?;
+            let modalities = if any_modality { &[] } else { self.modalities };
+            let found = series_below(given, series.or(self.series), modalities)?;
             if !found.is_empty() {
                 return Ok(found.into_iter().map(|found| Case::Series(Box::new(found))).collect());
             }

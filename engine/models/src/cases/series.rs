@@ -28,18 +28,16 @@ pub struct FoundSeries {
 }
 
 /// The series below a folder: all of them, or with `wanted` one of each study ([`Scan::select`];
-/// `auto` selects the one that suits the network best and reports why). Among several series those
-/// of other `modalities` are skipped, unless one is selected or no series has these modalities.
-/// Empty if there is no DICOM.
-/// wanted or there are none of these. None where there is no DICOM.
+/// `auto` selects the one that suits the network best and reports why). Series of other `modalities`
+/// are skipped. Empty if there is no DICOM.
+///
 /// The results of a series have the same relative folder and name as its own folder: those of
 /// `TREE/patient/ct` are `OUT/patient/ct_...`. If several series share a folder, their numbers are
 /// appended. The results of a single series have the name of the given folder.
-/// given.
 ///
 /// # Errors
-/// A folder that cannot be read, a study without the selected series, or a series whose files are
-/// in several folders.
+/// A folder that cannot be read, a study without the selected series, series of other modalities
+/// alone, or a series whose files are in several folders.
 pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -> Outcome<Vec<FoundSeries>> {
     // The root folder would be the whole file system.
     if !given.canonicalize().is_ok_and(|real| real.file_name().is_some()) {
@@ -47,7 +45,7 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
     }
     let scanned = scan(given).while_doing(|| given.display().to_string())?;
     let Some(wanted) = wanted else {
-        let all = of_modalities(given, &scanned, modalities);
+        let all = of_modalities(given, &scanned, modalities)?;
         let studies: BTreeSet<&str> = all.iter().map(|series| series.study()).collect();
         if studies.len() < all.len() {
             let (count, studies) = (all.len(), counted(studies.len(), "study"));
@@ -81,6 +79,9 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
             let of = series[0].patient().map(|patient| format!(", patient {patient}")).unwrap_or_default();
             RecipeError::new(format!("--series {wanted}: {}{of}: {what}", given.display()))
         })?;
+        if !suits(series[place], modalities) {
+            return Err(for_others(given, [series[place].modality()].into(), modalities));
+        }
         chosen.push(series[place]);
     }
     if automatic && chosen.is_empty() && !scanned.series.is_empty() {
@@ -90,24 +91,35 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
     placed(given, chosen, &scanned)
 }
 
-/// The series of these modalities; all of them if none has one, or no modalities are given. Skipped
-/// and unusual series are reported.
-fn of_modalities<'a>(given: &Path, scanned: &'a Scan, modalities: &[String]) -> Vec<&'a Series> {
-    let suits = |series: &Series| modalities.iter().any(|name| name.eq_ignore_ascii_case(series.modality()));
-    let (suiting, others): (Vec<&Series>, Vec<&Series>) = scanned.series.iter().partition(|series| suits(series));
-    if modalities.is_empty() || others.is_empty() {
-        return scanned.series.iter().collect();
+/// Whether a series has one of these modalities; without any, every one has.
+fn suits(series: &Series, modalities: &[String]) -> bool {
+    modalities.is_empty() || modalities.iter().any(|name| name.eq_ignore_ascii_case(series.modality()))
+}
+
+/// The series of these modalities. Skipped ones are reported.
+///
+/// # Errors
+/// Series of other modalities alone.
+fn of_modalities<'a>(given: &Path, scanned: &'a Scan, modalities: &[String]) -> Outcome<Vec<&'a Series>> {
+    let (suiting, others): (Vec<&Series>, Vec<&Series>) =
+        scanned.series.iter().partition(|series| suits(series, modalities));
+    if others.is_empty() {
+        return Ok(suiting);
     }
-    let (place, names) = (given.display(), modalities.join(", "));
     let found: BTreeSet<&str> = others.iter().map(|series| series.modality()).collect();
-    let found = found.into_iter().collect::<Vec<_>>().join(", ");
     if suiting.is_empty() {
-        warning!("{place}: the network is for {names} (data.modalities); these series are {found}");
-        return others;
+        return Err(for_others(given, found, modalities));
     }
-    let count = others.len();
-    notice!("{place}: skips {count} series of {found}: the network is for {names} (data.modalities)");
-    suiting
+    let (place, count, names) = (given.display(), others.len(), modalities.join(", "));
+    let found = found.into_iter().collect::<Vec<_>>().join(", ");
+    notice!("{place}: skips {count} series of {found}: the network is for {names}");
+    Ok(suiting)
+}
+
+fn for_others(given: &Path, found: BTreeSet<&str>, modalities: &[String]) -> RecipeError {
+    let (found, names) = (found.into_iter().collect::<Vec<_>>().join(", "), modalities.join(", "));
+    let what = format!("the series is {found}, and the network is for {names}");
+    RecipeError::new(format!("{}: {what}; --any-modality predicts it all the same", given.display()))
 }
 
 fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan) -> Outcome<Vec<FoundSeries>> {

@@ -15,18 +15,28 @@ pub struct Sought<'a> {
     /// Whether the path is an upload of someone who may read no other file of this machine. Its files
     /// are then images: lists and data sets, which name files, are not read, and links are refused.
     pub upload: bool,
+    /// Whether series of modalities that the model is not for are predicted, too.
+    pub any_modality: bool,
 }
 
 impl<'a> Sought<'a> {
     /// The case of an upload.
     pub fn of_upload(series: Option<&'a str>) -> Self {
-        Self { series, upload: true }
+        Self { series, upload: true, any_modality: false }
     }
 }
 
 impl<'a> From<Option<&'a str>> for Sought<'a> {
     fn from(series: Option<&'a str>) -> Self {
-        Self { series, upload: false }
+        Self { series, upload: false, any_modality: false }
+    }
+}
+
+impl Sought<'_> {
+    /// Whether series of modalities that the model is not for are predicted, too.
+    #[must_use]
+    pub fn of_any_modality(self, any_modality: bool) -> Self {
+        Self { any_modality, ..self }
     }
 }
 

@@ -103,6 +103,7 @@ impl Trained {
             members.push(format!("{other_name}: {}", other.checkpoint));
             hashes.push(other.weights);
             others.push(other.network);
+            first.fingerprint = first.fingerprint.zip(other.fingerprint).map(|(one, other)| one.joined(&other));
         }
         let (output, of_slides) = (first.plan.recipe.output(), first.plan.recipe.learns().patches().is_some());
         if of_slides && merging.how == Merge::Staple {

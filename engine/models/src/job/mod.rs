@@ -5,13 +5,14 @@ mod overlap;
 mod ranks;
 mod results;
 mod tasks;
+pub(crate) mod volumes;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hearth_recipe::text::seconds;
-use hearth_recipe::{Context, Outcome, RecipeError, notice};
+use hearth_recipe::{Context, Outcome, RecipeError, notice, warning};
 use hearth_registry::counted;
 use hearth_run::outputs::{KEY, Outputs, sum};
 use hearth_train::{Floats, Ranks};
@@ -21,12 +22,14 @@ pub use overlap::{Overlap, Overlapped, StageSeconds, overlapped};
 pub use ranks::{Done, own, prepared};
 pub use results::Results;
 
-pub(crate) use results::CaseReport;
+pub(crate) use results::{CaseReport, millilitres};
 
+use crate::cases::Sought;
 use crate::job::failed::{FAILED, list_failed, row};
 use crate::job::ranks::is_first;
 use crate::job::tasks::{Task, tasks};
-use crate::model::{Asked, Card, Model, Prediction};
+use crate::job::volumes::{UNLIKE, write_volumes};
+use crate::model::{Asked, Card, Model, Prediction, unlike};
 use crate::writers::{OutputOptions, Pictures, Writing, authorship, check};
 
 /// The table of numbers, for models that predict numbers.
@@ -48,14 +51,16 @@ pub struct Job<'a> {
     pub outputs: OutputOptions,
     /// Whether results of earlier calls are replaced.
     pub overwrite: bool,
+    /// Whether records are written beside the results instead of into a folder.
+    pub records_beside: bool,
     /// Whether a line of JSON is printed for each case.
     pub json: bool,
     /// The ranks that share the cases.
     pub ranks: Option<&'a Ranks>,
     /// The output for lines of results.
     pub results: &'a dyn Results,
-    /// Selects one DICOM series of each study.
-    pub series: Option<&'a str>,
+    /// How images become cases.
+    pub sought: Sought<'a>,
     /// Restricts the job to these cases, on which the model was not trained.
     pub only: Option<&'a BTreeSet<String>>,
 }
@@ -64,6 +69,8 @@ pub struct Job<'a> {
 struct Planned {
     outputs: Outputs,
     tasks: Vec<Task>,
+    /// The name and the result of each case, also of those that an earlier call finished.
+    results: Vec<(String, PathBuf)>,
     card: Card,
     options: OutputOptions,
     /// The table of numbers, if the model predicts numbers.
@@ -78,6 +85,8 @@ struct Planned {
 struct Found {
     prediction: Prediction,
     picture: Option<Outcome<Vec<u8>>>,
+    /// The respects in which the image is unlike those of the training.
+    remarks: Vec<String>,
 }
 
 impl Job<'_> {
@@ -102,6 +111,9 @@ impl Job<'_> {
                 self.results.line(&path.display().to_string());
             }
         }
+        if is_first(ranks) && planned.card.kind.is_map() && planned.results.len() > 1 {
+            write_volumes(self.out, self.command, &planned.outputs, &planned.card, &planned.results)?;
+        }
         // The error of a single case becomes the job's error, unless an earlier call listed it.
         let of_fold = self.only.is_some();
         if is_first(ranks) && !of_fold && (count > 1 || self.out.join(FAILED).exists()) {
@@ -113,12 +125,12 @@ impl Job<'_> {
     fn plan(&self, given: &[PathBuf]) -> Outcome<Planned> {
         let card = self.model.card();
         check(&self.outputs, card, self.model.abilities())?;
-        let mut outputs = Outputs::new(self.command, self.overwrite);
+        let mut outputs = Outputs::new(self.command, self.overwrite).records_beside(self.records_beside);
         let scores = (card.kind == crate::model::Kind::Scores).then(|| self.out.join(SCORES));
         if let Some(path) = &scores {
             outputs.claim(path)?;
         }
-        let tasks = tasks(self, given, &mut outputs)?;
+        let (tasks, results) = tasks(self, given, &mut outputs)?;
         let mut companions = Vec::new();
         for (name, text) in self.model.companions(self.asked())? {
             let path = self.out.join(name);
@@ -131,6 +143,7 @@ impl Job<'_> {
         Ok(Planned {
             outputs,
             tasks,
+            results,
             card: card.clone(),
             options: self.outputs.clone(),
             scores,
@@ -173,10 +186,14 @@ impl Job<'_> {
                 };
                 notice!("image {} of {count}: {}{left}", mine[before] + 1, task.case.name());
             }
+            let remarks = unlike(self.model, &ready);
+            for remark in &remarks {
+                warning!("{}: unlike the training data: {remark}", task.case.name());
+            }
             let prediction = self.model.predict(ready, asked)?;
             let drawn = pictures.filter(|_| task.asks("--picture"));
             let picture = drawn.map(|pictures| pictures.png(&task.case, &prediction));
-            Ok(Found { prediction, picture })
+            Ok(Found { prediction, picture, remarks })
         };
         let (results, json) = (self.results, self.json);
         let write = |before: usize, found: Outcome<Found>, spent: StageSeconds| {
@@ -218,7 +235,8 @@ fn write_results(
             std::fs::create_dir_all(folder).while_doing(doing)?;
         }
     }
-    let facts = facts(planned, task)?;
+    let facts = facts(planned, task, &found.remarks)?;
+    report.unlike(&found.remarks);
     let (map, scores) = match found.prediction {
         Prediction::Map(map) => (Some(map), None),
         Prediction::Scores(scores) => (None, Some(scores)),
@@ -229,7 +247,10 @@ fn write_results(
         case: &task.case,
         map: map.as_deref(),
         series: task.series.as_ref(),
-        by: task.series.as_ref().map(|series| authorship(&planned.card, series)),
+        by: task.series.as_ref().map(|series| {
+            let remarks = found.remarks.iter().map(|remark| format!("The image is unlike the training data: {remark}"));
+            authorship(&planned.card, series).remarks(remarks)
+        }),
         picture: found.picture,
         facts,
         outputs: &planned.outputs,
@@ -243,7 +264,7 @@ fn write_results(
 }
 
 /// The record of each result of a case.
-fn facts(planned: &Planned, task: &Task) -> Outcome<Value> {
+fn facts(planned: &Planned, task: &Task, remarks: &[String]) -> Outcome<Value> {
     let files: Vec<&PathBuf> = task.case.files().collect();
     let sums = files.iter().map(|file| if file.is_file() { Ok(Some(sum(file)?)) } else { Ok(None) });
     let sums = sums.collect::<Outcome<Vec<Option<String>>>>()?;
@@ -257,6 +278,9 @@ fn facts(planned: &Planned, task: &Task) -> Outcome<Value> {
     }
     if let Some(path) = &task.previous {
         facts["previous_stage"] = json!({ "labels": path.display().to_string(), "blake3": sum(path)? });
+    }
+    if !remarks.is_empty() {
+        facts[UNLIKE] = json!(remarks);
     }
     if planned.held_out {
         facts["held_out"] = json!(true);

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cases::Case;
 use crate::job::overlap::StageSeconds;
-use crate::model::{Card, ClassLabel};
+use crate::job::volumes::{UNLIKE, VOLUMES_ML};
+use crate::model::{Card, ClassLabel, Uncertainty};
 
 /// A receiver of result lines, which a program prints.
 pub trait Results: Sync {
@@ -62,19 +63,33 @@ impl<'a> CaseReport<'a> {
     }
 
     /// Reports a written file of `--uncertainty`.
-    pub(crate) fn uncertainty(&mut self, path: &Path, vvc: f64) {
+    pub(crate) fn uncertainty(&mut self, path: &Path, found: &Uncertainty) {
+        let volume = found.volume_ml();
         if self.json {
             self.file("uncertainty", path);
-            self.facts.insert("volume_variation_coefficient".to_owned(), json!(vvc));
-        } else {
-            self.results.line(&format!("{}  volume variation coefficient {vvc:.4}", path.display()));
+            self.facts.insert("volume_variation_coefficient".to_owned(), json!(found.vvc));
+            if let Some((mean, std)) = volume {
+                self.facts.insert("foreground_ml".to_owned(), json!({ "mean": mean, "std": std }));
+            }
+            return;
         }
+        let Some((mean, std)) = volume else { return self.results.line(&path.display().to_string()) };
+        let share = if mean > 0.0 { std / mean * 100.0 } else { 0.0 };
+        let (path, count) = (path.display(), found.volumes_ml.len());
+        self.results
+            .line(&format!("{path}  foreground {mean:.1} ml ± {std:.2} ml ({share:.1} %) over {count} predictions"));
     }
 
     /// Reports the millilitres of each label.
     pub(crate) fn volumes(&mut self, volumes: &[(&ClassLabel, usize, f64)]) {
-        let each = volumes.iter().map(|(label, _, volume)| (label.name.clone(), json!(volume / 1000.0)));
-        self.facts.insert("volumes_ml".to_owned(), Value::Object(each.collect()));
+        self.facts.insert(VOLUMES_ML.to_owned(), millilitres(volumes));
+    }
+
+    /// Reports the respects in which the image is unlike those of the training.
+    pub(crate) fn unlike(&mut self, remarks: &[String]) {
+        if !remarks.is_empty() {
+            self.facts.insert(UNLIKE.to_owned(), json!(remarks));
+        }
     }
 
     /// Reports a number for each label.
@@ -97,6 +112,12 @@ impl<'a> CaseReport<'a> {
         line.insert("error".to_owned(), json!(failure.map(RecipeError::line)));
         self.results.line(&Value::Object(line).to_string());
     }
+}
+
+/// The millilitres of each label by its name.
+pub(crate) fn millilitres(volumes: &[(&ClassLabel, usize, f64)]) -> Value {
+    let each = volumes.iter().map(|(label, _, volume)| (label.name.clone(), json!(volume / 1000.0)));
+    Value::Object(each.collect())
 }
 
 /// Reports a case that an earlier call finished.

@@ -28,6 +28,15 @@ pub(crate) struct Task {
     pub(crate) refused: Option<RecipeError>,
 }
 
+impl Job<'_> {
+    /// The file of a case with this ending.
+    fn path_of(&self, case: &Case, end: &str) -> PathBuf {
+        let mut name = case.stem();
+        name.push(end);
+        self.out.join(case.parent()).join(name)
+    }
+}
+
 impl Task {
     /// Whether the file of this option is requested.
     pub(crate) fn asks(&self, flag: &str) -> bool {
@@ -35,18 +44,24 @@ impl Task {
     }
 }
 
-/// Plans the results of each case.
+/// Plans the results of each case. Also returns the name and the result of each, also of those that an
+/// earlier call finished.
 ///
 /// # Errors
 /// A result that would replace a file, or cases of which none can be predicted.
-pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> Outcome<Vec<Task>> {
+pub(crate) fn tasks(
+    job: &Job<'_>,
+    given: &[PathBuf],
+    outputs: &mut Outputs,
+) -> Outcome<(Vec<Task>, Vec<(String, PathBuf)>)> {
     let model = job.model.key()?;
-    let mut tasks = Vec::new();
+    let (mut tasks, mut results) = (Vec::new(), Vec::new());
     for path in given {
-        for case in job.model.cases(path, job.series.into())? {
+        for case in job.model.cases(path, job.sought)? {
             if job.only.is_some_and(|only| !only.contains(&case.name())) {
                 continue;
             }
+            results.push((case.name(), job.path_of(&case, &job.model.card().ending)));
             tasks.extend(task(job, case, &model, outputs)?);
         }
     }
@@ -57,7 +72,7 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
     {
         return Err(if task.case.refused().is_some() { error.context(task.case.name()) } else { error });
     }
-    Ok(tasks)
+    Ok((tasks, results))
 }
 
 /// Claims the files of a case; `None` if an earlier call has made all of them from the same sources.
@@ -67,11 +82,7 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
         return Ok(Some(Task { files: Vec::new(), series: None, previous: None, key: Value::Null, refused, case }));
     }
     let card = job.model.card();
-    let named = |end: &String| {
-        let mut name = case.stem();
-        name.push(end);
-        job.out.join(case.parent()).join(name)
-    };
+    let named = |end: &String| job.path_of(&case, end);
     let of = |writer: &'static Writer| {
         let paths: Vec<PathBuf> = (writer.endings)(&job.outputs, card).iter().map(named).collect();
         (writer, paths)

@@ -6,19 +6,26 @@ use std::sync::Arc;
 use hearth_data::{Image, Item, Parts, read_image_with};
 use hearth_nnunet::{Case as Channels, LabelManager, Listed};
 use hearth_recipe::nnunet::{CaseImage, Reader};
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::{Context, Outcome, RecipeError, warning};
 use hearth_registry::counted;
+use hearth_run::{Fingerprint, ImageFacts};
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
-use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
+use crate::model::{
+    Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, Uncertainty,
+};
+use crate::nnunet::spread::Spreading;
 use crate::nnunet::{NnunetEnsemble, NnunetPredictor, Predicted, Preparation};
 use crate::package::Unpacked;
+use crate::writers::regions::determinant;
 
 /// nnU-Net models as one model.
 pub struct NnunetModel {
     ensemble: Arc<NnunetEnsemble>,
     card: Card,
+    /// What the data set of the first model looks like.
+    fingerprint: Option<Fingerprint>,
     /// The folder of the labels of an earlier stage.
     previous: Option<PathBuf>,
     /// The unpacked folder of a package, from which networks are read.
@@ -33,7 +40,23 @@ impl NnunetModel {
         if let Some(unpacked) = &unpacked {
             unpacked.describe(&mut card.labels);
         }
-        Self { card, ensemble: Arc::new(ensemble), previous, _unpacked: unpacked }
+        let fingerprint = fingerprint(&ensemble);
+        Self { card, fingerprint, ensemble: Arc::new(ensemble), previous, _unpacked: unpacked }
+    }
+}
+
+/// What `dataset_fingerprint.json` tells, if the folder has one.
+fn fingerprint(ensemble: &NnunetEnsemble) -> Option<Fingerprint> {
+    let path = ensemble.first().folder.path.join("dataset_fingerprint.json");
+    let text = hearth_files::read(&path).ok()?;
+    let known = serde_json::from_slice(&text).map_err(RecipeError::from_error);
+    match known.and_then(|known: Value| Ok(hearth_nnunet::planner::Fingerprint::parse(&known)?)) {
+        Ok(known) => Fingerprint::of_nnunet(&known),
+        Err(error) => {
+            let what = "images are not compared with those of the training";
+            warning!("{}: {what}: {}", path.display(), error.line());
+            None
+        }
     }
 }
 
@@ -109,8 +132,16 @@ impl Model for NnunetModel {
         let prepared = prepared.take::<Vec<Preparation>>()?;
         let mut found = self.ensemble.compute(prepared, asked.probabilities, asked.uncertainty)?;
         let labels = self.ensemble.first().folder.dataset.labels.clone();
-        let uncertainty = found.uncertainty.take().map(|(map, vvc)| (found.grid().image(&map), vvc));
+        let uncertainty = found.uncertainty.take().map(|Spreading { std, vvc, sums }| {
+            let std = found.grid().image(&std);
+            let millilitres = determinant(&std.affine).abs() / 1000.0;
+            Uncertainty { vvc, volumes_ml: sums.iter().map(|sum| sum * millilitres).collect(), std }
+        });
         Ok(Prediction::Map(Box::new(NnunetMap { found, labels, uncertainty })))
+    }
+
+    fn fingerprint(&self) -> Option<&Fingerprint> {
+        self.fingerprint.as_ref()
     }
 
     fn key(&self) -> Outcome<Value> {
@@ -237,7 +268,8 @@ impl Prepare for NnunetPreparer {
         let first = self.0.first();
         let image = read_case(case, first.reader(), &first.folder.dataset.file_ending)?;
         let bytes = 4 * image.volume.data.len() as u64 * (2 + self.0.members().len() as u64);
-        Ok(Prepared::new(self.0.prepare(image, previous)?, bytes))
+        let facts = ImageFacts::of_volume(&image.volume, image.spacing);
+        Ok(Prepared::new(self.0.prepare(image, previous)?, bytes).with_facts(Some(facts)))
     }
 }
 
@@ -265,8 +297,8 @@ pub(crate) fn read_case(case: &Case, reader: Reader, ending: &str) -> Outcome<Ca
 struct NnunetMap {
     found: Predicted,
     labels: LabelManager,
-    /// The standard deviation and the volume variation coefficient.
-    uncertainty: Option<(Image, f64)>,
+    /// The differences between its predictions.
+    uncertainty: Option<Uncertainty>,
 }
 
 impl PredictedMap for NnunetMap {
@@ -298,8 +330,8 @@ impl PredictedMap for NnunetMap {
         Ok(self.found.probabilities.as_ref().map(|found| self.found.grid().image(found)))
     }
 
-    fn uncertainty(&self) -> Option<(&Image, f64)> {
-        self.uncertainty.as_ref().map(|(map, vvc)| (map, *vvc))
+    fn uncertainty(&self) -> Option<&Uncertainty> {
+        self.uncertainty.as_ref()
     }
 
     fn write_probabilities(&self, paths: &[PathBuf]) -> Outcome {

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::nnunet::checkpoint::Checkpoint;
 use crate::nnunet::properties::properties;
-use crate::nnunet::spread::Spread;
+use crate::nnunet::spread::{Spread, Spreading};
 use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read, read_labels};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::labels_of_stage;
@@ -115,7 +115,7 @@ pub struct Predicted {
     properties: Option<Value>,
     /// The uncertainty of the averaged outputs: standard deviation and volume variation
     /// coefficient.
-    pub(crate) uncertainty: Option<(Volume, f64)>,
+    pub(crate) uncertainty: Option<Spreading>,
     grid: Grid,
     wide: bool,
 }

@@ -15,8 +15,18 @@ pub(crate) struct Spread {
     shape: Axes3,
     mean: Vec<f32>,
     squares: Vec<f32>,
-    sum: f64,
+    sums: Vec<f64>,
     sum_of_squares: f64,
+}
+
+/// The differences between predictions of an image.
+pub(crate) struct Spreading {
+    /// The standard deviation `[1, z, y, x]`.
+    pub std: Volume,
+    /// The volume variation coefficient; 0 for an empty foreground.
+    pub vvc: f64,
+    /// The sum of each prediction: its expected number of voxels.
+    pub sums: Vec<f64>,
 }
 
 impl Spread {
@@ -37,8 +47,8 @@ impl Spread {
             self.squares = vec![0.0; voxels];
         }
         self.count += 1;
+        self.sums.push(foreground.iter().map(|value| f64::from(*value)).sum());
         for value in foreground.iter().map(|value| f64::from(*value)) {
-            self.sum += value;
             self.sum_of_squares += value * value;
         }
         let share = 1.0 / self.count as f32;
@@ -49,12 +59,11 @@ impl Spread {
         }
     }
 
-    /// The standard deviation `[1, z, y, x]` and the volume variation coefficient; 0 for an empty
-    /// foreground.
+    /// The differences between the predictions.
     ///
     /// # Errors
     /// Fewer than two predictions.
-    pub fn finish(self) -> Outcome<(Volume, f64)> {
+    pub fn finish(self) -> Outcome<Spreading> {
         if self.count < 2 {
             return Err(RecipeError::new("--uncertainty needs at least two predictions of an image"));
         }
@@ -64,9 +73,10 @@ impl Spread {
             *std = (square / less).sqrt();
         }
         let values = f64::from(self.count) * self.squares.len() as f64;
-        let mean = self.sum / values;
+        let mean = self.sums.iter().sum::<f64>() / values;
         let variance = (self.sum_of_squares - values * mean * mean).max(0.0) / (values - 1.0);
-        Ok((std, if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }))
+        let vvc = if mean > 0.0 { variance.sqrt() / mean } else { 0.0 };
+        Ok(Spreading { std, vvc, sums: self.sums })
     }
 }
 
@@ -86,7 +96,8 @@ mod tests {
         // Backgrounds 1, 0.5 and 0.8, 0.1: foregrounds 0, 0.5 and 0.2, 0.9.
         spread.add(&of(&[1.0, 0.5, 0.0, 0.5], 2), false);
         spread.add(&of(&[0.8, 0.1, 0.2, 0.9], 2), false);
-        let (std, vvc) = spread.finish().expect("two predictions");
+        let Spreading { std, vvc, sums } = spread.finish().expect("two predictions");
+        assert!((sums[0] - 0.5).abs() < 1e-6 && (sums[1] - 1.1).abs() < 1e-6, "{sums:?}");
         for (found, wanted) in std.data.iter().zip([0.1, 0.2].map(|half: f32| half * 2.0_f32.sqrt())) {
             assert!((found - wanted).abs() < 1e-6, "{found}");
         }
@@ -99,7 +110,7 @@ mod tests {
         let mut spread = Spread::default();
         spread.add(&of(&[0.2, 0.6], 2), true);
         spread.add(&of(&[0.4, 0.0], 2), true);
-        let (std, _) = spread.finish().expect("two predictions");
+        let Spreading { std, .. } = spread.finish().expect("two predictions");
         assert!((std.data[0] - 0.1 * 2.0_f32.sqrt()).abs() < 1e-6);
     }
 

@@ -8,11 +8,13 @@ use hearth_package::Label;
 use hearth_recipe::Outcome;
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_registry::counted;
-use hearth_run::previous_labels;
+use hearth_run::{Fingerprint, previous_labels};
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
-use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
+use crate::model::{
+    Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, Uncertainty,
+};
 use crate::package::codes_of;
 use crate::run::segment::{Reading, Ready, Segmented, Wanted};
 use crate::run::trained::Trained;
@@ -72,7 +74,7 @@ fn card(trained: &Trained) -> Card {
         labels: class_labels(recipe, kind, &trained.labels),
         file_labels: file_labels(recipe, kind),
         channels: recipe.data.images.clone(),
-        modalities: recipe.data.modalities.clone(),
+        modalities: modalities(trained),
         checksum: Some(format!("BLAKE3:{}", trained.weights)),
         ending: if kind == Kind::Image { "_pred.nii.gz".to_owned() } else { "_seg.nii.gz".to_owned() },
         probability_endings: vec!["_prob.nii.gz"],
@@ -80,6 +82,13 @@ fn card(trained: &Trained) -> Card {
         maps: trained.ensemble.iter().flat_map(|all| all.maps()).map(|map| map.word()).collect(),
         title,
     }
+}
+
+/// The DICOM modalities that the recipe names, or that of the training's data set.
+fn modalities(trained: &Trained) -> Vec<String> {
+    let named = &trained.plan.recipe.data.modalities;
+    let known = || trained.fingerprint.iter().filter_map(|known| known.modality.clone()).collect();
+    if named.is_empty() { known() } else { named.clone() }
 }
 
 /// The labels by their values, regions and numbers by their channels; with colours and codes of a
@@ -139,7 +148,8 @@ impl Model for RunModel {
     }
 
     fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
-        CaseFinder::of_recipe(&self.trained.plan.recipe).find(given, sought)
+        let finder = CaseFinder::of_recipe(&self.trained.plan.recipe);
+        CaseFinder { modalities: &self.card.modalities, ..finder }.find(given, sought)
     }
 
     fn preparer(&self) -> Arc<dyn Prepare> {
@@ -159,6 +169,10 @@ impl Model for RunModel {
 
     fn key(&self) -> Outcome<Value> {
         self.trained.key()
+    }
+
+    fn fingerprint(&self) -> Option<&Fingerprint> {
+        self.trained.fingerprint.as_ref()
     }
 
     fn record(&self) -> Map<String, Value> {
@@ -198,8 +212,8 @@ struct RunPreparer(Reading);
 impl Prepare for RunPreparer {
     fn prepare(&self, case: &Case, previous: Option<&Path>) -> Outcome<Prepared> {
         let ready = self.0.ready_from(case.sample(), previous)?;
-        let bytes = ready.bytes();
-        Ok(Prepared::new(ready, bytes))
+        let (bytes, facts) = (ready.bytes(), ready.facts().cloned());
+        Ok(Prepared::new(ready, bytes).with_facts(facts))
     }
 }
 
@@ -245,8 +259,8 @@ impl PredictedMap for RunMap {
         Ok(())
     }
 
-    fn uncertainty(&self) -> Option<(&Image, f64)> {
-        self.found.uncertainty.as_ref().map(|(map, vvc)| (map, *vvc))
+    fn uncertainty(&self) -> Option<&Uncertainty> {
+        self.found.uncertainty.as_ref()
     }
 
     fn disagreement(&self) -> &[(&'static str, Image)] {

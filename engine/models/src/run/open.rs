@@ -10,6 +10,7 @@ use hearth_recipe::recipe::Document;
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::folders::open_run;
 use hearth_run::weights_file;
+use hearth_run::{FINGERPRINT, Fingerprint};
 
 /// The recipe of a package of a run: its name in messages, and its text.
 ///
@@ -62,7 +63,11 @@ impl Trained {
             Ok(Weights { name, of, bytes: package.read(WEIGHTS)? })
         });
         let opened = opened.while_doing(|| format!("cannot open {path}"))?;
-        Ok(Self { labels: package.labels().to_vec(), ..opened })
+        let fingerprint = match package.manifest().members.contains_key(FINGERPRINT) {
+            true => Fingerprint::parse(&package.read(FINGERPRINT)?, &format!("{FINGERPRINT} of {path}")),
+            false => None,
+        };
+        Ok(Self { labels: package.labels().to_vec(), fingerprint, ..opened })
     }
 
     /// Opens the network of a recipe with weights from a safetensors file with state-dict names. It

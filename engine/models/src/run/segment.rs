@@ -8,16 +8,19 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
 use hearth_data::transforms::ResolveRegions;
-use hearth_data::{Affine, Image, Pipeline, Sample, Value};
+use hearth_data::{Affine, DrawKey, Image, Pipeline, Sample, Value};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
 use hearth_train::Post;
 
 use crate::ensemble::Merged;
+use crate::model::Uncertainty;
 use crate::run::trained::Trained;
+use crate::writers::regions::determinant;
 use hearth_recipe::recipe::Output;
 use hearth_recipe::{Outcome, RecipeError};
+use hearth_run::ImageFacts;
 use hearth_run::Plan;
 use hearth_run::Windows;
 
@@ -29,9 +32,8 @@ pub struct Segmented {
     pub output: Output,
     /// The probability of each label or region, one per channel.
     pub probabilities: Option<Image>,
-    /// The standard deviation of the foreground's probability over the augmented images at every
-    /// voxel, and the volume variation coefficient.
-    pub uncertainty: Option<(Image, f64)>,
+    /// The differences between the predictions of augmented images.
+    pub uncertainty: Option<Uncertainty>,
     /// Maps of the disagreement between the members of an ensemble, by name.
     pub disagreement: Vec<(&'static str, Image)>,
 }
@@ -40,9 +42,15 @@ pub struct Segmented {
 pub struct Ready {
     image: Image,
     case: String,
+    facts: Option<ImageFacts>,
 }
 
 impl Ready {
+    /// What the image looked like when it was loaded; `None` if the chain does not load whole images.
+    pub fn facts(&self) -> Option<&ImageFacts> {
+        self.facts.as_ref()
+    }
+
     /// The approximate memory in bytes until the prediction is written: image, file and prediction
     /// on both grids.
     pub fn bytes(&self) -> u64 {
@@ -78,9 +86,10 @@ impl Reading {
         if self.previous.as_ref().is_some_and(|key| !sample.values.contains_key(key)) {
             return Err(RecipeError::new(format!("case {case} has no labels of the earlier stage (--previous-stage)")));
         }
-        let mut samples = self.chain.run_deterministic(sample)?;
+        let (loaded, facts) = ImageFacts::of_loaded(&self.chain, sample)?;
+        let mut samples = self.chain.run_steps(loaded, DrawKey::new(0, 0, 0), 1, self.chain.split())?;
         let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline returned nothing"))?;
-        Ok(Ready { image: sample.take_image("image")?, case })
+        Ok(Ready { image: sample.take_image("image")?, case, facts })
     }
 
     /// Reads a case with the label file of an earlier stage, if there is one.
@@ -160,9 +169,8 @@ impl Trained {
         probabilities(self.plan.recipe.output(), steps, logits)
     }
 
-    /// The standard deviation and volume variation coefficient of the foreground's probability, on
-    /// the grid of `image`'s file.
-    fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<(Image, f64)>> {
+    /// The differences of the foreground's probability; the map is on the grid of `image`'s file.
+    fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<Uncertainty>> {
         let Some(augmentation) = &self.augmentation else { return Ok(None) };
         // Activations were checked with the recipe; on an error here the logits stay unchanged.
         let anything = |logits: Tensor<5>| match (self.probabilities(steps, logits.clone()), self.plan.recipe.output())
@@ -173,8 +181,11 @@ impl Trained {
         };
         let maps = self.with_network(None, |net| augmentation.maps(input, &|x| anything(net(x))))?;
         let (std, vvc) = (maps.std, maps.vvc);
+        let millilitres = determinant(&image.affine).abs() / 1000.0;
+        let volumes_ml = maps.sums.iter().map(|sum| sum * millilitres).collect();
         let std = Image { data: std.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
-        Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
+        let std = self.plan.prediction.invert(std, image, false)?;
+        Ok(Some(Uncertainty { std, vvc, volumes_ml }))
     }
 
     /// Predicts the numbers of a case whose `image` has files: a probability of each class, or the
@@ -190,7 +201,7 @@ impl Trained {
     ///
     /// # Errors
     /// An image that does not fit the network.
-    pub fn scores_of(&self, Ready { image, case }: Ready) -> Outcome<Vec<f32>> {
+    pub fn scores_of(&self, Ready { image, case, .. }: Ready) -> Outcome<Vec<f32>> {
         let (steps, image) = (self.plan.post_prediction()?, image.to_device(&self.plan.device));
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let data: Tensor<4> = self.likely(&steps, input)?.likely.squeeze_dim(0);
@@ -220,7 +231,7 @@ impl Trained {
     ///
     /// # Errors
     /// An image that does not fit the network, or a failure of post-processing.
-    pub fn segment_of(&self, Ready { image, case }: Ready, wanted: Wanted) -> Outcome<Segmented> {
+    pub fn segment_of(&self, Ready { image, case, .. }: Ready, wanted: Wanted) -> Outcome<Segmented> {
         let steps = self.plan.post_prediction()?;
         let image = image.to_device(&self.plan.device);
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
@@ -270,7 +281,10 @@ impl Trained {
             image: computed(made)?,
             output,
             probabilities: probabilities.map(computed).transpose()?,
-            uncertainty: uncertainty.map(|(map, vvc)| computed(map).map(|map| (map, vvc))).transpose()?,
+            uncertainty: match uncertainty {
+                Some(found) => Some(Uncertainty { std: computed(found.std)?, ..found }),
+                None => None,
+            },
             disagreement: disagreement
                 .into_iter()
                 .map(|(name, map)| Ok((name, computed(map)?)))

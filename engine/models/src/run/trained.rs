@@ -14,8 +14,10 @@ use hearth_train::{RunFolder, TestTimeAugmentation};
 use serde_json::{Value, json};
 
 use crate::ensemble::Ensemble;
-use hearth_recipe::recipe::{Document, Node, Recipe, Tta};
+use hearth_recipe::notice;
+use hearth_recipe::recipe::{Document, Node, Output, Recipe, Tta};
 use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::Fingerprint;
 use hearth_run::Plan;
 use hearth_run::check_windows;
 use hearth_run::checkpoint_file;
@@ -40,6 +42,8 @@ pub struct Trained {
     pub ensemble: Option<Ensemble>,
     /// Colours and coded terms of its labels, if it came in a package.
     pub labels: Vec<Label>,
+    /// What the images of its training look like; `None` for earlier versions and recipes alone.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// The options for opening a run for predictions.
@@ -53,6 +57,8 @@ pub struct Opening<'a> {
     pub tune: Option<&'a str>,
     /// The test-time augmentation, instead of the recipe's.
     pub tta: Option<Tta>,
+    /// Whether all flips are predicted if neither `tta` nor the recipe names an augmentation.
+    pub uncertainty: bool,
     /// Faults of DICOM series that are accepted in addition to the recipe's: `MissingSlices`.
     pub accept: Vec<String>,
     /// The labels of each region in the data, instead of those of the training: a label convention
@@ -74,6 +80,7 @@ impl<'a> Opening<'a> {
             device,
             tune: None,
             tta: None,
+            uncertainty: false,
             accept: Vec::new(),
             classes: None,
             previous_stage: None,
@@ -169,11 +176,12 @@ impl Trained {
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
         let document = Document::open(&folder.recipe())?;
         let which = opening.checkpoint;
-        Self::with_weights(document, opening, || {
+        let opened = Self::with_weights(document, opening, || {
             let (name, bytes) = checkpoint_file(folder, which)?;
             let of = format!("checkpoint {name}");
             Ok(Weights { name, of, bytes })
-        })
+        })?;
+        Ok(Self { fingerprint: Fingerprint::of_run(folder.root()), ..opened })
     }
 
     /// Opens the network of a recipe with weights that are read after the recipe was checked.
@@ -182,8 +190,18 @@ impl Trained {
         opening: Opening<'_>,
         read: impl FnOnce() -> Outcome<Weights>,
     ) -> Outcome<Self> {
-        let Opening { checkpoint: _, device, tune, tta, accept, classes, previous_stage, progress, local_rank } =
-            opening;
+        let Opening {
+            checkpoint: _,
+            device,
+            tune,
+            tta,
+            uncertainty,
+            accept,
+            classes,
+            previous_stage,
+            progress,
+            local_rank,
+        } = opening;
         document.set_option("--device", "training.device", device)?;
         if let Some(tune) = tune {
             document.set_option("--tune", "training.tune", tune)?;
@@ -199,8 +217,13 @@ impl Trained {
         }
         let mut plan = Plan::of_rank(document, local_rank)?;
         plan.progress = progress;
-        if let Some(tta) = tta {
-            plan.recipe.tta = tta;
+        match tta {
+            Some(tta) => plan.recipe.tta = tta,
+            None if uncertainty && plan.recipe.tta == Tta::default() && plan.recipe.output() != Output::Scores => {
+                notice!("--uncertainty: each image is predicted in all flips, and the result is their mean");
+                plan.recipe.tta = Tta::all_flips();
+            }
+            None => {}
         }
         let Weights { name, of, bytes } = read()?;
         let network = awaiting_weights(|| plan.network(&plan.device))?;
@@ -215,7 +238,17 @@ impl Trained {
         };
         let weights = blake3::hash(&bytes).to_hex().to_string();
         let labels = Vec::new();
-        Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None, labels })
+        Ok(Self {
+            plan,
+            network,
+            checkpoint: name,
+            weights,
+            inferer,
+            augmentation,
+            ensemble: None,
+            labels,
+            fingerprint: None,
+        })
     }
 }
 

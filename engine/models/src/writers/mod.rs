@@ -116,7 +116,7 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
             Need::Probabilities => (!abilities.probabilities).then(|| of_family(card, "probabilities")),
             Need::Uncertainty if card.kind == Kind::Scores => Some(predicts(card)),
             Need::Uncertainty if abilities.augmentation && !abilities.uncertainty => {
-                Some("this call predicts each image once: add --tta flips, or [tta] to the recipe".to_owned())
+                Some("this call predicts each image once: remove --tta none".to_owned())
             }
             Need::Uncertainty if card.family == FAMILY && !abilities.uncertainty => {
                 Some("one network predicts each image once: give more folds or models, or allow mirroring".to_owned())

@@ -6,6 +6,7 @@ use hearth_data::dicom::write::{self, Coding, SegmentationType};
 use hearth_data::dicom::{Authorship, Grid, Region, RegionVolume, Series};
 use hearth_data::writers::{RegionFile, Segment, SurfaceOptions, coding_of, surface_bytes};
 use hearth_data::{Affine, Image};
+use hearth_pictures::colours::of_class;
 use hearth_recipe::{Outcome, RecipeError};
 use serde_json::{Value, json};
 
@@ -39,7 +40,7 @@ impl<'a> Regions<'a> {
     fn regions(&self) -> Vec<Region> {
         let region = |label: &ClassLabel| {
             let mut region = Region::new(label.value, &label.name);
-            region.color = label.color;
+            region.color = label.color.or_else(|| Some(of_class(label.value as usize)));
             region.coding = coding_of(self.codes, &label.name).or_else(|| label.coding.clone());
             region
         };
@@ -169,7 +170,7 @@ impl<'a> Regions<'a> {
 }
 
 /// The volume of a voxel in mm³, with a sign.
-fn determinant([a, b, c, _]: &Affine) -> f64 {
+pub(crate) fn determinant([a, b, c, _]: &Affine) -> f64 {
     a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 }
 

@@ -8,6 +8,9 @@ use hearth_recipe::{Context, Outcome, RecipeError, notice};
 use hearth_run::folders::replace;
 use serde_json::json;
 
+use crate::cases::Case;
+use crate::job::millilitres;
+use crate::job::volumes::{IDENTIFIERS, VOLUMES_ML};
 use crate::model::Kind;
 use crate::writers::regions::{Regions, dicom_ending};
 use crate::writers::{Need, Writer, Writing};
@@ -133,11 +136,19 @@ fn dicom_endings(file: &Option<RegionFile>) -> Vec<String> {
 fn result(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     let [path] = paths else { return Ok(()) };
     let map = writing.map()?;
-    if writing.report.is_json() && writing.card.kind.is_map() {
-        let volumes = Regions::new(map, writing.card, &writing.options.codes)?.volumes();
-        writing.report.volumes(&volumes);
+    if writing.card.kind.is_map() {
+        let regions = Regions::new(map, writing.card, &writing.options.codes)?;
+        let volumes = regions.volumes();
+        writing.facts[VOLUMES_ML] = millilitres(&volumes);
+        if writing.report.is_json() {
+            writing.report.volumes(&volumes);
+        }
     }
-    let map = writing.map()?;
+    if let Case::Series(found) = writing.case {
+        let series = &found.series;
+        let said = [series.patient().unwrap_or_default(), series.study(), series.uid()];
+        IDENTIFIERS.iter().zip(said).for_each(|(key, value)| writing.facts[*key] = json!(value));
+    }
     writing.make(path, || map.write(path).while_doing(|| format!("cannot write {}", path.display())))?;
     writing.report.file(if writing.card.kind.is_map() { "labels" } else { "image" }, path);
     Ok(())
@@ -226,12 +237,13 @@ fn picture(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
 }
 
 fn uncertainty(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
-    let ([path], Some((std, vvc))) = (paths, writing.map()?.uncertainty()) else { return Ok(()) };
+    let ([path], Some(found)) = (paths, writing.map()?.uncertainty()) else { return Ok(()) };
     let options = NiftiOptions::default().description(&writing.card.made_by);
     let mut facts = writing.facts.clone();
-    facts["volume_variation_coefficient"] = json!(vvc);
-    let write = || write_nifti(path, std, options).while_doing(|| format!("cannot write {}", path.display()));
+    facts["volume_variation_coefficient"] = json!(found.vvc);
+    facts["volumes_ml_of_predictions"] = json!(found.volumes_ml);
+    let write = || write_nifti(path, &found.std, options).while_doing(|| format!("cannot write {}", path.display()));
     writing.outputs.make(path, facts, write)?;
-    writing.report.uncertainty(path, vvc);
+    writing.report.uncertainty(path, found);
     Ok(())
 }

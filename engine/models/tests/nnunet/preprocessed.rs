@@ -132,7 +132,8 @@ fn a_run_on_arrays_predicts_images() {
     drop(session);
     let run = open_run(&out.path().join("run")).expect("a run");
     let trained = Trained::open(&run, "best", "cpu", None).unwrap_or_else(|error| panic!("{error}"));
-    let inputs = hearth_models::cases::CaseFinder::of_recipe(&trained.plan.recipe).find(&raw.join("imagesTr"), None.into());
+    let inputs =
+        hearth_models::cases::CaseFinder::of_recipe(&trained.plan.recipe).find(&raw.join("imagesTr"), None.into());
     let inputs = inputs.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(inputs.len(), 4);
     let found = trained.segment(inputs[0].sample(), Wanted::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -36,6 +36,8 @@ pub struct Cases {
     pub validation: Vec<Item>,
     /// Words about a split that the data set itself decides, or that ignores what it reserves.
     pub note: Option<String>,
+    /// The names of the channels in the data set, such as `CT`, if it names them.
+    pub channels: Vec<String>,
 }
 
 impl Cases {
@@ -56,7 +58,7 @@ impl Cases {
             )));
         }
         let note = note_of_split(&set, recipe);
-        Ok(Self { name: set.name, training, validation, note })
+        Ok(Self { name: set.name, training, validation, note, channels: set.modalities })
     }
 
     /// The numbers of training and validation cases, in words.

@@ -45,6 +45,9 @@ pub struct TtaMaps {
     /// The volume variation coefficient: standard deviation divided by mean, over all values of all
     /// examples.
     pub vvc: f64,
+    /// The sum of all values of each example: for probabilities, the expected number of voxels. Empty
+    /// where it cannot be read from the device.
+    pub sums: Vec<f64>,
 }
 
 /// MONAI's `TestTimeAugmentation`: predicts an image several times, each time augmented
@@ -210,7 +213,7 @@ impl TestTimeAugmentation {
         let mean: Tensor<5> = stacked.clone().mean_dim(0).squeeze_dim(0);
         let off = stacked.clone() - mean.clone().unsqueeze_dim(0);
         let std: Tensor<5> = ((off.clone() * off).sum_dim(0) / (count - 1.0)).sqrt().squeeze_dim(0);
-        Ok(TtaMaps { mode, mean, std, vvc: variation(stacked) })
+        Ok(TtaMaps { mode, mean, std, vvc: variation(stacked.clone()), sums: sums(stacked) })
     }
 }
 
@@ -235,6 +238,19 @@ fn mode(all: &[Tensor<5>]) -> Option<Tensor<5>> {
         });
     }
     best.map(|(value, _)| value)
+}
+
+/// The sum of each example.
+fn sums(stacked: Tensor<6>) -> Vec<f64> {
+    let of_each: Tensor<2> = stacked.flatten(1, 5);
+    let values = of_each.sum_dim(1).try_into_data_as::<f32>();
+    values
+        .ok()
+        .and_then(|data| data.try_into_vec::<f32>().ok())
+        .unwrap_or_default()
+        .into_iter()
+        .map(f64::from)
+        .collect()
 }
 
 /// Standard deviation (with `n - 1`) over mean, of all values; NaN where they cannot be read from

@@ -8,6 +8,7 @@ use hearth_nnunet::total::Modality;
 use hearth_recipe::Outcome;
 use hearth_recipe::nnunet::Reader;
 use hearth_registry::counted;
+use hearth_run::ImageFacts;
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
@@ -102,7 +103,8 @@ impl Prepare for TotalPreparer {
         // TotalSegmentator reads the closest canonical axes.
         let image = read_case(case, Reader::SimpleItk { reorient: true }, ".nii.gz")?;
         let bytes = 4 * 4 * image.volume.data.len() as u64;
-        Ok(Prepared::new(self.0.prepare(image)?, bytes))
+        let facts = ImageFacts::of_volume(&image.volume, image.spacing);
+        Ok(Prepared::new(self.0.prepare(image)?, bytes).with_facts(Some(facts)))
     }
 }
 
