@@ -1,7 +1,7 @@
 //! A folder whose names are used without following links: [`Folder`].
 //!
 //! The folder is held open. Each name is opened, replaced or removed relative to it, so that a link in
-//! the place of a file or folder leads nowhere, even if it is put there in between.
+//! the place of a file or folder is not followed, even if it is put there in between.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -321,7 +321,7 @@ mod tests {
     use crate::spool::Spool;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A model that reports each client's work, and computes steps until it is told to end.
+    /// A model that reports each client's work, and computes steps until it must end.
     struct Steps {
         card: Card,
         begun: Mutex<Sender<String>>,

@@ -214,8 +214,8 @@ impl Server {
     }
 }
 
-/// Accepts connections. Those over the maximum number in the options are told so at once, and can still
-/// ask for `/health`.
+/// Accepts connections. Those over the maximum number in the options get an error at once, and can
+/// still ask for `/health`.
 async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>, graceful: &GracefulShutdown) {
     let (all, busy) = (router(app.clone()), busy_router(app.clone()));
     let (places, spare) = (Arc::new(Semaphore::new(app.options.connections)), Arc::new(Semaphore::new(SPARE)));

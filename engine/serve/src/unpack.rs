@@ -61,7 +61,7 @@ impl Budget {
     }
 }
 
-/// A file of which only so many bytes are read: the list of an archive's files is kept in memory.
+/// A file of which a limited number of bytes is read: the list of an archive's files is kept in memory.
 struct Bounded {
     file: BufReader<File>,
     left: Arc<AtomicU64>,

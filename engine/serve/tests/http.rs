@@ -201,7 +201,7 @@ fn a_token_is_asked_for() {
     assert_eq!(server.send("GET", "/auth/token/valid", &[("Authorization", &right)], b"").status, 200);
 }
 
-/// The start of a request whose body goes on.
+/// The start of a request whose body follows.
 fn begin(server: &Running, path: &str, kind: &str, length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n");

@@ -306,8 +306,8 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The limits of a received instance. Several peers send at the same time, and each instance is only
-/// looked at.
+/// The limits of a received instance. Several peers send at the same time, and only the
+/// attributes are read.
 fn limits() -> Limits {
     let mut limits = Limits::default();
     (limits.attribute_bytes, limits.inflated_bytes) = (64 << 20, 256 << 20);
