@@ -44,6 +44,8 @@ pub mod post;
 mod previous;
 mod profile_steps;
 mod schema;
+#[cfg(test)]
+mod sources;
 mod steps;
 mod tta;
 mod workers;
