@@ -148,6 +148,7 @@ async fn accept(listener: &tokio::net::TcpListener, token: &Arc<str>, page: &Arc
 async fn converse(stream: TcpStream, token: Arc<str>, page: Arc<RwLock<Page>>) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).keep_alive(false);
+    http.title_case_headers(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let response = answer(&request, &token, &page);
         async move { Ok::<_, Infallible>(response) }
@@ -362,7 +363,7 @@ mod tests {
                 answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n<p>the page</p>"),
                 "{answer}"
             );
-            for head in ["content-type: text/html; charset=utf-8", "cache-control: no-store", "x-frame-options: DENY"] {
+            for head in ["Content-Type: text/html; charset=utf-8", "Cache-Control: no-store", "X-Frame-Options: DENY"] {
                 assert!(answer.contains(&format!("\r\n{head}\r\n")), "no {head} in {answer}");
             }
         };
@@ -395,7 +396,7 @@ mod tests {
         assert!(send(server.address, twice.as_bytes()).starts_with("HTTP/1.1 403 "));
         let post = format!("POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
         let answer = send(server.address, post.as_bytes());
-        assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("\r\nallow: GET\r\n"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("\r\nAllow: GET\r\n"), "{answer}");
 
         // More connections than may be open, none of which sends the end of a line.
         let slow: Vec<Stream> = (0..3 * CONNECTIONS)

@@ -68,8 +68,9 @@ pub fn ask_with(ask: Ask) {
 /// Whether a plugin that a recipe names may be loaded without a question.
 pub fn is_allowed(path: &Path, identity: &Identity) -> bool {
     with(|consent| {
-        is_installed(path)
-            || consent.is_named(path, identity)
+        // First, so that the option counts as used.
+        consent.is_named(path, identity)
+            || is_installed(path)
             || stamp(path).is_ok_and(|stamp| {
                 consent.answers.get(&stamp) == Some(&true)
                     || record_file().is_some_and(|file| is_recorded(&file, &stamp))
