@@ -311,7 +311,11 @@ fn a_run_goes_on_when_its_notes_cannot_be_written_and_is_resumed_only_as_itself(
     let other = text(&phantom(&more, 5));
     fail(&["train", "--data", &other, "--out", &out, "--resume"], 1, &["other cases to train", "4 cases, it had 3"]);
     let (zero, labels) = ("/dev/zero", text(&dir.path().join("labels")));
-    fail(&["predict", &out, "-i", zero, "-o", &labels, "--device", "cpu"], 1, &["/dev/zero: it is a device; expected a regular file"]);
+    fail(
+        &["predict", &out, "-i", zero, "-o", &labels, "--device", "cpu"],
+        1,
+        &["/dev/zero: it is a device; expected a regular file"],
+    );
     // The folder cannot be created, which is reported before the cases are prepared.
     let said = fail(&["train", &recipe, "--data", &data, "--out", "/proc/hearth/run"], 1, &["cannot make the folder"]);
     assert!(!said.contains("cases train"), "{said}");

@@ -13,7 +13,8 @@
 //! Files that are read are [opened](open) as regular files, and those that the program names itself are
 //! [opened](open_own) without following links. [`Scratch`] is a temporary folder.
 //!
-//! It also writes lines of tables ([`csv_line`]), and reads and writes the headers of NumPy's arrays ([`npy_header`], [`npy_start`]).
+//! It also writes lines of tables ([`csv_line`]), and reads and writes the headers of NumPy's arrays
+//! ([`npy_header`], [`npy_start`]).
 
 #![forbid(unsafe_code)]
 

@@ -146,6 +146,7 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
     if !path.exists() {
         return Err(wrong(path, "no such file or folder".to_owned()));
     }
+    hearth_files::check_readable(path).map_err(|error| wrong(path, error.to_string()))?;
     if let Some(layout) = recognize_list(path) {
         return Ok(layout);
     }

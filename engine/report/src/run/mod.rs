@@ -98,7 +98,8 @@ impl Run {
         let summary = kept(Summary::read(&at("summary.json")), &mut gaps);
         let log = kept(curves::Log::read(&at("log.jsonl")), &mut gaps);
         let table = kept(curves::table(&at("metrics.csv")), &mut gaps);
-        let checkpoints = checkpoints::list(&at("checkpoints"), record.as_ref().and_then(|record| record.id.as_deref())).map(Some);
+        let checkpoints =
+            checkpoints::list(&at("checkpoints"), record.as_ref().and_then(|record| record.id.as_deref())).map(Some);
         let checkpoints = kept(checkpoints, &mut gaps).unwrap_or_default();
         let cases = CASES.iter().find_map(|name| kept(Cases::read(&at(name)), &mut gaps));
         let machine = kept(Machine::read(folder), &mut gaps);

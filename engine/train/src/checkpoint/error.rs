@@ -101,7 +101,9 @@ impl CheckpointError {
     pub(crate) fn write(path: &Path, step: impl Into<String>, needed: u64, source: io::Error) -> Self {
         let hint = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                format!("the disk is full, the checkpoint needs {:.1} MB", needed as f64 / 1e6)
+                let (size, unit) = if needed < 1_000_000 { (1e3, "kB") } else { (1e6, "MB") };
+                let needed = needed as f64 / size;
+                format!("the disk is full, the checkpoint needs {needed:.1} {unit}: free some space and resume the run")
             }
             io::ErrorKind::PermissionDenied => "permission denied; check who owns the run's folder".to_owned(),
             io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
