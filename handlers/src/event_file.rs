@@ -1,16 +1,23 @@
 //! TensorBoard's event files: [`EventFile`].
+//!
+//! Records and messages come from `tensorboard-rs` and its generated types. Its `SummaryWriter` is
+//! not used: it panics on a full disk, overwrites the file of another writer that started in the
+//! same second, and distorts images that are not square. `tensorboard-rs` depends on `protobuf`
+//! 2.28, so messages of our own on `prost` could not replace it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hearth_engine::HandlerError;
+use protobuf::{Message, RepeatedField};
 use serde::{Deserialize, Serialize};
-
-use crate::event_record::{Value, summary, version};
+use tensorboard_proto::event::Event;
+use tensorboard_proto::summary::{Summary, Summary_Image, Summary_Value};
+use tensorboard_rs::record_writer::RecordWriter;
 
 /// A position in an event file. Checkpoints store it, so that a resumed run removes what was
 /// written after it.
@@ -25,7 +32,16 @@ pub(crate) struct Mark {
 struct EventFile {
     path: PathBuf,
     file: File,
-    writer: BufWriter<File>,
+    writer: RecordWriterDebug,
+}
+
+/// `RecordWriter` has no `Debug`.
+struct RecordWriterDebug(RecordWriter<BufWriter<File>>);
+
+impl std::fmt::Debug for RecordWriterDebug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RecordWriter")
+    }
 }
 
 /// The files open in this process, by folder: TensorBoard reads one file of a folder at a time, so
@@ -60,7 +76,10 @@ impl EventFile {
             match hearth_files::open_own(&path, OpenOptions::new().append(true).create_new(true)) {
                 Ok(file) => {
                     let mut this = Self::around(path, file)?;
-                    this.writer.write_all(&version(seconds))?;
+                    let mut event = Event::new();
+                    event.set_wall_time(seconds);
+                    event.set_file_version("brain.Event:2".to_owned());
+                    this.write(&event)?;
                     return Ok(this);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -71,8 +90,13 @@ impl EventFile {
     }
 
     fn around(path: PathBuf, file: File) -> io::Result<Self> {
-        let writer = BufWriter::new(file.try_clone()?);
+        let writer = RecordWriterDebug(RecordWriter::new(BufWriter::new(file.try_clone()?)));
         Ok(Self { path, file, writer })
+    }
+
+    fn write(&mut self, event: &Event) -> io::Result<()> {
+        let bytes = event.write_to_bytes().map_err(io::Error::other)?;
+        self.writer.0.write(&bytes)
     }
 }
 
@@ -118,26 +142,42 @@ impl Curves {
         Ok(file)
     }
 
-    fn write(&mut self, tag: &str, step: u64, value: &Value<'_>) -> Result<(), HandlerError> {
-        let record = summary(now(), step, tag, value);
-        let result = self.file().and_then(|file| lock(&file).writer.write_all(&record));
+    fn write(&mut self, step: u64, value: Summary_Value) -> Result<(), HandlerError> {
+        let mut summary = Summary::new();
+        summary.set_value(RepeatedField::from_vec(vec![value]));
+        let mut event = Event::new();
+        event.set_wall_time(now());
+        event.set_step(step as i64);
+        event.set_summary(summary);
+        let result = self.file().and_then(|file| lock(&file).write(&event));
         result.map_err(|error| self.fault(&error))
     }
 
     /// Writes a point of a curve.
     pub fn scalar(&mut self, tag: &str, step: u64, number: f64) -> Result<(), HandlerError> {
-        self.write(tag, step, &Value::Scalar(number as f32))
+        let mut value = Summary_Value::new();
+        value.set_tag(tag.to_owned());
+        value.set_simple_value(number as f32);
+        self.write(step, value)
     }
 
     /// Writes a picture, as a PNG file of three channels.
-    pub fn image(&mut self, tag: &str, step: u64, width: u32, height: u32, png: &[u8]) -> Result<(), HandlerError> {
-        self.write(tag, step, &Value::Image(width, height, png))
+    pub fn image(&mut self, tag: &str, step: u64, width: u32, height: u32, png: Vec<u8>) -> Result<(), HandlerError> {
+        let mut image = Summary_Image::new();
+        image.set_width(width as i32);
+        image.set_height(height as i32);
+        image.set_colorspace(3);
+        image.set_encoded_image_string(png);
+        let mut value = Summary_Value::new();
+        value.set_tag(tag.to_owned());
+        value.set_image(image);
+        self.write(step, value)
     }
 
     /// Flushes everything to the operating system.
     pub fn flush(&mut self) -> Result<(), HandlerError> {
         let Some(open) = &self.open else { return Ok(()) };
-        let result = lock(open).writer.flush();
+        let result = lock(open).writer.0.flush();
         result.map_err(|error| self.fault(&error))
     }
 
@@ -147,7 +187,7 @@ impl Curves {
             None => self.resume.clone()?,
             Some(open) => {
                 let mut open = lock(open);
-                open.writer.flush().ok()?;
+                open.writer.0.flush().ok()?;
                 let file = open.path.file_name()?.to_string_lossy().into_owned();
                 Mark { file, length: open.file.metadata().ok()?.len() }
             }
@@ -160,7 +200,7 @@ impl Curves {
         let mark: Mark = serde_json::from_slice(state)?;
         if let Some(open) = &self.open {
             let mut open = lock(open);
-            let result = open.writer.flush().and_then(|()| {
+            let result = open.writer.0.flush().and_then(|()| {
                 let same = open.path.file_name().is_some_and(|name| name == mark.file.as_str());
                 let longer = open.file.metadata()?.len() > mark.length;
                 if same && longer { open.file.set_len(mark.length) } else { Ok(()) }

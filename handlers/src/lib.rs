@@ -48,7 +48,6 @@ mod registry;
 mod checkpoints;
 mod early_stop;
 mod event_file;
-mod event_record;
 mod gpu_monitor;
 mod layer_statistics;
 mod lr_schedule;

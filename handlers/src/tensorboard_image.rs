@@ -136,7 +136,7 @@ impl Handler for TensorBoardImage {
             let names = tensors.join(", ");
             return Err(HandlerError::new(format!("none of the tensors {names} is available: {missing}")));
         };
-        self.curves.image(tag, cx.state.epoch, width, height, &png)?;
+        self.curves.image(tag, cx.state.epoch, width, height, png)?;
         self.curves.flush()
     }
 
