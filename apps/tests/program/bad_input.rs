@@ -345,10 +345,16 @@ fn values(data: &Path, folder: &str, change: impl FnOnce(Tensor<4>) -> Tensor<4>
 
 type Damage = fn(&Path);
 
+/// Images and labels in folders of the usual names need no list.
+fn no_list(data: &Path) {
+    std::fs::remove_file(data.join("dataset.json")).expect("removed");
+    std::fs::rename(data.join("labelsTr"), data.join("drawn")).expect("renamed");
+}
+
 /// Data sets that cannot be used, and parts of the error.
 const DAMAGES: [(&str, Damage, &[&str]); 8] = [
     ("no folder", |data| std::fs::remove_dir_all(data).expect("removed"), &["no such file or folder"]),
-    ("no list", |data| std::fs::remove_file(data.join("dataset.json")).expect("removed"), &["no dataset.json"]),
+    ("no list", no_list, &["no dataset.json"]),
     ("a damaged list", |data| std::fs::write(data.join("dataset.json"), "{").expect("written"), &["dataset.json"]),
     ("no cases", |data| dataset(data, |list| list["training"] = serde_json::json!([])), &["names no case"]),
     ("a missing file", |data| std::fs::remove_file(first(data, "labelsTr")).expect("removed"), &["labelsTr"]),

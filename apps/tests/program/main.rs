@@ -16,15 +16,15 @@ mod consent;
 mod convert;
 mod convert_images;
 mod counts;
+mod damaged_checkpoints;
 mod data_commands;
 #[path = "../../../engine/dicom/tests/common/files.rs"]
-mod damaged_checkpoints;
 mod dicom;
 mod distances;
 mod ensembles;
+mod escapes;
 mod every_model;
 mod exports;
-mod escapes;
 mod from_monai;
 mod generation;
 mod handlers;
@@ -42,12 +42,12 @@ mod models;
 mod new_plugin;
 mod nnunet;
 #[cfg(unix)]
+mod odd_files;
+#[cfg(unix)]
 mod odd_places;
 mod packages;
 mod pathology;
 mod pictures;
-mod odd_files;
-#[cfg(unix)]
 mod plan;
 mod plugins_in_c;
 mod predict;

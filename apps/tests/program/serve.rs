@@ -355,3 +355,47 @@ fn servers_that_cannot_be_started_say_why() {
     fs::write(&token, "short\n").expect("written");
     fail(&["serve", &model, "--token", &text(&token)], 1, &["5 characters", "16 or more"]);
 }
+
+/// An MR study is not predicted by a model of CT, unless the operator forces it; an image unlike those of
+/// the training is answered with a remark.
+#[test]
+fn images_that_a_model_is_not_for_are_refused_or_remarked_upon() {
+    use dicom_core::{DataElement, PrimitiveValue, VR};
+    use dicom_dictionary_std::tags;
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let (recipe, data, run) = (tiny_recipe(dir.path()), phantom(dir.path(), 3), text(&dir.path().join("first")));
+    let ct = ["--set", "data.modalities=[\"CT\"]"];
+    let train = ["train", &text(&recipe), "--data", &text(&data), "--out", &run, "--epochs", "1", "--device", "cpu"];
+    succeed(&[&train[..], &ct].concat());
+    let chests = dir.path().join("chests");
+    succeed(&["data", "phantom", "lung", "--cases", "1", "--size", "32", "--out", &text(&chests)]);
+    let found = hearth_data::dicom::scan(&chests).expect("DICOM");
+    let series = found.series.iter().find(|series| series.modality() == "CT").expect("a CT");
+    let study = |modality: &str| {
+        let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (number, path) in series.files().iter().enumerate() {
+            let mut object = dicom_object::open_file(path).expect("a slice");
+            object.put(DataElement::new(tags::MODALITY, VR::CS, PrimitiveValue::from(modality)));
+            let mut bytes = Vec::new();
+            object.write_all(&mut bytes).expect("written");
+            zip.start_file(format!("{number}.dcm"), zip::write::SimpleFileOptions::default()).expect("a file");
+            zip.write_all(&bytes).expect("written");
+        }
+        zip.finish().expect("written").into_inner()
+    };
+    let server = Serving::start(&[&run]);
+    let (status, said) = server.json("POST", "/predict?format=json&name=study.zip", &study("CT"));
+    assert_eq!(status, 200, "{said}");
+    // Smaller than the training's images, with other spacing.
+    assert!(said["unlike_training"].to_string().contains("trained on"), "{said}");
+    for format in ["json", "seg"] {
+        let (status, said) = server.json("POST", &format!("/predict?format={format}&name=study.zip"), &study("MR"));
+        let why = said["detail"].as_str().unwrap_or_default();
+        assert!(status == 422 && why.contains("the series is MR") && why.contains("for CT"), "{status} {said}");
+    }
+    drop(server);
+    let server = Serving::start(&[&run, "--any-modality"]);
+    let (status, said) = server.json("POST", "/predict?format=json&name=study.zip", &study("MR"));
+    assert_eq!(status, 200, "{said}");
+}

@@ -72,6 +72,9 @@ pub struct Args {
     /// Use packages only if they are signed by the holder of this public key (PEM, Ed25519)
     #[arg(long, value_name = "FILE")]
     pub verify_key: Option<PathBuf>,
+    /// Predict DICOM series of any modality, also those that a model is not for
+    #[arg(long)]
+    pub any_modality: bool,
     /// Options for models of nnU-Net.
     #[command(flatten)]
     pub nnunet: NnunetArgs,
@@ -123,7 +126,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut models = Vec::new();
     for given in &args.models {
         let start = Instant::now();
-        let model = model::open(given, &opening).while_doing(|| format!("cannot open {given}"))?;
+        let model = model::open(given, &opening, args.any_modality).while_doing(|| format!("cannot open {given}"))?;
         let card = model.card();
         note!("{}: {}, loaded in {}", card.name, card.description, seconds(start.elapsed().as_secs_f64()));
         models.push(model);

@@ -26,7 +26,8 @@ use super::results::{no_series, of_image, refused, segmentation};
 use crate::error::{Context, Failure, Outcome};
 
 /// Opens a model that `hearth predict` supports. Its name is that of the argument, or of the folder.
-pub fn open(given: &str, options: &OpenOptions) -> Outcome<Arc<dyn Model>> {
+/// `any_modality`: also series of a modality that it is not for are predicted.
+pub fn open(given: &str, options: &OpenOptions, any_modality: bool) -> Outcome<Arc<dyn Model>> {
     let (name, path) = match given.split_once('=').filter(|_| !Path::new(given).exists()) {
         Some((name, path)) => (Some(name), path),
         None => (None, given),
@@ -35,7 +36,7 @@ pub fn open(given: &str, options: &OpenOptions) -> Outcome<Arc<dyn Model>> {
     check_name(&name)?;
     // The progress of requests is not shown.
     let options = OpenOptions { progress: Progress::None, ..options.clone() };
-    Ok(Arc::new(Served::open(name, PathBuf::from(path), options)?))
+    Ok(Arc::new(Served::open(name, PathBuf::from(path), options, any_modality)?))
 }
 
 /// The name of a model in URLs, derived from its folder's name.
@@ -73,7 +74,7 @@ struct Question {
 }
 
 impl Served {
-    fn open(name: String, path: PathBuf, options: OpenOptions) -> Outcome<Self> {
+    fn open(name: String, path: PathBuf, options: OpenOptions, any_modality: bool) -> Outcome<Self> {
         let (ask, questions) = channel::<Question>();
         let (opened, answer) = channel();
         let work = move || match opened_model(name, &path, &options) {
@@ -82,7 +83,7 @@ impl Served {
                 // The caller may no longer wait.
                 let _ = opened.send(Ok(card));
                 for question in questions {
-                    let work = || stoppable(&question.stop, || answer_of(&*model, &question));
+                    let work = || stoppable(&question.stop, || answer_of(&*model, &question, any_modality));
                     let found = catch_unwind(AssertUnwindSafe(work));
                     let _ = question.reply.send(found);
                 }
@@ -151,10 +152,11 @@ fn opened_model(name: String, path: &Path, options: &OpenOptions) -> Outcome<(Bo
     Ok((model, card))
 }
 
-fn answer_of(model: &dyn Trained, question: &Question) -> Result<Answer, Refusal> {
+fn answer_of(model: &dyn Trained, question: &Question, any_modality: bool) -> Result<Answer, Refusal> {
     let Question { input, series, format, out, .. } = question;
     let card = model.card();
-    let case = case_of(model, input, series.as_deref())?;
+    let sought = Sought::of_upload(series.as_deref()).of_any_modality(any_modality);
+    let case = case_of(model, input, sought)?;
     // Checked before the computation.
     let series = match format {
         Format::DicomSeg if !card.kind.is_map() => {
@@ -207,7 +209,7 @@ fn of_map(
 
 /// The only case of a request. This is the one place where files of a client become cases: whatever they
 /// say, they name no other files of this machine.
-fn case_of(model: &dyn Trained, given: &Path, series: Option<&str>) -> Result<Case, Refusal> {
+fn case_of(model: &dyn Trained, given: &Path, sought: Sought<'_>) -> Result<Case, Refusal> {
     check_upload(given).map_err(refused)?;
     let wanted = model.card().channels.len();
     let several = given.is_dir().then(|| images_of(given)).transpose().map_err(refused)?;
@@ -217,7 +219,7 @@ fn case_of(model: &dyn Trained, given: &Path, series: Option<&str>) -> Result<Ca
         let item = Item::new("image").with_parts("image", Parts::new(files));
         return Ok(Case::Item(Box::new(item)));
     }
-    let mut found = model.cases(given, Sought::of_upload(series)).map_err(refused)?;
+    let mut found = model.cases(given, sought).map_err(refused)?;
     if let [case] = &found[..] {
         return match case.refused() {
             Some(why) => Err(Refusal::Input(format!("{}: {why}", case.stem().to_string_lossy()))),
