@@ -42,7 +42,7 @@ pub struct FileArgs {
     /// Replace results of an earlier call that were not changed since
     #[arg(long)]
     pub overwrite: bool,
-    /// Write each result's record beside it instead of into the folder records/
+    /// Write each result's record next to the result instead of into the folder records/
     #[arg(long)]
     pub records_beside: bool,
     /// Print a JSON line for each image instead of the names of its files: input, outputs, seconds per

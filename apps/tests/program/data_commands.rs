@@ -260,7 +260,7 @@ fn folders_and_stores_are_verified_and_trained_on() {
     for folder in ["folders/images", "folders/labels", "store/labels/final", "store/labels/original"] {
         fs::create_dir_all(at(folder)).expect("made");
     }
-    let copy = |from: &Path, to: &str| drop(fs::copy(from, at(to)).expect("copied"));
+    let copy = |from: &Path, to: &str| assert!(fs::copy(from, at(to)).expect("copied") > 0);
     for case in ["spleen_00", "spleen_01", "spleen_02"] {
         let name = format!("{case}.nii.gz");
         let (image, label) = (data.join("imagesTr").join(&name), data.join("labelsTr").join(&name));

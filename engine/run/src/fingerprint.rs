@@ -6,7 +6,6 @@ use std::path::Path;
 use hearth_data::orientation::directions;
 use hearth_data::{Affine, DrawKey, Image, Item, Pipeline, Value, affine};
 use hearth_files::replace;
-use hearth_nnunet::Volume;
 use hearth_recipe::{Context, Outcome, warning};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -86,17 +85,8 @@ impl ImageFacts {
     pub fn of(image: &Image) -> Self {
         let (shape, dims) = (image.shape(), image.meta.spatial_dims);
         let mut facts = Self::of_grid(&image.affine, shape, dims);
-        facts.channels = image.with_values(|values| of_channels(values, shape));
+        facts.channels = image.with_values(|values| percentiles_of(values, shape));
         facts
-    }
-
-    /// The facts of an image `[channel, z, y, x]` of nnU-Net, whose axes are taken for those of the world.
-    pub fn of_volume(volume: &Volume, spacing: [f64; 3]) -> Self {
-        let turned = |[z, y, x]: [f64; 3]| [x, y, z];
-        let spacing_mm = turned(spacing);
-        let shape = turned(volume.shape.map(|n| n as f64));
-        let extent_mm = std::array::from_fn(|axis| spacing_mm[axis] * shape[axis]);
-        Self { spacing_mm, extent_mm, channels: of_channels(&volume.data, volume.shape) }
     }
 
     /// The facts that a header tells.
@@ -140,8 +130,9 @@ fn loads(chain: &Pipeline) -> bool {
     chain.steps().first().is_some_and(|step| step.name() == "LoadImage")
 }
 
-/// The percentiles of each channel, from values spread over the image.
-fn of_channels(values: &[f32], shape: [usize; 3]) -> Vec<Percentiles<f64>> {
+/// The percentiles of each channel of an image `[channel, x, y, z]` with axes of this length, from values
+/// spread over it.
+pub fn percentiles_of(values: &[f32], shape: [usize; 3]) -> Vec<Percentiles<f64>> {
     let [x, y, z] = shape;
     let steps = shape.map(|n| n.div_ceil(PER_AXIS).max(1));
     let channel = |values: &[f32]| {
@@ -191,19 +182,6 @@ impl Fingerprint {
             extent_mm: std::array::from_fn(|axis| span(&|facts| facts.extent_mm[axis])),
             channels: (0..first.channels.len()).map(channel).collect(),
         })
-    }
-
-    /// What nnU-Net's `dataset_fingerprint.json` tells. Its sizes are those without empty borders, so that
-    /// the field of view has no greatest size.
-    pub fn of_nnunet(known: &hearth_nnunet::planner::Fingerprint) -> Option<Self> {
-        let case = |(spacing, shape): (&[f64; 3], &[usize; 3])| {
-            let ([z, y, x], [nz, ny, nx]) = (*spacing, shape.map(|n| n as f64));
-            ImageFacts { spacing_mm: [x, y, z], extent_mm: [x * nx, y * ny, z * nz], channels: Vec::new() }
-        };
-        let images: Vec<ImageFacts> = known.spacings.iter().zip(&known.shapes_after_crop).map(case).collect();
-        let mut found = Self::over(&images)?;
-        found.extent_mm.iter_mut().for_each(|[_, most]| *most = f64::INFINITY);
-        Some(found)
     }
 
     /// The fingerprint of two trainings together; only one of them may know its values.
@@ -278,7 +256,7 @@ impl Fingerprint {
         let outside = |value: f64, [least, most]: Span, room: f64| value * room < least || value > most * room;
         let mut lengths = |what: &str, values: &[f64; 3], known: &[Span; 3], room: f64| {
             let other = |axis: &usize| outside(values[*axis], known[*axis], room);
-            // The axis with the largest deviation stands for all.
+            // Of several axes the one with the largest deviation is named.
             let ratio = |axis: usize| (values[axis] / known[axis][1]).max(known[axis][0] / values[axis]);
             if let Some(axis) = (0..3).filter(other).max_by(|a, b| ratio(*a).total_cmp(&ratio(*b))) {
                 let (value, known) = (number(values[axis]), span(known[axis]));

@@ -192,7 +192,7 @@ fn remove_record(record: &Path) {
     }
 }
 
-/// The path of a file's record beside it, as earlier versions wrote it.
+/// The path of a file's record next to it, as earlier versions wrote it.
 fn beside(path: &Path) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(RECORD);

@@ -174,7 +174,8 @@ fn answer_of(model: &dyn Trained, question: &Question, any_modality: bool) -> Re
     };
     if !remarks.is_empty() {
         for remark in &remarks {
-            warning!("{}: unlike the training data: {remark}", case.stem().to_string_lossy());
+            // Without the name of its file, which may be that of a patient.
+            warning!("{}: an image unlike the training data: {remark}", card.title);
         }
         answer.facts.insert("unlike_training".to_owned(), json!(remarks));
     }

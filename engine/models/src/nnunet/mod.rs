@@ -16,6 +16,7 @@
 mod checkpoint;
 mod ensemble;
 mod export;
+mod facts;
 mod model;
 mod network;
 mod onnx;

@@ -8,13 +8,14 @@ use hearth_nnunet::{Case as Channels, LabelManager, Listed};
 use hearth_recipe::nnunet::{CaseImage, Reader};
 use hearth_recipe::{Context, Outcome, RecipeError, warning};
 use hearth_registry::counted;
-use hearth_run::{Fingerprint, ImageFacts};
+use hearth_run::Fingerprint;
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
 use crate::model::{
     Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, Uncertainty,
 };
+use crate::nnunet::facts::{facts_of, fingerprint_of};
 use crate::nnunet::spread::Spreading;
 use crate::nnunet::{NnunetEnsemble, NnunetPredictor, Predicted, Preparation};
 use crate::package::Unpacked;
@@ -51,7 +52,7 @@ fn fingerprint(ensemble: &NnunetEnsemble) -> Option<Fingerprint> {
     let text = hearth_files::read(&path).ok()?;
     let known = serde_json::from_slice(&text).map_err(RecipeError::from_error);
     match known.and_then(|known: Value| Ok(hearth_nnunet::planner::Fingerprint::parse(&known)?)) {
-        Ok(known) => Fingerprint::of_nnunet(&known),
+        Ok(known) => fingerprint_of(&known),
         Err(error) => {
             let what = "images are not compared with those of the training";
             warning!("{}: {what}: {}", path.display(), error.line());
@@ -268,7 +269,7 @@ impl Prepare for NnunetPreparer {
         let first = self.0.first();
         let image = read_case(case, first.reader(), &first.folder.dataset.file_ending)?;
         let bytes = 4 * image.volume.data.len() as u64 * (2 + self.0.members().len() as u64);
-        let facts = ImageFacts::of_volume(&image.volume, image.spacing);
+        let facts = facts_of(&image.volume, image.spacing);
         Ok(Prepared::new(self.0.prepare(image, previous)?, bytes).with_facts(Some(facts)))
     }
 }

@@ -8,11 +8,11 @@ use hearth_nnunet::total::Modality;
 use hearth_recipe::Outcome;
 use hearth_recipe::nnunet::Reader;
 use hearth_registry::counted;
-use hearth_run::ImageFacts;
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
+use crate::nnunet::facts::facts_of;
 use crate::nnunet::model::read_case;
 use crate::nnunet::{TotalLabels, TotalPrepared, TotalSegmentator};
 use crate::package::Unpacked;
@@ -103,7 +103,7 @@ impl Prepare for TotalPreparer {
         // TotalSegmentator reads the closest canonical axes.
         let image = read_case(case, Reader::SimpleItk { reorient: true }, ".nii.gz")?;
         let bytes = 4 * 4 * image.volume.data.len() as u64;
-        let facts = ImageFacts::of_volume(&image.volume, image.spacing);
+        let facts = facts_of(&image.volume, image.spacing);
         Ok(Prepared::new(self.0.prepare(image)?, bytes).with_facts(Some(facts)))
     }
 }
