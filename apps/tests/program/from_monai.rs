@@ -152,13 +152,13 @@ fn every_counterpart_exists() {
             }
             Here::Library(name) => {
                 let items = ["struct", "enum", "fn", "trait", "type"];
-                let is_defined = |item: &&str| {
+                let is_defined = |item: &str| {
                     let start = format!("pub {item} {name}");
                     sources.match_indices(&start).any(|(place, _)| {
                         !sources[place + start.len()..].starts_with(|next: char| next.is_alphanumeric() || next == '_')
                     })
                 };
-                assert!(items.iter().any(|item| is_defined(&item)), "{what}: no {name} is public");
+                assert!(items.iter().any(|item| is_defined(item)), "{what}: no {name} is public");
             }
             Here::Nothing(reason) => assert!(reason.split(' ').count() > 3, "{what}: {reason}"),
         }
@@ -290,10 +290,10 @@ fn explanations_are_for_names_that_are_unknown() {
     for entry in described() {
         let row = Foreign::all().find(|row| row.names.contains(&entry.name) && row.module.starts_with("monai."));
         let Some(row) = row else { continue };
-        if let (Here::Nothing(_), Some(said)) = (row.here, explained("", entry.name)) {
-            if said.contains("no counterpart") {
-                wrong.insert(entry.name, said);
-            }
+        if let (Here::Nothing(_), Some(said)) = (row.here, explained("", entry.name))
+            && said.contains("no counterpart")
+        {
+            wrong.insert(entry.name, said);
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");

@@ -147,11 +147,11 @@ mod tests {
             }
             assert_eq!(check_readable(&path).is_ok(), word == "folder", "{}", path.display());
         }
-        assert_eq!(open(&at("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(open(at("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
         check_readable(&at("absent")).unwrap();
         std::fs::write(at("file"), "text").unwrap();
         std::os::unix::fs::symlink(at("file"), at("to-file")).unwrap();
-        assert_eq!(read_to_string(&at("to-file")).unwrap(), "text");
-        assert_eq!(read(&at("file")).unwrap(), b"text");
+        assert_eq!(read_to_string(at("to-file")).unwrap(), "text");
+        assert_eq!(read(at("file")).unwrap(), b"text");
     }
 }

@@ -247,7 +247,7 @@ mod tests {
         symlink(at("outside"), at("store/folder")).unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,
-            &at("store/pipe"),
+            at("store/pipe"),
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::from_raw_mode(0o600),
             0,

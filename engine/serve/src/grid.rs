@@ -75,14 +75,11 @@ impl Grid {
         if !determinant.is_finite() || determinant == 0.0 {
             return None;
         }
-        let mut out = [[0.0, 0.0, 0.0, 0.0], [0.0; 4], [0.0; 4], [0.0, 0.0, 0.0, 1.0]];
-        for row in 0..3 {
-            for column in 0..3 {
-                out[row][column] = minor(column, row) / determinant;
-            }
-            out[row][3] = -(0..3).map(|column| out[row][column] * a[column][3]).sum::<f64>();
-        }
-        Some(out)
+        let row = |row: usize| {
+            let [x, y, z] = std::array::from_fn(|column| minor(column, row) / determinant);
+            [x, y, z, -(x * a[0][3] + y * a[1][3] + z * a[2][3])]
+        };
+        Some([row(0), row(1), row(2), [0.0, 0.0, 0.0, 1.0]])
     }
 }
 

@@ -136,7 +136,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_a_clear_error() {
-        let error = Table::open(Path::new("/dev/full"), &names(&["a"])).err().expect("it takes no byte");
+        let error = Table::open(Path::new("/dev/full"), &names(&["a"])).expect_err("it takes no byte");
         assert!(error.starts_with("/dev/full cannot be written: ") && error.ends_with("; free some space"), "{error}");
     }
 

@@ -27,7 +27,7 @@ pub(crate) use results::{CaseReport, millilitres};
 use crate::cases::Sought;
 use crate::job::failed::{FAILED, list_failed, row};
 use crate::job::ranks::is_first;
-use crate::job::tasks::{Task, tasks};
+use crate::job::tasks::{NamedResult, Task, tasks};
 use crate::job::volumes::{UNLIKE, write_volumes};
 use crate::model::{Asked, Card, Model, Prediction, unlike};
 use crate::writers::{OutputOptions, Pictures, Writing, authorship, check};
@@ -70,7 +70,7 @@ struct Planned {
     outputs: Outputs,
     tasks: Vec<Task>,
     /// The name and the result of each case, also of those that an earlier call finished.
-    results: Vec<(String, PathBuf)>,
+    results: Vec<NamedResult>,
     card: Card,
     options: OutputOptions,
     /// The table of numbers, if the model predicts numbers.

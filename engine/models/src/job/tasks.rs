@@ -13,6 +13,9 @@ use crate::job::results::skipped;
 use crate::model::Card;
 use crate::writers::{OutputOptions, Writer, wanted};
 
+/// The name of a case, and its result.
+pub(crate) type NamedResult = (String, PathBuf);
+
 /// A case, and the files of its results.
 pub(crate) struct Task {
     pub(crate) case: Case,
@@ -49,11 +52,7 @@ impl Task {
 ///
 /// # Errors
 /// A result that would replace a file, or cases of which none can be predicted.
-pub(crate) fn tasks(
-    job: &Job<'_>,
-    given: &[PathBuf],
-    outputs: &mut Outputs,
-) -> Outcome<(Vec<Task>, Vec<(String, PathBuf)>)> {
+pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> Outcome<(Vec<Task>, Vec<NamedResult>)> {
     let model = job.model.key()?;
     let (mut tasks, mut results) = (Vec::new(), Vec::new());
     for path in given {

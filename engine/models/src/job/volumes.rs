@@ -1,12 +1,13 @@
 //! `volumes.csv`: the volume of each label in each image of a job, from the records of its results.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hearth_recipe::{Outcome, notice};
 use hearth_run::outputs::{Outputs, record_of, written_by};
 use serde_json::Value;
 
 use crate::job::failed::row;
+use crate::job::tasks::NamedResult;
 use crate::model::Card;
 
 /// The name of the table.
@@ -31,7 +32,7 @@ pub(crate) fn write_volumes(
     command: &str,
     outputs: &Outputs,
     card: &Card,
-    results: &[(String, PathBuf)],
+    results: &[NamedResult],
 ) -> Outcome {
     let path = out.join(VOLUMES);
     if path.symlink_metadata().is_ok() && !written_by(&path, command) {

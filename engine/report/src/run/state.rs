@@ -141,7 +141,7 @@ mod tests {
         let path = folder.path().join(LOCK);
         std::fs::write(&path, "process 7 (hearth train)\n").expect("written");
         assert_eq!(Lock::of(folder.path()), Lock::Left("process 7 (hearth train)".into()));
-        let held = File::options().write(true).open(&path).expect("a file");
+        let held = std::fs::File::options().write(true).open(&path).expect("a file");
         held.try_lock().expect("free");
         assert!(matches!(Lock::of(folder.path()), Lock::Held(_)));
         drop(held);

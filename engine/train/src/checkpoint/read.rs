@@ -183,10 +183,10 @@ pub fn chosen(dir: &Path, tag: Option<&str>, run: Option<&str>) -> Result<Checkp
         // Without a manifest, the name of the folder says when and why it was written.
         match (manifest, parts_of(&name)) {
             (Ok(manifest), _) if wanted(&manifest.header.tag) => intact = intact.or(Some(path)),
-            (Err(damage), Some((time, tag))) if wanted(tag) => {
-                if damaged.as_ref().is_none_or(|(known, ..)| *known < time) {
-                    damaged = Some((time, path, damage));
-                }
+            (Err(damage), Some((time, tag)))
+                if wanted(tag) && damaged.as_ref().is_none_or(|(known, ..)| *known < time) =>
+            {
+                damaged = Some((time, path, damage));
             }
             (Err(damage), None) => tracing::warn!("{} is skipped: {damage}", path.display()),
             _ => {}
