@@ -154,7 +154,7 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         interrupt::running(session.interrupt_flag());
     }
     session.start(&args.out)?;
-    finish(&mut session)
+    finish_alone(&mut session)
 }
 
 /// Warns if the second stage of a cascade would learn from labels that are better than those of new
@@ -181,7 +181,7 @@ pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, r
         interrupt::running(session.interrupt_flag());
     }
     session.resume(folder)?;
-    finish(&mut session)
+    finish_alone(&mut session)
 }
 
 /// Runs a session and reports how it ended.
@@ -189,7 +189,6 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
     if let Some(folder) = session.folder().filter(|_| session.is_first()) {
         warnings::keep_in(folder.root());
     }
-    let generates = session.generates();
     let finished = session.run();
     warnings::over();
     interrupt::over();
@@ -210,15 +209,17 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
         note!("{time} of it went into choosing {kernels} kernels for this GPU; the next run reuses them");
     }
     note!("{}, {best}{}: {root}", counted(epoch as usize, "epoch"), seconds(took));
-    note!("{}", next(&folder, generates));
     Ok(())
 }
 
-/// The command that follows a training.
-fn next(folder: &hearth_train::RunFolder, generates: bool) -> String {
-    let root = folder.root().display();
-    let images = if generates { "--count 16" } else { "-i IMAGES" };
-    format!("next: hearth predict {root} {images} -o FOLDER")
+/// Like [`finish`], and names the command that follows.
+fn finish_alone(session: &mut Session) -> Outcome {
+    finish(session)?;
+    if let Some(folder) = session.folder().filter(|_| session.is_first()) {
+        let images = if session.generates() { "--count 16" } else { "-i IMAGES" };
+        note!("next: hearth predict {} {images} -o FOLDER", folder.root().display());
+    }
+    Ok(())
 }
 
 /// Whether an assignment of `--set` is to the schedule.

@@ -8,6 +8,7 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// Opens the folder of an existing run.
 pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
+    hearth_files::check_readable(folder).while_doing(|| format!("cannot open {}", folder.display()))?;
     if folder.is_file() {
         let advice = "give the folder that `hearth train --out` made";
         return Err(RecipeError::new(format!("{} is a file; {advice}", folder.display())));

@@ -9,7 +9,7 @@ use hearth_registry::counted;
 use serde_json::{Value, json};
 
 use crate::commands::package::{describe as describe_package, facts as of_package};
-use crate::error::{Failure, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::table::{self, Lean};
 use crate::{note, out};
 use hearth_models::open::package;
@@ -115,7 +115,6 @@ const MOST_PER_BYTE: u64 = 100;
 /// The content of a zip, in a folder next to the stored models.
 #[cfg(feature = "download")]
 fn unpacked(zip: &Path, root: &Path) -> Outcome<Scratch> {
-    use crate::error::Context;
     use hearth_data::download::{ArchiveLimits, unpack};
 
     let size = std::fs::metadata(zip).while_doing(|| format!("cannot read {}", zip.display()))?.len();
@@ -170,6 +169,7 @@ pub fn tell_of(store: &StoreArgs) {
 /// Prints the facts about a model.
 pub fn info(args: &InfoArgs) -> Outcome {
     let file = Path::new(&args.name);
+    hearth_files::check_readable(file).while_doing(|| args.name.clone())?;
     if Package::is_one(file) {
         return info_of(args, file);
     }
