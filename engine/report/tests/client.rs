@@ -3,6 +3,7 @@
 #[path = "../../../tests/clients.rs"]
 mod clients;
 mod html;
+mod runs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ fn at(inner: &str) -> PathBuf {
 }
 
 fn page(names: &[&str]) -> String {
-    let runs = names.iter().map(|name| Run::read(&at("data").join(name)).expect("a run")).collect();
+    let runs = names.iter().map(|name| Run::read(&runs::data(name)).expect("a run")).collect();
     Report::new(runs).expect("runs").html()
 }
 

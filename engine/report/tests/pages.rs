@@ -1,16 +1,14 @@
 //! Pages of recorded runs: their content, and the handling of damaged folders.
 
 mod html;
+mod runs;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hearth_report::{Report, ReportError, Run};
 use html::{Element, elements};
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
-}
+use runs::data;
 
 fn page_of(folders: &[&Path]) -> String {
     let runs = folders.iter().map(|folder| Run::read(folder).expect("a run")).collect();
@@ -19,16 +17,8 @@ fn page_of(folders: &[&Path]) -> String {
 
 /// A copy of a recorded run, which a test can damage.
 fn copy(name: &str) -> tempfile::TempDir {
-    fn all(from: &Path, to: &Path) {
-        fs::create_dir_all(to).expect("a folder");
-        for entry in fs::read_dir(from).expect("a folder") {
-            let (path, target) =
-                (entry.as_ref().expect("an entry").path(), to.join(entry.expect("an entry").file_name()));
-            if path.is_dir() { all(&path, &target) } else { fs::copy(&path, &target).map(drop).expect("a file") }
-        }
-    }
     let folder = tempfile::tempdir().expect("a folder");
-    all(&data(name), folder.path());
+    runs::copy(&data(name), folder.path());
     folder
 }
 

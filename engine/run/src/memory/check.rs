@@ -76,7 +76,7 @@ pub(crate) fn check_memory(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
 /// Fails if the windows of the recipe's inferer cannot fit.
 ///
 /// # Errors
-/// Same as [`check_memory`].
+/// A need above the limit, with both figures and the key to change.
 pub fn check_windows(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let Some((key, size)) = plan.recipe.inferer.shared().window() else { return Ok(()) };
     let voxels = voxels(&size, network.spatial_dims());
