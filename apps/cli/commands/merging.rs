@@ -250,7 +250,7 @@ mod tests {
         }
         let found = runs(&[dir.path().to_owned()]).ok().expect("runs");
         assert_eq!(found, ["fold0", "fold2", "fold10"].map(|name| dir.path().join(name)));
-        // A fold that has not begun is none; one that lost its recipe is damaged.
+        // A fold without checkpoints is skipped; one that lost its recipe is damaged.
         std::fs::create_dir_all(dir.path().join("fold3/checkpoints")).expect("made");
         assert_eq!(runs(&[dir.path().to_owned()]).ok().map(|found| found.len()), Some(3));
         std::fs::write(dir.path().join("fold3/metrics.csv"), "").expect("written");

@@ -7,8 +7,8 @@ fn control_characters_of_names_are_shown_as_text() {
     let dir = tempfile::tempdir().expect("a folder");
     let name = text(&dir.path().join("a\x1b]0;owned\x07\x1b[2Jb.nii.gz"));
     for words in [&["data", "inspect", &name][..], &["predict", &name, "-i", "x.nii", "-o", "out"]] {
-        let told = fail(words, 1, &["a\\x1b]0;owned\\x07\\x1b[2Jb.nii.gz"]);
-        assert!(!told.contains('\x1b') && !told.contains('\x07'), "{told:?}");
+        let said = fail(words, 1, &["a\\x1b]0;owned\\x07\\x1b[2Jb.nii.gz"]);
+        assert!(!said.contains('\x1b') && !said.contains('\x07'), "{said:?}");
     }
 }
 

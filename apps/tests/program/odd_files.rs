@@ -45,10 +45,10 @@ fn a_planted_link_is_never_written_through() {
         let resumed = ["train", "--data", &data, "--out", &out, "--epochs", &epochs, "--device", "cpu", "--resume"];
         let output = run(&resumed);
         intact();
-        let told = errors(&output);
-        assert!(!told.contains("panicked"), "{told}");
+        let said = errors(&output);
+        assert!(!said.contains("panicked"), "{said}");
         if name == "run.lock" {
-            assert!(!output.status.success() && told.contains("symbolic link") && told.contains("run.lock"), "{told}");
+            assert!(!output.status.success() && said.contains("symbolic link") && said.contains("run.lock"), "{said}");
         }
         let _ = fs::remove_file(&file);
         before.map(|bytes| fs::write(&file, bytes).expect("written")).unwrap_or_default();
@@ -70,8 +70,8 @@ fn what_a_killed_writer_left_is_removed_by_the_next_one() {
     }
     let (folder, images) = (text(&run_folder), text(&data.join("imagesTr")));
     let output = run(&["predict", &folder, "-i", &images, "-o", &text(&out), "--device", "cpu"]);
-    let told = errors(&output);
-    assert!(output.status.success() && told.contains("unfinished files or folders of killed processes"), "{told}");
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("unfinished files or folders of killed processes"), "{said}");
     assert!(!left.exists() && of_others.exists(), "another machine may still write its file");
     // A checkpoint that was half-written.
     let partial = run_folder.join("checkpoints/.partial-epoch=0002-iteration=000004-epoch");
@@ -80,8 +80,8 @@ fn what_a_killed_writer_left_is_removed_by_the_next_one() {
     let data = text(&data);
     let resumed = ["train", "--data", &data, "--out", &folder, "--epochs", "2", "--device", "cpu", "--resume"];
     let output = run(&resumed);
-    let told = errors(&output);
-    assert!(output.status.success() && told.contains("which a killed process left"), "{told}");
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("which a killed process left"), "{said}");
     assert!(!partial.exists());
 }
 
@@ -98,9 +98,9 @@ fn refused(words: &[&str]) -> String {
         std::thread::sleep(Duration::from_millis(20));
     }
     let output = child.wait_with_output().expect("it has ended");
-    let told = errors(&output);
-    assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
-    told
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+    said
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn a_pipe_is_refused_at_once_wherever_a_file_is_expected() {
         &["convert", &pipe("weights.pth"), &at("converted.safetensors")],
         &["metrics", "-p", &image, "-l", &image],
     ] {
-        let told = refused(words);
-        assert!(told.contains("named pipe") || told.contains("regular file"), "{words:?}: {told}");
+        let said = refused(words);
+        assert!(said.contains("named pipe") || said.contains("regular file"), "{words:?}: {said}");
     }
     // Files of a run.
     let checkpoint =
@@ -139,9 +139,9 @@ fn a_pipe_is_refused_at_once_wherever_a_file_is_expected() {
         let (bytes, name) = (fs::read(&file).expect("read"), text(&file));
         fs::remove_file(&file).expect("removed");
         assert!(std::process::Command::new("mkfifo").arg(&name).status().expect("mkfifo").success());
-        let told = refused(&["export", &run_text, &at("x.hearth")]);
+        let said = refused(&["export", &run_text, &at("x.hearth")]);
         let file_name = file.file_name().expect("a name").to_string_lossy().into_owned();
-        assert!(told.contains(&file_name), "{file_name}: {told}");
+        assert!(said.contains(&file_name), "{file_name}: {said}");
         fs::remove_file(&file).expect("removed");
         fs::write(&file, bytes).expect("written");
     }
@@ -151,6 +151,6 @@ fn a_pipe_is_refused_at_once_wherever_a_file_is_expected() {
     fs::remove_file(&first).expect("removed");
     let name = first.file_name().expect("a name").to_string_lossy().into_owned();
     pipe(&format!("data/labelsTr/{name}"));
-    let told = refused(&["train", &recipe, "--data", &data, "--out", &out, cpu[0], cpu[1], "--epochs", "1"]);
-    assert!(told.contains(&name), "{told}");
+    let said = refused(&["train", &recipe, "--data", &data, "--out", &out, cpu[0], cpu[1], "--epochs", "1"]);
+    assert!(said.contains(&name), "{said}");
 }
