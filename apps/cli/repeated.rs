@@ -1,6 +1,7 @@
 //! Warnings that a command gives several times: each is printed once, and counted at the end.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::note;
@@ -10,9 +11,17 @@ const KEPT: usize = 200;
 
 static GIVEN: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
-/// Whether a warning is given for the first time.
-pub fn is_first(warning: &str) -> bool {
-    count(&mut GIVEN.lock().unwrap_or_else(PoisonError::into_inner), warning)
+/// Whether all are printed.
+static ALL: AtomicBool = AtomicBool::new(false);
+
+/// Prints each warning every time from now on: the log of a server is about one request after another.
+pub fn print_all() {
+    ALL.store(true, Ordering::Relaxed);
+}
+
+/// Whether a warning is printed: it is given for the first time, or all are printed.
+pub fn is_printed(warning: &str) -> bool {
+    ALL.load(Ordering::Relaxed) || count(&mut GIVEN.lock().unwrap_or_else(PoisonError::into_inner), warning)
 }
 
 fn count(given: &mut BTreeMap<String, u64>, warning: &str) -> bool {

@@ -196,7 +196,7 @@ impl<S: Subscriber> Layer<S> for Notices {
         // A rank reports what only it knows.
         match *event.metadata().level() {
             Level::ERROR => error_line(format_args!("{}{}", red("error: "), message.0)),
-            Level::WARN if !speaks() || !repeated::is_first(&message.0) => {}
+            Level::WARN if !speaks() || !repeated::is_printed(&message.0) => {}
             Level::WARN => note_line(format_args!("warning: {}", message.0)),
             _ => note_line(format_args!("{}", message.0)),
         }

@@ -132,6 +132,7 @@ impl FileArgs {
             ("--codes", self.regions.codes.is_some()),
             ("--statistics", self.statistics),
             ("--series", self.series.is_some()),
+            ("--any-modality", self.any_modality),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
     }

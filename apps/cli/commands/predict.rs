@@ -152,6 +152,10 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         }
         (Kind::Generated, Some(trained), Some(count)) => {
             no_json(args)?;
+            let picture = args.files.picture.then_some("--picture");
+            if let Some(option) = picture.into_iter().chain(args.files.of_volumes()).next() {
+                return Err(Failure::new(format!("{option} does not go with generated images: remove it")));
+            }
             generate(args, trained, count)
         }
         (Kind::Generated, ..) => {
@@ -180,7 +184,11 @@ fn run_config(args: &Args, model: &dyn Model, ranks: Option<&Ranks>) -> Outcome 
     if ranks.is_some_and(|ranks| ranks.world() > 1) {
         return Err(Failure::new("this MONAI bundle is run by one rank: remove --ranks, or the launcher"));
     }
-    let given = [("--uncertainty", args.uncertainty), ("--picture", args.files.picture)];
+    let given = [
+        ("--uncertainty", args.uncertainty),
+        ("--picture", args.files.picture),
+        ("--records-beside", args.files.records_beside),
+    ];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
     if let Some(name) = given.chain(args.files.of_volumes()).next() {
         let what = "what this MONAI bundle writes is decided by its config, which does more than predict an image of \

@@ -125,6 +125,14 @@ fn a_cascade_is_planned_trained_and_predicts() {
         record["weights_blake3"].as_str().expect("a sum").to_owned()
     };
     assert_ne!(weights(&of_fold(0)), weights(&of_fold(1)), "both by the same run");
+    // The table has the cases of both folds, each with its model.
+    let table = fs::read_to_string(dir.path().join("low-labels/volumes.csv")).expect("a table");
+    assert_eq!(table.lines().count(), 1 + 6, "{table}");
+    for fold in 0..2 {
+        let case = of_fold(fold);
+        let row = table.lines().find(|line| line.starts_with(&format!("{case},"))).expect("a row");
+        assert!(row.contains(&weights(&case)[..12]), "{row}");
+    }
 
     // The second stage; one fold is enough.
     let second = recipe("3d_cascade_fullres.toml");

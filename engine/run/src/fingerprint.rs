@@ -160,7 +160,7 @@ fn percentiles(mut values: Vec<f32>) -> Percentiles<f64> {
 impl Fingerprint {
     /// The ranges over images; `None` without any.
     pub fn over(images: &[ImageFacts]) -> Option<Self> {
-        let first = images.first()?;
+        let channels = images.iter().map(|facts| facts.channels.len()).max()?;
         let span = |of: &dyn Fn(&ImageFacts) -> f64| {
             let values = || images.iter().map(of);
             [values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)]
@@ -180,17 +180,19 @@ impl Fingerprint {
             modality: None,
             spacing_mm: std::array::from_fn(|axis| span(&|facts| facts.spacing_mm[axis])),
             extent_mm: std::array::from_fn(|axis| span(&|facts| facts.extent_mm[axis])),
-            channels: (0..first.channels.len()).map(channel).collect(),
+            channels: (0..channels).map(channel).collect(),
         })
     }
 
-    /// The fingerprint of two trainings together; only one of them may know its values.
+    /// The fingerprint of two trainings together, with the values and the modality that both know.
     #[must_use]
     pub fn joined(mut self, other: &Self) -> Self {
         let join = |into: &mut Span, other: &Span| *into = [into[0].min(other[0]), into[1].max(other[1])];
         self.cases += other.cases;
         self.spacing_mm.iter_mut().zip(&other.spacing_mm).for_each(|(into, other)| join(into, other));
         self.extent_mm.iter_mut().zip(&other.extent_mm).for_each(|(into, other)| join(into, other));
+        self.modality = self.modality.filter(|own| other.modality.as_ref() == Some(own));
+        self.channels.truncate(other.channels.len());
         for (into, other) in self.channels.iter_mut().zip(&other.channels) {
             join(&mut into.low, &other.low);
             join(&mut into.median, &other.median);
@@ -420,5 +422,17 @@ mod tests {
         std::fs::write(folder.path().join(FINGERPRINT), "{").expect("written");
         assert_eq!(Fingerprint::of_run(folder.path()), None);
         assert_eq!(Fingerprint::over(&[]), None);
+    }
+
+    #[test]
+    fn two_trainings_have_the_range_of_both_and_headers_no_values() {
+        let header = ImageFacts { spacing_mm: [1.0, 1.0, 9.0], extent_mm: [300.0; 3], channels: Vec::new() };
+        let whole = ImageFacts { channels: vec![Percentiles { low: 0.0, median: 5.0, high: 9.0 }], ..header.clone() };
+        let of_values = Fingerprint::over(&[header.clone(), whole]).expect("cases");
+        assert_eq!(of_values.channels, [Percentiles { low: [0.0; 2], median: [5.0; 2], high: [9.0; 2] }]);
+        let both = ct().joined(&of_values);
+        assert_eq!((both.cases, both.spacing_mm[2]), (4, [0.7, 9.0]));
+        assert_eq!((both.channels[0].low, both.channels[0].high), ([-1024.0, 0.0], [9.0, 900.0]));
+        assert!(both.joined(&Fingerprint::over(&[header]).expect("a case")).channels.is_empty());
     }
 }

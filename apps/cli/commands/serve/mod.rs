@@ -14,6 +14,7 @@ use hearth_serve::{Options, Server, Token};
 
 use crate::commands::opening::{ModelArgs, NnunetArgs, OpeningArgs, open_options};
 use crate::error::{Context, Failure, Outcome};
+use crate::repeated;
 use crate::terminal::seconds;
 use crate::{note, out};
 
@@ -120,6 +121,7 @@ impl Args {
 
 /// Opens the models, and serves them until Ctrl-C or the signal TERM.
 pub fn run(args: &Args) -> Outcome {
+    repeated::print_all();
     let (options, made) = args.options()?;
     let opening = args.opening()?;
     hearth_data::readers::limit_room(options.max_request.saturating_mul(ROOM));

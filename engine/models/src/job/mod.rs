@@ -69,7 +69,8 @@ pub struct Job<'a> {
 struct Planned {
     outputs: Outputs,
     tasks: Vec<Task>,
-    /// The name and the result of each case, also of those that an earlier call finished.
+    /// The name and the result of each case, also of those that an earlier call or
+    /// another fold finished.
     results: Vec<NamedResult>,
     card: Card,
     options: OutputOptions,
@@ -112,7 +113,9 @@ impl Job<'_> {
             }
         }
         if is_first(ranks) && planned.card.kind.is_map() && planned.results.len() > 1 {
-            write_volumes(self.out, self.command, &planned.outputs, &planned.card, &planned.results)?;
+            // Each fold adds its cases.
+            let shows = self.only.is_none();
+            write_volumes(self.out, self.command, &planned.outputs, &planned.card, &planned.results, shows)?;
         }
         // The error of a single case becomes the job's error, unless an earlier call listed it.
         let of_fold = self.only.is_some();

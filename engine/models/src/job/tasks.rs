@@ -48,7 +48,7 @@ impl Task {
 }
 
 /// Plans the results of each case. Also returns the name and the result of each, also of those that an
-/// earlier call finished.
+/// earlier call or another fold finished.
 ///
 /// # Errors
 /// A result that would replace a file, or cases of which none can be predicted.
@@ -57,10 +57,11 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
     let (mut tasks, mut results) = (Vec::new(), Vec::new());
     for path in given {
         for case in job.model.cases(path, job.sought)? {
+            // Of folds each predicts its own cases, and the table lists those that are done.
+            results.push((case.name(), job.path_of(&case, &job.model.card().ending)));
             if job.only.is_some_and(|only| !only.contains(&case.name())) {
                 continue;
             }
-            results.push((case.name(), job.path_of(&case, &job.model.card().ending)));
             tasks.extend(task(job, case, &model, outputs)?);
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hearth_recipe::{Outcome, notice};
-use hearth_run::outputs::{Outputs, record_of, written_by};
+use hearth_run::outputs::{Outputs, is_whole, record_of, written_by};
 use serde_json::Value;
 
 use crate::job::failed::row;
@@ -16,6 +16,9 @@ pub(crate) const VOLUMES: &str = "volumes.csv";
 /// The key of a record with the millilitres of each label.
 pub(crate) const VOLUMES_ML: &str = "volumes_ml";
 
+/// The key of a record with program, model and weights.
+pub(crate) const MADE_BY: &str = "made_by";
+
 /// The key of a record with the respects in which an image is unlike those of the training.
 pub(crate) const UNLIKE: &str = "unlike_training";
 
@@ -25,27 +28,30 @@ pub(crate) const IDENTIFIERS: [&str; 3] = ["patient", "study", "series"];
 /// The most images and labels that are shown besides the file.
 const SHOWN: (usize, usize) = (20, 6);
 
-/// Writes the table of all results of a job, also of those that an earlier call made, and shows it as
-/// far as it is small. A file of another program stays.
+/// Writes the table of all results of a job, also of those that an earlier call made; `shows` it as far as
+/// it is small. A file of another program stays.
 pub(crate) fn write_volumes(
     out: &Path,
     command: &str,
     outputs: &Outputs,
     card: &Card,
     results: &[NamedResult],
+    shows: bool,
 ) -> Outcome {
     let path = out.join(VOLUMES);
     if path.symlink_metadata().is_ok() && !written_by(&path, command) {
         notice!("{} is not this program's: volumes are not listed there", path.display());
         return Ok(());
     }
-    let rows: Vec<(&str, Value)> =
-        results.iter().filter_map(|(name, path)| Some((name.as_str(), record_of(path)?))).collect();
+    let whole = results.iter().filter(|(_, path)| is_whole(path, command));
+    let rows: Vec<(&str, Value)> = whole.filter_map(|(name, path)| Some((name.as_str(), record_of(path)?))).collect();
     if rows.is_empty() {
         return Ok(());
     }
     outputs.write(&path, table(card, &rows))?;
-    notice!("{} has the volumes of all labels{}", path.display(), shown(card, &rows));
+    if shows {
+        notice!("{} has the volumes of all labels{}", path.display(), shown(card, &rows));
+    }
     Ok(())
 }
 
@@ -59,7 +65,7 @@ fn table(card: &Card, rows: &[(&str, Value)]) -> String {
         let volumes = card.labels.iter().map(|label| volume(record, &label.name).unwrap_or_default());
         let remarks: Vec<&str> = record[UNLIKE].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let cells = std::iter::once((*name).to_owned()).chain(IDENTIFIERS.map(said)).chain(volumes);
-        text += &row(cells.chain([card.made_by.clone(), remarks.join("; ")]));
+        text += &row(cells.chain([said(MADE_BY), remarks.join("; ")]));
     }
     text
 }

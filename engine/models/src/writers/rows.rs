@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::cases::Case;
 use crate::job::millilitres;
-use crate::job::volumes::{IDENTIFIERS, VOLUMES_ML};
+use crate::job::volumes::{IDENTIFIERS, MADE_BY, VOLUMES_ML};
 use crate::model::Kind;
 use crate::writers::regions::{Regions, dicom_ending};
 use crate::writers::{Need, Writer, Writing};
@@ -140,6 +140,7 @@ fn result(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
         let regions = Regions::new(map, writing.card, &writing.options.codes)?;
         let volumes = regions.volumes();
         writing.facts[VOLUMES_ML] = millilitres(&volumes);
+        writing.facts[MADE_BY] = json!(writing.card.made_by);
         if writing.report.is_json() {
             writing.report.volumes(&volumes);
         }
