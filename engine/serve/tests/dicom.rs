@@ -386,6 +386,37 @@ fn peers_that_do_wrong_are_refused() {
     assert_eq!(store(address, "HEARTH", "CT1", &files[..2]).unwrap(), [0, 0xA700]);
 }
 
+/// A timeout of the socket begins again with each byte; two such peers would keep both associations.
+#[test]
+fn peers_that_send_byte_by_byte_do_not_keep_their_associations() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = node(folder.path(), |options| {
+        options.idle = Duration::from_millis(700);
+        options.associations = 2;
+    });
+    let slow: Vec<_> = (0..2)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                let start = Instant::now();
+                // The length of an association request of 64 KiB, and bytes of it.
+                for byte in [1_u8, 0, 0, 1, 0, 0].into_iter().chain(std::iter::repeat(0)) {
+                    if stream.write_all(&[byte]).is_err() || start.elapsed() > Duration::from_secs(20) {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                start.elapsed()
+            })
+        })
+        .collect();
+    for peer in slow {
+        assert!(peer.join().unwrap() < Duration::from_secs(10));
+    }
+    let files = slices(folder.path(), "2.25.5", "2.25.5.1", "CT", 1);
+    assert_eq!(store(address, "HEARTH", "CT1", &files).unwrap(), [0], "the node takes associations again");
+}
+
 #[test]
 fn nodes_that_cannot_be_started_say_why() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ use super::command::{
     C_ECHO_RQ, C_STORE_RQ, CANNOT_UNDERSTAND, COMMAND, Command, NO_DATA, OUT_OF_RESOURCES, SUCCESS,
     UNRECOGNIZED_OPERATION,
 };
+use super::deadline::Deadline;
 use super::studies::{Received, Studies};
 use crate::http::App;
 use crate::spool::Workspace;
@@ -90,6 +91,7 @@ impl AccessControl for Titles<'_> {
 /// Serves an association until the peer releases it.
 pub fn serve(
     stream: TcpStream,
+    deadline: &Deadline,
     options: &DicomOptions,
     app: &Arc<App>,
     studies: &Arc<Studies>,
@@ -109,14 +111,15 @@ pub fn serve(
     for syntax in SYNTAXES {
         accepting = accepting.with_transfer_syntax(syntax);
     }
-    let association = accepting.establish(stream).map_err(|error| {
+    let association = deadline.wait(|| accepting.establish(stream)).map_err(|error| {
         app.metrics.dicom("association refused");
         error.to_string()
     })?;
     app.metrics.dicom("association");
     let from = format!("{}@{from}", association.peer_ae_title().trim());
     let workspace = app.spool.workspace().map_err(|error| format!("no temporary folder: {error}"))?;
-    Serving { association, from, app, studies, workspace, storing: None, command: Vec::new(), count: 0 }.run(stopping)
+    let (storing, command, count) = (None, Vec::new(), 0);
+    Serving { association, deadline, from, app, studies, workspace, storing, command, count }.run(stopping)
 }
 
 /// An instance that is being received.
@@ -132,6 +135,7 @@ struct Storing {
 
 struct Serving<'a> {
     association: ServerAssociation<TcpStream>,
+    deadline: &'a Deadline,
     /// The title and the address of the peer.
     from: String,
     app: &'a Arc<App>,
@@ -150,7 +154,7 @@ impl Serving<'_> {
                 self.association.abort().map_err(|error| error.to_string())?;
                 return Ok(());
             }
-            match self.association.receive().map_err(|error| error.to_string())? {
+            match self.deadline.wait(|| self.association.receive()).map_err(|error| error.to_string())? {
                 Pdu::PData { data } => {
                     for value in data {
                         self.value(value)?;

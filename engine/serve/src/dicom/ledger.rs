@@ -47,7 +47,7 @@ impl Event {
 impl Ledger {
     /// Opens the table of a folder, or begins it.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let mut file = File::options().create(true).append(true).open(folder.join(NAME))?;
+        let mut file = hearth_files::open_own(&folder.join(NAME), File::options().create(true).append(true))?;
         if file.metadata()?.len() == 0 {
             file.write_all(b"time,event,study,series,node,detail\n")?;
         }
@@ -56,18 +56,13 @@ impl Ledger {
 
     /// Adds a line. `node` is the sender, or the receiver of a result.
     pub fn add(&self, event: Event, study: &str, series: &str, node: &str, detail: &str) -> io::Result<()> {
-        let cells = [&clock(SystemTime::now()), event.word(), study, series, node, detail].map(cell);
-        let line = cells.join(",") + "\n";
+        let cells = [&clock(SystemTime::now()), event.word(), study, series, node, detail];
+        let one_line = |text: &str| text.replace(|c: char| c.is_control(), " ");
+        let line = hearth_files::csv_line(cells.map(one_line)) + "\n";
         let mut file = self.0.lock().unwrap_or_else(|held| held.into_inner());
         file.write_all(line.as_bytes())?;
         file.sync_data()
     }
-}
-
-/// A cell of a table (RFC 4180), in one line.
-fn cell(text: &str) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
 #[cfg(test)]
@@ -80,10 +75,12 @@ mod tests {
         Ledger::open(folder.path()).unwrap().add(Event::Arrives, "1.2", "1.2.3", "CT1@10.0.0.1", "").unwrap();
         let again = Ledger::open(folder.path()).unwrap();
         again.add(Event::Failed, "1.2", "1.2.3", "A,B@[::1]", "it is \"no\" image,\nor damaged").unwrap();
+        again.add(Event::Failed, "1.2", "=1+1", "@SUM(A1)", "").unwrap();
         let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!((lines.len(), lines[0]), (3, "time,event,study,series,node,detail"));
+        assert_eq!((lines.len(), lines[0]), (4, "time,event,study,series,node,detail"));
         assert!(lines[1].ends_with("Z,arrives,1.2,1.2.3,CT1@10.0.0.1,"), "{text}");
         assert!(lines[2].ends_with(",failed,1.2,1.2.3,\"A,B@[::1]\",\"it is \"\"no\"\" image, or damaged\""), "{text}");
+        assert!(lines[3].ends_with(",failed,1.2,'=1+1,'@SUM(A1),"), "{text}");
     }
 }

@@ -7,6 +7,7 @@
 
 mod association;
 mod command;
+mod deadline;
 mod ledger;
 mod send;
 mod studies;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::ServeError;
 use crate::http::App;
+use deadline::Deadlines;
 use studies::Studies;
 
 /// The interval at which threads check whether they should end.
@@ -51,7 +53,7 @@ pub struct DicomOptions {
     pub least_slices: usize,
     /// The maximum number of associations at once; others are closed.
     pub associations: usize,
-    /// The time without data from a peer after which its association ends.
+    /// The time within which a peer must send each complete message; otherwise its association ends.
     pub idle: Duration,
 }
 
@@ -145,6 +147,7 @@ impl Listener {
         let (stopping, open) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let accepting = {
             let shared = Accepting {
+                deadlines: Deadlines::new(options.idle),
                 options,
                 studies: studies.clone(),
                 app: app.clone(),
@@ -186,12 +189,14 @@ struct Accepting {
     app: Arc<App>,
     stopping: Arc<AtomicBool>,
     open: Arc<AtomicUsize>,
+    deadlines: Deadlines,
 }
 
 impl Accepting {
     fn accept(self, listener: &TcpListener) {
         let shared = Arc::new(self);
         while !shared.stopping.load(Ordering::Relaxed) {
+            shared.deadlines.check();
             match listener.accept() {
                 Ok((stream, _)) => shared.clone().begin(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(TICK),
@@ -215,7 +220,12 @@ impl Accepting {
         let spawned = thread.spawn(move || {
             let work = std::panic::AssertUnwindSafe(|| {
                 stream.set_nonblocking(false).map_err(|error| error.to_string())?;
-                association::serve(stream, &shared.options, &shared.app, &shared.studies, &shared.stopping)
+                let deadline = shared.deadlines.watch(&stream).map_err(|error| error.to_string())?;
+                association::serve(stream, &deadline, &shared.options, &shared.app, &shared.studies, &shared.stopping)
+                    .map_err(|why| match deadline.passed() {
+                        true => format!("the peer sent no complete message in {} s", shared.options.idle.as_secs_f64()),
+                        false => why,
+                    })
             });
             // A decoder that panics on data from a peer only ends that association.
             let said = match std::panic::catch_unwind(work) {
