@@ -13,7 +13,7 @@ use crate::commands::merging::{DisagreementWord, MergeArgs, runs};
 use crate::commands::opening::OpeningArgs;
 use crate::commands::output_args::FileArgs;
 use crate::commands::{ensemble, folds, train};
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Context, Outcome};
 use crate::folders::{self, Reserved};
 use crate::ranks::RanksArgs;
 use crate::table::{Lean, lines};
@@ -92,14 +92,10 @@ pub fn run(args: &demo::Args) -> Outcome {
     out!("picture  {}", picture.display());
     out!("summary  {}", at("summary.json").display());
     out!("{}", bold(&format!("mean Dice {dice:.3}, members {mean:.3}, in {}", seconds(took))));
-    if dice.is_nan() || dice < LEAST {
-        let advice = "this build or device computes wrongly, or --seed made data that are hard to learn";
-        return Err(Failure::new(format!("Dice of the ensemble is {dice:.3}, expected at least {LEAST}: {advice}")));
-    }
-    if dice < mean {
-        let what = "is below the mean of its members";
-        return Err(Failure::new(format!("Dice of the ensemble, {dice:.4}, {what}, {mean:.4}")));
-    }
+    args.check(dice >= LEAST, || format!("Dice of the ensemble is {dice:.3}, expected at least {LEAST}"))?;
+    args.check(dice >= mean, || {
+        format!("Dice of the ensemble is {dice:.4}, expected at least the mean of its members, {mean:.4}")
+    })?;
     note!("next: hearth train RECIPE --data DIR --out RUN --folds 5, then hearth ensemble RUN -i IMAGES -o OUT");
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::commands::demo::Args;
 use crate::commands::train;
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Context, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::picture::{Canvas, save};
@@ -78,14 +78,9 @@ pub fn run(args: &Args) -> Outcome {
     folders::replace(&at("summary.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
     let share = found / of_mean;
     out!("{}", bold(&format!("{:.0} % of the mean picture's distance, in {}", 100.0 * share, seconds(spent))));
-    if share.is_nan() || share > MOST {
-        let advice = "this build or device computes wrongly, or --seed made networks that do not learn from each other";
-        let expected = 100.0 * MOST;
-        return Err(Failure::new(format!(
-            "the distance is {:.0} %, expected at most {expected} %: {advice}",
-            100.0 * share
-        )));
-    }
+    args.check(share <= MOST, || {
+        format!("the distance is {:.0} %, expected at most {} %", 100.0 * share, 100.0 * MOST)
+    })?;
     note!(
         "next: hearth predict {} --count 100 -o pictures; hearth train gan --data MedNIST/Hand --out runs/gan",
         run.display()

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::commands::demo::Args;
 use crate::commands::metrics::froc;
 use crate::commands::{data, predict, train};
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Context, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::recipe::Recipe;
@@ -66,10 +66,7 @@ pub fn run(args: &Args) -> Outcome {
     let summary = json!({ "froc": score, "seconds": spent });
     folders::replace(&at("summary.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
     out!("{}", bold(&format!("FROC {score:.3} in {}", seconds(spent))));
-    if score.is_nan() || score < LEAST {
-        let advice = "this build or device computes wrongly, or --seed made data that are hard to learn";
-        return Err(Failure::new(format!("FROC is {score:.3}, expected at least {LEAST}: {advice}")));
-    }
+    args.check(score >= LEAST, || format!("FROC is {score:.3}, expected at least {LEAST}"))?;
     note!("next: hearth train pathology --data DIR --out runs/pathology");
     Ok(())
 }

@@ -18,6 +18,7 @@ mod convert_images;
 mod counts;
 mod damaged_checkpoints;
 mod data_commands;
+mod demos;
 #[path = "../../../engine/dicom/tests/common/files.rs"]
 mod dicom;
 mod distances;
