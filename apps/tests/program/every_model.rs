@@ -28,10 +28,14 @@ fn series(folder: &Path) -> PathBuf {
 /// Models side by side, in folders like TotalSegmentator's.
 fn side_by_side(folder: &Path) -> PathBuf {
     let models = folder.join("models");
-    let model = models.join("Dataset001_First/nnUNetTrainer__nnUNetPlans__3d_fullres");
-    fs::create_dir_all(model.join("fold_0")).expect("a folder");
-    for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
-        fs::copy(golden("organs_legacy_nomirror/model").join(file), model.join(file)).expect("a copy");
+    for (name, part) in [("Dataset001_First", "organ_"), ("Dataset002_Second", "part_")] {
+        let model = models.join(name).join("nnUNetTrainer__nnUNetPlans__3d_fullres");
+        fs::create_dir_all(model.join("fold_0")).expect("a folder");
+        for file in ["plans.json", "fold_0/checkpoint_final.pth"] {
+            fs::copy(golden("organs_legacy_nomirror/model").join(file), model.join(file)).expect("a copy");
+        }
+        let labels = fs::read_to_string(golden("organs_legacy_nomirror/model/dataset.json")).expect("JSON");
+        fs::write(model.join("dataset.json"), labels.replace("organ_", part)).expect("written");
     }
     models
 }

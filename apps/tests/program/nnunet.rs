@@ -293,6 +293,14 @@ fn models_are_stored_and_predict_by_name() {
     assert!(done, "{said}");
     assert!(differing(&out.join("s01.nii.gz"), "organs_legacy_nomirror/expected/s01.nii.gz") <= 5);
 
+    // The unpacked archive is the same model, with its own labels and names of files.
+    let (unpacked, again) = (dir.path().join("unpacked"), dir.path().join("again"));
+    zip::ZipArchive::new(fs::File::open(&good).expect("a zip")).and_then(|mut zip| zip.extract(&unpacked)).expect("it");
+    let (done, _, said) = call(&["predict", &text(&unpacked), "-i", &input, "-o", &text(&again), "--device", "cpu"]);
+    assert!(done, "{said}");
+    let [stored, given] = [&out, &again].map(|out| fs::read(out.join("s01.nii.gz")).expect("labels"));
+    assert!(stored == given, "the labels of a stored model differ from those of its folder");
+
     let (done, _, said) = call(&["models", "add", &text(&good)]);
     assert!(!done && said.contains("hearth models remove"), "{said}");
     let slip = dir.path().join("slip.zip");

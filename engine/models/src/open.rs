@@ -13,7 +13,9 @@ use hearth_train::Precision;
 use crate::bundle::{Bundle, BundleModel};
 use crate::ensemble::packed::{LIST, PackedEnsemble};
 use crate::model::Model;
-use crate::nnunet::{NnunetEnsemble, NnunetModel, NnunetOptions, TotalModel, TotalOptions, TotalSegmentator};
+use crate::nnunet::{
+    NnunetEnsemble, NnunetModel, NnunetOptions, TotalModel, TotalOptions, TotalSegmentator, lone_model,
+};
 use crate::package::{Unpacked, unpacked};
 use crate::run::{Opening, RunModel, Trained};
 use crate::store::ModelStore;
@@ -55,6 +57,7 @@ impl Family {
             _ if ModelFolder::is_one(path) => Family::Nnunet,
             _ if TotalSegmentator::is_one(path) => Family::Total,
             _ if is_bundle(path) => Family::Bundle,
+            _ if lone_model(path).is_some() => Family::Nnunet,
             _ if path.join(LIST).is_file() => Family::Ensemble,
             _ => Family::Run,
         }
@@ -361,16 +364,16 @@ fn open_family(
         Family::Run => Box::new(RunModel::new(open_trained(path, options)?)),
         Family::Recipe => Box::new(RunModel::new(open_recipe(path, options)?)),
         Family::Nnunet => {
-            let mut folders = vec![path.to_owned()];
+            let mut folders = vec![lone_model(path).unwrap_or_else(|| path.to_owned())];
             for folder in &options.with {
-                if !ModelFolder::is_one(folder) {
+                let Some(model) = lone_model(folder) else {
                     let what = "expected plans.json, dataset.json and fold_0 in it";
                     return Err(RecipeError::new(format!(
                         "--with {} is no model of nnU-Net: {what}",
                         folder.display()
                     )));
-                }
-                folders.push(folder.clone());
+                };
+                folders.push(model);
             }
             let ensemble = NnunetEnsemble::open(&folders, &options.nnunet()?)?;
             Box::new(NnunetModel::new(ensemble, options.previous_stage.clone(), unpacked))

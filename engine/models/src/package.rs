@@ -53,7 +53,6 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
     if Package::is_one(model) {
         return Err(RecipeError::new(format!("{} is a package already", model.display())).context(doing()));
     }
-    // The whole given folder is packed: a folder of several models stays one, even with a single model.
     let family = Family::of(model, false);
     if matches!(family, Family::Bundle | Family::Total) {
         no_checkpoint(options).while_doing(doing)?;

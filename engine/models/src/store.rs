@@ -166,11 +166,7 @@ impl ModelStore {
             Kind::Nnunet | Kind::Bundle => {
                 let into = beside.join(MODEL);
                 package.unpack_model(&into)?;
-                // A folder of several models stays one, even with a single model, as in the package.
-                let (kind, inner) = match TotalSegmentator::is_one(&into) {
-                    true => (ModelKind::NnunetSet, None),
-                    false => kind_of(&into)?,
-                };
+                let (kind, inner) = kind_of(&into)?;
                 Ok(Model { kind, inner, files: from(&into, &files_of(&into)?) })
             }
         })
@@ -338,7 +334,10 @@ pub(crate) fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
                         (plans.json, dataset.json, fold_0), a MONAI bundle (configs), or a folder of these";
             Err(RecipeError::new(format!("{} {what}", folder.display())))
         }
-        [one] => Ok((ModelKind::Nnunet, one.strip_prefix(folder).ok().map(Path::to_owned))),
+        // A model of a task of TotalSegmentator has the labels and the processing of its task.
+        [one] if !TotalSegmentator::is_one(folder) => {
+            Ok((ModelKind::Nnunet, one.strip_prefix(folder).ok().map(Path::to_owned)))
+        }
         _ => Ok((ModelKind::NnunetSet, None)),
     }
 }

@@ -96,7 +96,10 @@ fn of_family(path: &Path, options: &OnnxOptions) -> Outcome<Exported> {
             let text = hearth_files::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
             of_recipe(path.display().to_string(), text, &checkpoint, &bytes)
         }
-        Family::Nnunet => crate::nnunet::exported(path, options),
+        Family::Nnunet => {
+            let model = crate::nnunet::lone_model(path).unwrap_or_else(|| path.to_owned());
+            crate::nnunet::exported(&model, options)
+        }
         Family::Bundle => {
             no_checkpoint(options)?;
             BundleModel::open(path, &OpenOptions::on("cpu"), None)?.exported()

@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use hearth_nnunet::total::{Modality, Mode, Task};
-use hearth_nnunet::{Axes3, ModelFolder};
+use hearth_nnunet::Axes3;
 
 pub use self::as_model::TotalModel;
 use self::crop::CropBy;
 pub use self::measure::TotalLabels;
-pub(crate) use self::model::models_below;
+pub(crate) use self::model::{lone_model, models_below};
 pub use self::predict::TotalPrepared;
 use super::predict::{NnunetOptions, NnunetPredictor};
 
@@ -90,12 +90,12 @@ pub struct TotalCard {
 }
 
 impl TotalSegmentator {
-    /// Whether a folder holds nnU-Net models in `Dataset...` folders, and is not a model itself.
+    /// Whether a folder holds nnU-Net models in `Dataset...` folders: those of a task, or several others.
     pub fn is_one(path: &Path) -> bool {
         let named = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("Dataset");
         let any = std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(named));
         let mut found = Vec::new();
-        if any && !ModelFolder::is_one(path) {
+        if any && lone_model(path).is_none() {
             models_below(path, 1, &mut found);
         }
         !found.is_empty()

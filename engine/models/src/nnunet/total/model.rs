@@ -77,6 +77,23 @@ pub(crate) fn models_below(path: &Path, depth: usize, found: &mut Vec<PathBuf>) 
     }
 }
 
+/// The folder of an nnU-Net model: the folder itself, or the only model below it, as in an archive of
+/// nnU-Net (`Dataset004_Hippocampus/nnUNetTrainer__nnUNetPlans__3d_fullres`). A model of a task of
+/// TotalSegmentator, recognised by its labels, belongs to the folder of the task instead.
+pub(crate) fn lone_model(path: &Path) -> Option<PathBuf> {
+    if ModelFolder::is_one(path) {
+        return Some(path.to_owned());
+    }
+    let mut found = Vec::new();
+    models_below(path, 1, &mut found);
+    match &found[..] {
+        // An unusable model is reported when it is opened for prediction.
+        [one] if Model::open(one.clone()).is_ok_and(|model| !model.found.is_empty()) => None,
+        [one] => Some(one.clone()),
+        _ => None,
+    }
+}
+
 fn name(path: Option<&Path>) -> Option<String> {
     Some(path?.file_name()?.to_string_lossy().into_owned())
 }
