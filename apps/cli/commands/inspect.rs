@@ -118,20 +118,25 @@ fn folder(dir: &Path, options: &ReadOptions, json: bool) -> Outcome {
     }
     let mut broken = 0;
     let mut rows = Vec::new();
-    let mut listed = Vec::new();
+    let mut sets = Vec::new();
+    let mut described = Vec::new();
     for (file, found) in &files {
         match found {
-            Ok(found) if json => listed.push(serde_json::to_value(found)?),
+            Ok(found) if json => described.push(serde_json::to_value(found)?),
             Ok(found) => rows.push(row(dir, file, found)),
+            Err(_) if let Some(regions) = structures(file) => {
+                described.push(serde_json::json!({ "file": file.display().to_string(), "regions": listed(&regions) }));
+                sets.push((file, regions));
+            }
             Err(error) => {
                 broken += 1;
                 note!("{error}");
-                listed.push(serde_json::json!({ "file": file.display().to_string(), "error": error.why() }));
+                described.push(serde_json::json!({ "file": file.display().to_string(), "error": error.why() }));
             }
         }
     }
     if json {
-        out!("{}", serde_json::to_string_pretty(&listed)?);
+        out!("{}", serde_json::to_string_pretty(&described)?);
     } else {
         let columns = [
             ("file", Lean::Left),
@@ -142,11 +147,29 @@ fn folder(dir: &Path, options: &ReadOptions, json: bool) -> Outcome {
             ("values", Lean::Left),
             ("odd", Lean::Left),
         ];
-        table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+        if !rows.is_empty() {
+            table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
+        }
+        for (file, regions) in sets {
+            print_structures(file, &regions, false)?;
+        }
     }
     match broken {
         0 => Ok(()),
         _ => Err(Failure::new(format!("{broken} of {} images cannot be read", files.len()))),
+    }
+}
+
+/// The regions of a structure set: of the file, or of the only file in the folder.
+fn structures(path: &Path) -> Option<Vec<Region>> {
+    let mut files = match path.is_dir() {
+        true => std::fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()).collect(),
+        false => vec![path.to_owned()],
+    };
+    let only = files.pop().filter(|_| files.is_empty())?;
+    match Regions::open(&only, &dicom::ReadOptions::default()) {
+        Ok(Regions::Structures(set)) => Some(set.regions()),
+        _ => None,
     }
 }
 

@@ -113,6 +113,25 @@ fn inspect_says_what_a_file_and_a_folder_hold() {
     fail(&["data", "inspect", &text(&dir.path().join("data/none"))], 1, &["none"]);
 }
 
+/// The study of a patient: CT slices and what was drawn on them.
+#[test]
+fn inspect_lists_the_structure_set_beside_a_series() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let chests = text(&dir.path().join("chests"));
+    succeed(&["data", "phantom", "lung", "--cases", "1", "--size", "32", "--out", &chests]);
+    let printed = succeed(&["data", "inspect", &format!("{chests}/LUNG1-001")]);
+    for words in ["32 x 32 x 16", "a structure set (RTSTRUCT)", "GTV-1"] {
+        assert!(printed.contains(words), "no {words} in {printed}");
+    }
+    let json = succeed(&["data", "inspect", &format!("{chests}/LUNG1-001"), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let all = json.as_array().expect("a list");
+    assert_eq!(all.len(), 2, "{json}");
+    let names =
+        |one: &serde_json::Value| one["regions"].as_array().is_some_and(|r| r.iter().any(|r| r["name"] == "GTV-1"));
+    assert!(all.iter().any(names) && all.iter().any(|one| one["shape"].is_array()), "{json}");
+}
+
 #[test]
 fn verify_ends_with_what_to_fix() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -47,7 +47,8 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let items = prepared(ranks, labelled(args, card))?;
     let names: BTreeSet<String> = items.iter().map(|item| item.case.clone()).collect();
     if is_first(ranks) {
-        note!("{}: {} labelled cases", card.description, items.len());
+        let what = "the model does not say which cases it was trained on, and some may be among them";
+        note!("{}: {} labelled cases; {what}", card.description, items.len());
     }
     let folder = Scratch::new("hearth-evaluate-");
     let folder = folder.while_doing(|| "cannot make a temporary folder (TMPDIR)".to_owned())?;
