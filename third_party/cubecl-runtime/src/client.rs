@@ -196,7 +196,7 @@ impl Clone for Client {
 }
 
 /// Images, `[B, C, X, Y, Z]`, lie without gaps, as kernels that take them in this order read them:
-/// with padded rows each is copied before it is read. See the folder's README.md.
+/// with padded rows each is copied before it is read.
 fn layout_strategy(shape: &Shape) -> MemoryLayoutStrategy {
     match shape.len() {
         0..5 => MemoryLayoutStrategy::Optimized,

@@ -188,7 +188,7 @@ impl ServerUtilities {
         allocator: impl MemoryLayoutPolicy,
     ) -> (Self, DeviceCaptures) {
         let captures = DeviceCaptures::default();
-        // Products of f32 are f32: with TF32 a third decimal differs. See the folder's README.md.
+        // Products of f32 are f32: with TF32 a third decimal differs.
         let mut properties = properties;
         properties.features.types.elem.remove(&ElemType::Float(FloatKind::TF32));
         // Start a tracy client if needed.

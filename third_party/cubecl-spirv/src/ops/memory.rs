@@ -199,7 +199,7 @@ fn lower_shared_implicit(
     let mut entry_args = vec![];
     for slice in shared_slices {
         set_operation_result_name(ctx, slice.get_operation(), 0, Some(ident("_spirv_shared")));
-        // Hearth: upstream has these two the other way round, so that the variable is a pointer to a pointer.
+        // The variable has the type of the slice; its pointee is the value.
         let value_ty = ty_to_spirv_dialect(ctx, slice.value_ty(ctx).get_type(ctx));
         let ty = ty_to_spirv_dialect(ctx, slice.result_type(ctx));
         let name = slice.get_result(ctx).unique_name(ctx);
