@@ -51,7 +51,7 @@ pub struct Fault {
     pub file: String,
     /// The id of the item; empty for a whole file.
     pub id: String,
-    /// The text of the item, if it is a text.
+    /// The text of the item, if it is a text; a long one is cut.
     pub text: String,
     /// What is wrong, and what to do.
     pub what: String,
@@ -92,7 +92,7 @@ impl Fault {
     pub(crate) fn placed(mut self, id: &str, text: &str) -> Self {
         if self.id.is_empty() {
             id.clone_into(&mut self.id);
-            text.clone_into(&mut self.text);
+            self.text = beginning(text);
         }
         self
     }
@@ -103,6 +103,16 @@ impl Fault {
 
     pub(crate) fn value(what: impl Into<String>) -> Self {
         Fault::new(FaultKind::Value, what)
+    }
+}
+
+/// The longest text of an item in a message, in characters.
+const LONGEST: usize = 200;
+
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -74,6 +74,7 @@ fn expressions_of_any_length_and_depth_are_values_or_errors() {
     ] {
         let fault = value(&expression).err().unwrap_or_else(|| panic!("{}... was evaluated", &expression[..30]));
         assert!(fault.to_string().contains(part), "no {part:?} in {}", fault.what);
+        assert!(fault.to_string().len() < 500, "the message holds the whole text");
     }
     let sum = value(&chain(" + ", 100)).expect("a sum");
     assert_eq!(sum.to_json(), Some(json!(100)));
@@ -130,4 +131,13 @@ fn what_cannot_be_compared_is_an_error_and_equals_stay_in_order() {
     let reversed =
         value("$sorted([[1, 'b'], [0, 'c'], [1, 'a']], key=lambda pair: pair[0], reverse=True)").expect("pairs");
     assert_eq!(reversed.to_json(), Some(json!([[1, "b"], [1, "a"], [0, "c"]])));
+}
+
+/// Reading takes time in proportion to the length of a text: the square of 400,000 would take minutes.
+#[test]
+fn long_expressions_are_read_once() {
+    let start = std::time::Instant::now();
+    let fault = value(&format!("$1{}", " + a".repeat(100_000))).expect_err("too many operators");
+    assert!(fault.to_string().contains("more than 1000 operators"), "{fault}");
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
 }

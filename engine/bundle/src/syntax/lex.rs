@@ -244,7 +244,7 @@ impl Lexer<'_> {
 
 /// The length of the prefix of a string literal, if one starts here.
 fn text_prefix(rest: &str) -> Option<usize> {
-    let quote = rest.find(['\'', '"'])?;
-    let fits = quote <= 2 && rest[..quote].chars().all(|c| matches!(c.to_ascii_lowercase(), 'r' | 'b' | 'f' | 'u'));
-    fits.then_some(quote)
+    let mut letters = rest.bytes().take(3);
+    let prefix = letters.position(|c| !matches!(c.to_ascii_lowercase(), b'r' | b'b' | b'f' | b'u'))?;
+    matches!(rest.as_bytes()[prefix], b'\'' | b'"').then_some(prefix)
 }
