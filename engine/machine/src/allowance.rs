@@ -41,6 +41,25 @@ impl Allowance {
     }
 }
 
+/// Checks that a piece of work fits into the memory that this process may still use, before it is
+/// allocated: a failed allocation ends the process. Small work is not checked.
+///
+/// # Errors
+/// Work that does not fit, in words that follow what the work is: "takes 3.1 GiB of memory, but ...".
+pub fn check_free(bytes: u64) -> Result<(), String> {
+    /// Below this size the system is not queried.
+    const LITTLE: u64 = 64 << 20;
+    if bytes <= LITTLE {
+        return Ok(());
+    }
+    let allowance = Allowance::now();
+    if bytes <= allowance.free {
+        return Ok(());
+    }
+    let (takes, free) = (readable(bytes), readable(allowance.free));
+    Err(format!("takes {takes} of memory, but {free} of {allowance} are left"))
+}
+
 impl fmt::Display for Allowance {
     /// Formats as `22.4 GiB (this machine's memory)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

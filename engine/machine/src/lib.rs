@@ -36,7 +36,7 @@ mod process;
 mod rates;
 mod sampler;
 
-pub use allowance::{Allowance, memory_limits, readable};
+pub use allowance::{Allowance, check_free, memory_limits, readable};
 pub use gpu::{Gpu, GpuAbout, GpuReading, Vendor};
 pub use limits::{Limit, open_files};
 pub use packages::Packages;

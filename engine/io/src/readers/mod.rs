@@ -66,7 +66,7 @@ pub use tiff::{TiffReader, WSIReader, slide_region};
 
 use hearth_dicom::quiet::caught;
 use hearth_image::Image;
-use hearth_machine::{Allowance, readable};
+use hearth_machine::{check_free, readable};
 use hearth_registry::component::is_of_a_plugin;
 use hearth_registry::{Fault, Kind, Node, Place, Registry, explained, nearest};
 
@@ -313,17 +313,7 @@ pub(crate) fn check_room(bytes: u64) -> Result<(), String> {
         let [takes, limit] = [bytes, room()].map(readable);
         return Err(format!("reading it takes {takes} of memory, and the limit is {limit}"));
     }
-    /// Below this size the system is not queried.
-    const LITTLE: u64 = 64 << 20;
-    if bytes <= LITTLE {
-        return Ok(());
-    }
-    let allowance = Allowance::now();
-    if bytes <= allowance.free {
-        return Ok(());
-    }
-    let (takes, free) = (readable(bytes), readable(allowance.free));
-    Err(format!("reading it takes {takes} of memory, but {free} of {allowance} are left"))
+    check_free(bytes).map_err(|what| format!("reading it {what}"))
 }
 
 /// Finds the reader of a file: the newest that recognizes its content, else the newest with its

@@ -237,6 +237,12 @@ impl Trained {
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let uncertainty = if wanted.uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
         let Merged { likely, maps } = self.likely(&steps, input)?;
+        if self.plan.on_processor {
+            // The best class so far, its probability, and that of the next one.
+            let voxels = image.meta.original_shape.iter().product::<usize>();
+            hearth_machine::check_free(3 * (size_of::<f32>() * voxels) as u64)
+                .map_err(|what| RecipeError::new(format!("the prediction on the image's own grid {what}")))?;
+        }
         let likely: Tensor<4> = likely.squeeze_dim(0);
         let channels = likely.dims()[0];
         let output = self.plan.recipe.output();

@@ -59,6 +59,16 @@ pub enum InferError {
         /// The expected shape.
         expected: String,
     },
+    /// The outputs of all windows do not fit into memory.
+    #[error("{inferer}: the sum of the windows, {shape:?}, {what}")]
+    Memory {
+        /// Name of the inferer.
+        inferer: &'static str,
+        /// Shape of the sum.
+        shape: [usize; 5],
+        /// The bytes that it takes and that are left, in words.
+        what: String,
+    },
     /// The result is no longer wanted.
     #[error("the prediction was stopped between two windows, because its result is no longer wanted")]
     Stopped,

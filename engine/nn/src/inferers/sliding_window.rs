@@ -5,6 +5,7 @@ use std::sync::Arc;
 use burn::tensor::{DType, Tensor, TensorData};
 use derive_setters::Setters;
 use hearth_kernels::add_window;
+use hearth_machine::check_free;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -298,8 +299,14 @@ impl Scan {
                 None => self.padded,
             };
             let device = output.device();
+            let shape = [self.batch, channels, cx, cy, cz];
+            if hearth_kernels::is_host(&device) {
+                // The sum, and the weights of all windows.
+                let values = (shape.iter().product::<usize>() + cx * cy * cz) as u64;
+                check_free(4 * values).map_err(|what| InferError::Memory { inferer: NAME, shape, what })?;
+            }
             canvases.push(Canvas {
-                values: Tensor::zeros([self.batch, channels, cx, cy, cz], (&device, DType::F32)),
+                values: Tensor::zeros(shape, (&device, DType::F32)),
                 scale,
                 weights: Tensor::<1>::from_data(TensorData::from(&weights[..]), (&device, DType::F32))
                     .reshape([1, 1, ox, oy, oz]),
