@@ -300,7 +300,7 @@ impl Scan {
             };
             let device = output.device();
             let shape = [self.batch, channels, cx, cy, cz];
-            if hearth_kernels::is_host(&device) {
+            if hearth_kernels::host::is_host(&device) {
                 // The sum, and the weights of all windows.
                 let values = (shape.iter().product::<usize>() + cx * cy * cz) as u64;
                 check_free(4 * values).map_err(|what| InferError::Memory { inferer: NAME, shape, what })?;
