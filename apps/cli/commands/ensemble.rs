@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use hearth_models::cases::globs::expanded;
 use hearth_models::job::Job;
-use hearth_models::model::{Kind, Model};
 use hearth_models::open::{Family, OpenOptions, open};
 use hearth_models::run::RunModel;
 use hearth_train::Ranks;
@@ -12,7 +11,7 @@ use hearth_train::Ranks;
 use crate::commands::merging::{self, DisagreementWord, MeanOf, MergeArgs};
 use crate::commands::opening::OpeningArgs;
 use crate::commands::output_args::FileArgs;
-use crate::commands::{predict, predict_slides};
+use crate::commands::predict;
 use crate::error::{Failure, Outcome};
 use crate::note;
 use crate::ranks::{RanksArgs, local_rank};
@@ -78,9 +77,6 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         ..predict::Args::new(&runs[0], Vec::new(), &args.out, &args.opening.device, None)
     };
     let model = RunModel::new(trained);
-    if model.card().kind == Kind::SlideMap {
-        return predict_slides::run(&of_predict, model.trained(), "ensemble", ranks);
-    }
     let job = Job { command: "ensemble", ..of_predict.outputs(&model, ranks)? };
     Ok(job.run(&of_predict.images)?)
 }

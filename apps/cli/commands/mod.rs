@@ -35,7 +35,6 @@ mod plan_data;
 pub mod plugin;
 pub mod predict;
 mod predict_held_out;
-mod predict_slides;
 pub mod preprocess;
 pub mod preview;
 pub mod profile;

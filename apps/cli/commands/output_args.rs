@@ -36,7 +36,7 @@ pub struct FileArgs {
     #[arg(long)]
     pub any_modality: bool,
     /// Also draw NAME_picture.png: outlines, scores or images next to the input; with the true labels
-    /// if the data set has them
+    /// if the data set has them. A map of a slide always has one
     #[arg(long)]
     pub picture: bool,
     /// Replace results of an earlier call that were not changed since
@@ -154,5 +154,25 @@ impl RegionArgs {
             return Err(Failure::new("--codes are those of --dicom-seg and --dicom-sr: give one of them, too"));
         }
         Ok(read_codes(path)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command};
+    use hearth_models::writers::WRITERS;
+
+    use crate::commands::{ensemble, predict};
+
+    #[test]
+    fn each_row_of_the_table_of_writers_has_its_option() {
+        let commands = [
+            predict::Args::augment_args(Command::new("predict")),
+            ensemble::Args::augment_args(Command::new("ensemble")),
+        ];
+        for flag in WRITERS.iter().map(|writer| writer.flag).filter(|flag| !flag.is_empty()) {
+            let has = |command: &Command| command.get_arguments().any(|given| given.get_long() == Some(&flag[2..]));
+            assert!(commands.iter().any(has), "no command takes {flag}");
+        }
     }
 }

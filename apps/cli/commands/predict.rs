@@ -18,7 +18,7 @@ use crate::commands::bundle::run::run_opened;
 use crate::commands::generate::generate;
 use crate::commands::opening::{ModelArgs, NnunetArgs, OpeningArgs, open_options};
 use crate::commands::output_args::FileArgs;
-use crate::commands::{predict_held_out, predict_slides};
+use crate::commands::predict_held_out;
 use crate::error::{Failure, Outcome};
 use crate::interrupt;
 use crate::note;
@@ -151,9 +151,9 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
             Err(Failure::new("images of random numbers are made by one rank: remove --ranks, or the launcher"))
         }
         (Kind::Generated, Some(trained), Some(count)) => {
-            no_json(args)?;
-            let picture = args.files.picture.then_some("--picture");
-            if let Some(option) = picture.into_iter().chain(args.files.of_volumes()).next() {
+            let given = [("--picture", args.files.picture), ("--json", args.files.json)];
+            let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+            if let Some(option) = given.chain(args.files.of_volumes()).next() {
                 return Err(Failure::new(format!("{option} does not go with generated images: remove it")));
             }
             generate(args, trained, count)
@@ -161,21 +161,9 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         (Kind::Generated, ..) => {
             Err(Failure::new("this run generates images from random numbers: give --count N in place of -i"))
         }
-        (Kind::SlideMap, Some(trained), _) => {
-            no_json(args)?;
-            predict_slides::run(args, trained, "predict", ranks)
-        }
         (Kind::Config, ..) => run_config(args, &*model, ranks),
         _ => Ok(args.outputs(&*model, ranks)?.run(&args.images)?),
     }
-}
-
-fn no_json(args: &Args) -> Outcome {
-    if !args.files.json {
-        return Ok(());
-    }
-    let what = "--json describes volumes and scores; this run makes images of random numbers, or maps of slides";
-    Err(Failure::new(format!("{what}: remove it")))
 }
 
 /// Runs a bundle whose config does more than predict one image per case: the config sets the names and

@@ -260,7 +260,7 @@ fn discs_are_generated_that_look_like_those_of_the_data() {
     fail(&["predict", &run, "-o", &out, "-i", &text(&made[0]), "--device", "cpu"], 1, &["give --count N"]);
     fail(&["evaluate", &run, "--data", &text(&table), "--device", "cpu"], 1, &["no label", "hearth predict"]);
     fail(&["predict", &run, "-o", &out, "--count", "0"], 2, &["--count"]);
-    for option in ["--picture", "--statistics", "--any-modality"] {
+    for option in ["--picture", "--json", "--statistics", "--any-modality"] {
         fail(&[&again[..], &["--overwrite", option]].concat(), 1, &[option, "generated images"]);
     }
 }

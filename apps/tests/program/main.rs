@@ -64,6 +64,7 @@ mod serve;
 #[cfg(unix)]
 mod shared;
 mod silent;
+mod slides;
 mod tasks;
 #[cfg(target_os = "linux")]
 mod terminal;

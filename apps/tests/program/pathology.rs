@@ -11,14 +11,14 @@ use hearth_data::slides::{PyramidOptions, Slide, pyramid};
 use serde_json::Value;
 
 /// Two slides with tumours and two without, of 1024 pixels.
-fn slides(dir: &Path) -> PathBuf {
+pub fn slides(dir: &Path) -> PathBuf {
     let data = dir.join("data");
     succeed(&["data", "phantom", "pathology", "--cases", "4", "--size", "1024", "--out", &text(&data)]);
     data
 }
 
 /// Trains a step or two.
-fn train(data: &Path, out: &Path, seed: &str) {
+pub fn train(data: &Path, out: &Path, seed: &str) {
     let small =
         ["data.layout.regions=4", "training.epochs=1", "data.layout.validation_fraction=0.5", "task.stride=16", seed];
     let mut words: Vec<String> =
@@ -247,7 +247,8 @@ fn refuses(data: &Path, runs: &[String; 3], slide: &str, dir: &Path) {
     };
     refused(&runs[1], &["--staple"], &["STAPLE", "patch by patch", "a mean or a vote"]);
     refused(&runs[1], &["--tta", "flips"], &["test-time augmentation maps predictions back", "remove [tta]"]);
-    refused(&runs[1], &["--probabilities"], &["--probabilities does not go"]);
+    let disagreement = ["--disagreement", "entropy", "--probabilities"];
+    refused(&runs[1], &disagreement, &["--probabilities writes", "maps of whole slides (NAME_entropy.npy, "]);
     refused(&runs[1], &["--weights", "1,2,3"], &["2 runs of 1 classes"]);
     let coarse = dir.join("coarse");
     train(data, &coarse, "task.stride=64");

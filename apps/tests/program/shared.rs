@@ -9,6 +9,7 @@ use std::process::Output;
 
 use crate::common::{errors, hearth, phantom, plugins_are_built, tiny_recipe};
 use crate::launchers::{By, launchers, path};
+use crate::pathology::{slides, train};
 
 /// Runs a command in `folder` on `ranks` ranks.
 fn run(folder: &Path, by: By, ranks: usize, words: &[&str]) -> Output {
@@ -85,6 +86,32 @@ fn cases_are_shared() {
             }
             fs::remove_dir_all(folder.join("out")).expect("removed");
         }
+    }
+}
+
+/// Slides are a job like volumes: two ranks write what one process does, byte by byte.
+#[test]
+fn slides_are_shared() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path();
+    let data = slides(folder);
+    train(&data, &folder.join("run"), "training.seed=0");
+    let words = ["predict", "run", "-i", "data/tumor_00.tif", "data/normal_01.tif", "--device", "cpu", "-o", "out"];
+    let alone = succeed(folder, By::Threads, 1, &words);
+    let expected = files(&folder.join("out"));
+    let names: Vec<String> = expected.keys().map(|name| name.display().to_string()).collect();
+    let of_slide = |name: &str| [".geojson", ".npy", "_heat.tif", "_picture.png"].map(|end| format!("{name}{end}"));
+    assert_eq!(names, [of_slide("normal_01"), of_slide("tumor_00")].concat());
+    assert_eq!(alone.len(), 8, "{alone:?}");
+    fs::remove_dir_all(folder.join("out")).expect("removed");
+    for by in launchers() {
+        let printed = succeed(folder, by, 2, &words);
+        assert_eq!(printed, alone, "{by:?}");
+        assert!(files(&folder.join("out")) == expected, "{by:?}: other files");
+        let said = errors(&run(folder, by, 2, &words));
+        assert_eq!(said.matches("done by an earlier call").count(), 2, "{by:?}: {said}");
+        fs::remove_dir_all(folder.join("out")).expect("removed");
     }
 }
 

@@ -10,6 +10,7 @@ use hearth_run::{Fingerprint, ImageFacts};
 use serde_json::{Map as Facts, Value};
 
 use crate::cases::{Case, Sought};
+use crate::slides::SlideMap;
 
 /// A trained model: a run, an ensemble of runs, models of nnU-Net and TotalSegmentator, a MONAI bundle.
 ///
@@ -65,6 +66,12 @@ pub trait Model {
         Ok(None)
     }
 
+    /// The ending of the file that keeps the finished parts of a prediction, if predictions resume: see
+    /// [`Prepared::partial`].
+    fn partial_ending(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Files that are written once for all results, by name and content.
     ///
     /// # Errors
@@ -102,12 +109,15 @@ pub struct Prepared {
     pub bytes: u64,
     /// What the image looked like when it was loaded, if that is known.
     pub facts: Option<ImageFacts>,
+    /// The file for the finished parts of a prediction that resumes: a repeated call continues there.
+    /// It stays until all results are written. Without one, the prediction starts at its beginning.
+    pub partial: Option<PathBuf>,
 }
 
 impl Prepared {
     /// Wraps a prepared case of a family's own type.
     pub fn new(content: impl std::any::Any + Send, bytes: u64) -> Self {
-        Self { content: Box::new(content), bytes, facts: None }
+        Self { content: Box::new(content), bytes, facts: None, partial: None }
     }
 
     /// Adds what the image looked like when it was loaded.
@@ -171,6 +181,19 @@ impl Kind {
     /// Whether the output is labels or regions of a volume.
     pub fn is_map(self) -> bool {
         matches!(self, Kind::Labels | Kind::Regions)
+    }
+
+    /// Whether the output is on the grid of an image.
+    pub fn is_volume(self) -> bool {
+        matches!(self, Kind::Labels | Kind::Regions | Kind::Image)
+    }
+
+    /// A case in words, for messages.
+    pub fn case(self) -> &'static str {
+        match self {
+            Kind::SlideMap => "slide",
+            _ => "image",
+        }
     }
 
     /// The kind in words, for messages.
@@ -258,6 +281,8 @@ pub enum Prediction {
     Map(Box<dyn PredictedMap>),
     /// A number for each of the card's labels.
     Scores(Vec<f32>),
+    /// A map of a whole slide.
+    SlideMap(Box<SlideMap>),
 }
 
 /// The differences between several predictions of an image.

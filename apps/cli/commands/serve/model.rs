@@ -171,6 +171,7 @@ fn answer_of(model: &dyn Trained, question: &Question, any_modality: bool) -> Re
     let mut answer = match model.predict(prepared, Asked::default()).map_err(refused)? {
         Prediction::Scores(scores) => Answer { file: None, facts: of_scores(card, &scores) },
         Prediction::Map(map) => of_map(card, &*map, series.as_ref(), *format, out)?,
+        Prediction::SlideMap(_) => return Err(Refusal::Input("maps of slides are not served".to_owned())),
     };
     if !remarks.is_empty() {
         for remark in &remarks {

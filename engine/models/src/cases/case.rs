@@ -9,6 +9,7 @@ use hearth_data::{Image, Item, ReadOptions, Sample, Value, read_image_with};
 use hearth_recipe::{Outcome, RecipeError};
 
 use crate::cases::series::FoundSeries;
+use crate::slides::find::{slide_files, slide_stem};
 
 /// An image to predict, from one file or several.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub enum Case {
     Item(Box<Item>),
     /// A series of DICOM.
     Series(Box<FoundSeries>),
+    /// A whole slide: a file, or a folder of DICOM.
+    Slide(PathBuf),
     /// A file that was asked for and cannot be predicted, and why.
     Refused(PathBuf, String),
 }
@@ -27,7 +30,7 @@ impl Case {
     /// The input of a pipeline.
     pub fn sample(&self) -> Sample {
         match self {
-            Case::File(path) | Case::Refused(path, _) => of_path(path),
+            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => of_path(path),
             Case::Series(found) => {
                 let series = Value::Text(found.series.uid().to_owned());
                 of_path(&found.folder).with(LoadImage::series_key("image"), series)
@@ -44,14 +47,14 @@ impl Case {
     pub fn refused(&self) -> Option<&str> {
         match self {
             Case::Refused(_, why) => Some(why),
-            Case::File(_) | Case::Item(_) | Case::Series(_) => None,
+            Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Series(_) => None,
         }
     }
 
     /// The files it consists of.
     pub fn files(&self) -> Box<dyn Iterator<Item = &PathBuf> + '_> {
         match self {
-            Case::File(path) | Case::Refused(path, _) => Box::new(std::iter::once(path)),
+            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => Box::new(std::iter::once(path)),
             Case::Series(found) => Box::new(std::iter::once(&found.folder)),
             Case::Item(item) => {
                 let parts = item.parts.get("image").into_iter().flat_map(|parts| &parts.files);
@@ -60,8 +63,11 @@ impl Case {
         }
     }
 
-    /// The single files: those of a series or a folder of slices one by one.
+    /// The single files: those of a series, a slide or a folder of slices one by one.
     pub fn all_files(&self) -> Vec<PathBuf> {
+        if let Case::Slide(path) = self {
+            return slide_files(path).unwrap_or_else(|_| vec![path.clone()]);
+        }
         if let Case::Series(found) = self {
             return found.series.files().iter().map(|file| file.to_path_buf()).collect();
         }
@@ -78,7 +84,7 @@ impl Case {
     /// The name in messages and tables.
     pub fn name(&self) -> String {
         match self {
-            Case::File(path) | Case::Refused(path, _) => path.display().to_string(),
+            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => path.display().to_string(),
             Case::Item(item) => item.case.clone(),
             Case::Series(found) => found.folder.display().to_string(),
         }
@@ -118,7 +124,7 @@ impl Case {
     pub fn reading(&self) -> ReadOptions {
         match self {
             Case::Series(found) => ReadOptions::default().series(found.series.uid()),
-            Case::File(_) | Case::Item(_) | Case::Refused(..) => ReadOptions::default(),
+            Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => ReadOptions::default(),
         }
     }
 
@@ -126,7 +132,7 @@ impl Case {
     pub fn parent(&self) -> &Path {
         match self {
             Case::Series(found) => &found.parent,
-            Case::File(_) | Case::Item(_) | Case::Refused(..) => Path::new(""),
+            Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => Path::new(""),
         }
     }
 
@@ -134,6 +140,7 @@ impl Case {
     pub fn stem(&self) -> OsString {
         match self {
             Case::File(path) | Case::Refused(path, _) => stem(path),
+            Case::Slide(path) => slide_stem(path),
             Case::Series(found) => found.stem.clone(),
             Case::Item(item) => match item.case.replace(['/', '\\'], "_") {
                 // A name of dots would be a hidden file, or a parent folder.

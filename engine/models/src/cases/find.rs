@@ -73,14 +73,14 @@ impl<'a> CaseFinder<'a> {
             let what = format!("--series {series}: it is not a folder of DICOM");
             return Err(RecipeError::new(format!("{}: {what}", given.display())));
         }
-        name_others(given, &images);
+        name_others(given, &images, "an image file");
         Ok(images.into_iter().map(Case::File).collect())
     }
 }
 
-/// Names what lies beside the images of a folder and is not predicted; not results of earlier
-/// calls.
-fn name_others(given: &Path, images: &[PathBuf]) {
+/// Names what lies beside the images of a folder and is not predicted, because it is not `what`; not
+/// results of earlier calls.
+pub(crate) fn name_others(given: &Path, images: &[PathBuf], what: &str) {
     if !given.is_dir() || images == [given] {
         return;
     }
@@ -107,7 +107,7 @@ fn name_others(given: &Path, images: &[PathBuf]) {
     names.sort_unstable();
     if !names.is_empty() {
         let (given, count) = (given.display(), counted(names.len(), "item"));
-        notice!("{given}: {count} not used, because not an image file: {}", some(&names));
+        notice!("{given}: {count} not used, because not {what}: {}", some(&names));
     }
 }
 

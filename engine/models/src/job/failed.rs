@@ -10,12 +10,18 @@ pub(crate) const FAILED: &str = "failed.csv";
 
 /// Lists all failed cases with reasons; without any, removes the list of an earlier call. A file of
 /// another program stays.
-pub(crate) fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: &[(usize, String, String)]) -> Outcome {
+pub(crate) fn list_failed(
+    out: &Path,
+    command: &str,
+    outputs: &Outputs,
+    failed: &[(usize, String, String)],
+    things: &str,
+) -> Outcome {
     let path = out.join(FAILED);
     let theirs = path.symlink_metadata().is_ok() && !written_by(&path, command);
     if theirs {
         if !failed.is_empty() {
-            notice!("{} is not this program's: the images that failed are not listed there", path.display());
+            notice!("{} is not this program's: the {things} that failed are not listed there", path.display());
         }
         return Ok(());
     }
@@ -25,7 +31,7 @@ pub(crate) fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: 
     let line = |why: &str| why.lines().map(str::trim).collect::<Vec<_>>().join("; ");
     let rows = failed.iter().map(|(_, name, why)| row([name.clone(), line(why)]));
     outputs.write(&path, "image,why\n".to_owned() + &rows.collect::<String>())?;
-    notice!("{} lists the images that failed", path.display());
+    notice!("{} lists the {things} that failed", path.display());
     Ok(())
 }
 

@@ -29,7 +29,7 @@ use crate::job::failed::{FAILED, list_failed, row};
 use crate::job::ranks::is_first;
 use crate::job::tasks::{NamedResult, Task, tasks};
 use crate::job::volumes::{UNLIKE, write_volumes};
-use crate::model::{Asked, Card, Model, Prediction, unlike};
+use crate::model::{Asked, Card, Model, Prediction, Prepared, unlike};
 use crate::writers::{OutputOptions, Pictures, Writing, authorship, check};
 
 /// The table of numbers, for models that predict numbers.
@@ -100,11 +100,12 @@ impl Job<'_> {
         let ranks = self.ranks;
         // No rank writes before all ranks have checked the existing files.
         let planned = prepared(ranks, self.plan(given))?;
-        let pictures = if self.outputs.picture { Some(Pictures::new(self.model, given)?) } else { None };
+        let drawn = planned.tasks.iter().any(|task| task.asks("--picture"));
+        let pictures = if drawn { Some(Pictures::new(self.model, given)?) } else { None };
         if is_first(ranks) {
             planned.companions.iter().try_for_each(|(path, text)| planned.outputs.write(path, text))?;
         }
-        let count = planned.tasks.len();
+        let (count, things) = (planned.tasks.len(), format!("{}s", planned.card.kind.case()));
         let done = self.predict(&planned, pictures.as_ref())?.of_all(ranks, self.results)?;
         if let Some(path) = planned.scores.as_ref().filter(|_| is_first(ranks) && !done.rows.is_empty()) {
             planned.outputs.write(path, table(&planned.card, done.rows.iter().map(|(_, row)| row)))?;
@@ -120,9 +121,9 @@ impl Job<'_> {
         // The error of a single case becomes the job's error, unless an earlier call listed it.
         let of_fold = self.only.is_some();
         if is_first(ranks) && !of_fold && (count > 1 || self.out.join(FAILED).exists()) {
-            list_failed(self.out, self.command, &planned.outputs, &done.failed)?;
+            list_failed(self.out, self.command, &planned.outputs, &done.failed, &things)?;
         }
-        done.check(ranks, count, "images")
+        done.check(ranks, count, &things)
     }
 
     fn plan(&self, given: &[PathBuf]) -> Outcome<Planned> {
@@ -176,7 +177,7 @@ impl Job<'_> {
                 None => preparer.prepare(case, previous.as_deref()),
             }
         };
-        let asked = self.asked();
+        let (asked, thing) = (self.asked(), planned.card.kind.case());
         let predict = |before: usize, ready| {
             let task = &tasks[mine[before]];
             if count > 1 {
@@ -187,13 +188,13 @@ impl Job<'_> {
                         format!("  {} left", seconds(each * (mine.len() - before) as f64))
                     }
                 };
-                notice!("image {} of {count}: {}{left}", mine[before] + 1, task.case.name());
+                notice!("{thing} {} of {count}: {}{left}", mine[before] + 1, task.case.name());
             }
             let remarks = unlike(self.model, &ready);
             for remark in &remarks {
                 warning!("{}: unlike the training data: {remark}", task.case.name());
             }
-            let prediction = self.model.predict(ready, asked)?;
+            let prediction = self.model.predict(Prepared { partial: task.partial.clone(), ..ready }, asked)?;
             let drawn = pictures.filter(|_| task.asks("--picture"));
             let picture = drawn.map(|pictures| pictures.png(&task.case, &prediction));
             Ok(Found { prediction, picture, remarks })
@@ -218,7 +219,7 @@ impl Job<'_> {
         results.keep(all.results.into_iter().flatten().collect());
         if mine.len() > 1 {
             let [read, predict, write] = [all.stages.read, all.stages.predict, all.stages.write].map(seconds);
-            let (images, wall) = (counted(mine.len(), "image"), seconds(all.wall));
+            let (images, wall) = (counted(mine.len(), thing), seconds(all.wall));
             notice!("{images} in {wall}; of each stage: reading {read}, predicting {predict}, writing {write}");
         }
         Ok(done)
@@ -240,15 +241,11 @@ fn write_results(
     }
     let facts = facts(planned, task, &found.remarks)?;
     report.unlike(&found.remarks);
-    let (map, scores) = match found.prediction {
-        Prediction::Map(map) => (Some(map), None),
-        Prediction::Scores(scores) => (None, Some(scores)),
-    };
     let mut writing = Writing {
         options: &planned.options,
         card: &planned.card,
         case: &task.case,
-        map: map.as_deref(),
+        prediction: &found.prediction,
         series: task.series.as_ref(),
         by: task.series.as_ref().map(|series| {
             let remarks = found.remarks.iter().map(|remark| format!("The image is unlike the training data: {remark}"));
@@ -260,10 +257,17 @@ fn write_results(
         report,
     };
     task.files.iter().try_for_each(|(writer, paths)| (writer.write)(&mut writing, paths))?;
-    if let Some(scores) = &scores {
-        writing.report.scores(&planned.card, scores);
+    if let Some(partial) = &task.partial {
+        // The results have everything that is in it.
+        let _ = std::fs::remove_file(partial);
     }
-    Ok(scores)
+    match found.prediction {
+        Prediction::Scores(scores) => {
+            report.scores(&planned.card, &scores);
+            Ok(Some(scores))
+        }
+        Prediction::Map(_) | Prediction::SlideMap(_) => Ok(None),
+    }
 }
 
 /// The record of each result of a case.

@@ -80,6 +80,11 @@ impl<'a> CaseReport<'a> {
             .line(&format!("{path}  foreground {mean:.1} ml ± {std:.2} ml ({share:.1} %) over {count} predictions"));
     }
 
+    /// Reports a fact about the prediction.
+    pub(crate) fn fact(&mut self, name: &str, value: Value) {
+        self.facts.insert(name.to_owned(), value);
+    }
+
     /// Reports the millilitres of each label.
     pub(crate) fn volumes(&mut self, volumes: &[(&ClassLabel, usize, f64)]) {
         self.facts.insert(VOLUMES_ML.to_owned(), millilitres(volumes));

@@ -25,6 +25,8 @@ pub(crate) struct Task {
     pub(crate) series: Option<Series>,
     /// The labels of an earlier stage, for a model that continues from them.
     pub(crate) previous: Option<PathBuf>,
+    /// The file of the finished parts of its prediction, for a model whose predictions resume.
+    pub(crate) partial: Option<PathBuf>,
     /// The key of the sources of the results.
     pub(crate) key: Value,
     /// The reason why the case is not predicted.
@@ -79,7 +81,8 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
 fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outcome<Option<Task>> {
     if let Some(why) = case.refused() {
         let refused = Some(RecipeError::new(why));
-        return Ok(Some(Task { files: Vec::new(), series: None, previous: None, key: Value::Null, refused, case }));
+        let (files, key) = (Vec::new(), Value::Null);
+        return Ok(Some(Task { files, series: None, previous: None, partial: None, key, refused, case }));
     }
     let card = job.model.card();
     let named = |end: &String| job.path_of(&case, end);
@@ -119,7 +122,8 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
             Err(error) => (None, Some(error)),
         },
     };
-    Ok(Some(Task { case, files, series, previous, key, refused: lacking.or(refused) }))
+    let partial = job.model.partial_ending().map(|end| job.path_of(&case, end));
+    Ok(Some(Task { case, files, series, previous, partial, key, refused: lacking.or(refused) }))
 }
 
 /// The key of a result: its files, the model, and options that change the content of a file.

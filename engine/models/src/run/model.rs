@@ -18,19 +18,24 @@ use crate::model::{
 use crate::package::codes_of;
 use crate::run::segment::{Reading, Ready, Segmented, Wanted};
 use crate::run::trained::Trained;
+use crate::slides::SlidePreparer;
+use crate::slides::find::{PARTIAL, slides_of};
 
 /// The network of a run as a model.
 pub struct RunModel {
     trained: Trained,
     card: Card,
-    reading: Arc<RunPreparer>,
+    reading: Arc<dyn Prepare>,
 }
 
 impl RunModel {
     /// Wraps the network of a run.
     pub fn new(trained: Trained) -> Self {
         let card = card(&trained);
-        let reading = Arc::new(RunPreparer(Reading::of(&trained.plan)));
+        let reading: Arc<dyn Prepare> = match trained.plan.recipe.learns().patches() {
+            Some(how) => Arc::new(SlidePreparer(how.clone())),
+            None => Arc::new(RunPreparer(Reading::of(&trained.plan))),
+        };
         Self { trained, card, reading }
     }
 
@@ -76,7 +81,11 @@ fn card(trained: &Trained) -> Card {
         channels: recipe.data.images.clone(),
         modalities: modalities(trained),
         checksum: Some(format!("BLAKE3:{}", trained.weights)),
-        ending: if kind == Kind::Image { "_pred.nii.gz".to_owned() } else { "_seg.nii.gz".to_owned() },
+        ending: match kind {
+            Kind::Image => "_pred.nii.gz".to_owned(),
+            Kind::SlideMap => ".npy".to_owned(),
+            _ => "_seg.nii.gz".to_owned(),
+        },
         probability_endings: vec!["_prob.nii.gz"],
         names_a_winner: learns.names_a_winner(),
         maps: trained.ensemble.iter().flat_map(|all| all.maps()).map(|map| map.word()).collect(),
@@ -144,10 +153,16 @@ impl Model for RunModel {
     }
 
     fn abilities(&self) -> Abilities {
+        if self.card.kind == Kind::SlideMap {
+            return Abilities::default();
+        }
         Abilities { probabilities: true, uncertainty: self.trained.augmentation.is_some(), augmentation: true }
     }
 
     fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
+        if self.card.kind == Kind::SlideMap {
+            return slides_of(given, sought);
+        }
         let finder = CaseFinder::of_recipe(&self.trained.plan.recipe);
         CaseFinder { modalities: &self.card.modalities, ..finder }.find(given, sought)
     }
@@ -156,7 +171,12 @@ impl Model for RunModel {
         self.reading.clone()
     }
 
-    fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
+    fn predict(&self, mut prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
+        if self.card.kind == Kind::SlideMap {
+            let partial = prepared.partial.take();
+            let map = self.trained.slide_map(prepared.take()?, partial.as_deref())?;
+            return Ok(Prediction::SlideMap(Box::new(map)));
+        }
         let ready = prepared.take::<Ready>()?;
         if self.card.kind == Kind::Scores {
             return Ok(Prediction::Scores(self.trained.scores_of(ready)?));
@@ -199,6 +219,10 @@ impl Model for RunModel {
 
     fn previous_stage(&self, case: &Case) -> Outcome<Option<PathBuf>> {
         previous_labels(&self.trained.plan.recipe, &case.stem().to_string_lossy())
+    }
+
+    fn partial_ending(&self) -> Option<&'static str> {
+        (self.card.kind == Kind::SlideMap).then_some(PARTIAL)
     }
 
     fn as_run(&self) -> Option<&Trained> {

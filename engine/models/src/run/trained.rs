@@ -112,6 +112,10 @@ pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
         let all = known.chain(accept.iter().map(|fault| fault.clone().into()));
         changed.push((place, toml::Value::Array(all.collect())));
     }
+    if changed.is_empty() {
+        let what = "accepts faults of DICOM series, which LoadImage reads; this recipe has no such step";
+        return Err(RecipeError::new(format!("--accept {what}: remove it")));
+    }
     for (place, faults) in changed {
         document.set_option("--accept", &format!("transforms.{place}.accept"), &faults.to_string())?;
     }

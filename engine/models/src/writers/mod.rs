@@ -8,6 +8,7 @@ mod options;
 mod picture;
 pub mod regions;
 mod rows;
+mod slides;
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +23,9 @@ pub use rows::WRITERS;
 
 use crate::cases::Case;
 use crate::job::CaseReport;
-use crate::model::{Abilities, Card, Kind, PredictedMap};
+use crate::model::{Abilities, Card, Kind, PredictedMap, Prediction};
 use crate::nnunet::FAMILY;
+use crate::slides::SlideMap;
 
 /// The requirement of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub enum Need {
     Any,
     /// Labels, regions or an image.
     Volume,
+    /// A map of a slide.
+    SlideMap,
     /// Labels or regions.
     Labels,
     /// A probability for each label or region.
@@ -42,7 +46,7 @@ pub enum Need {
 
 /// A kind of file.
 pub struct Writer {
-    /// The option that requests it; empty for the result itself.
+    /// The option that requests it; empty for files that are always written.
     pub flag: &'static str,
     /// A description, after the flag in a sentence: "writes regions".
     pub what: &'static str,
@@ -65,8 +69,7 @@ pub(crate) struct Writing<'a, 'b> {
     pub(crate) options: &'a OutputOptions,
     pub(crate) card: &'a Card,
     pub(crate) case: &'a Case,
-    /// The map; `None` for numbers.
-    pub(crate) map: Option<&'a dyn PredictedMap>,
+    pub(crate) prediction: &'a Prediction,
     pub(crate) series: Option<&'a Series>,
     /// Author and time of the case's DICOM files: the same for all, so that a report refers to its
     /// segmentation.
@@ -86,9 +89,21 @@ pub(crate) fn authorship(card: &Card, series: &Series) -> Authorship {
 }
 
 impl<'a> Writing<'a, '_> {
-    /// The prediction as a map.
+    /// The prediction as a map on the grid of an image.
     pub(crate) fn map(&self) -> Outcome<&'a dyn PredictedMap> {
-        self.map.ok_or_else(|| RecipeError::new("numbers of a whole image are no map"))
+        match self.prediction {
+            Prediction::Map(map) => Ok(&**map),
+            Prediction::Scores(_) => Err(RecipeError::new("numbers of a whole image are no map")),
+            Prediction::SlideMap(_) => Err(RecipeError::new("the map of a slide is not on the grid of an image")),
+        }
+    }
+
+    /// The prediction as a map of a slide.
+    pub(crate) fn slide(&self) -> Outcome<&'a SlideMap> {
+        match self.prediction {
+            Prediction::SlideMap(map) => Ok(map),
+            Prediction::Map(_) | Prediction::Scores(_) => Err(RecipeError::new("it is no map of a slide")),
+        }
     }
 
     /// Writes a claimed file and its record.
@@ -110,11 +125,12 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
     for writer in wanted(options, card) {
         let lacks = match writer.need {
             Need::Any => None,
-            Need::Volume => (card.kind == Kind::Scores).then(|| predicts(card)),
+            Need::Volume => (!card.kind.is_volume()).then(|| predicts(card)),
+            Need::SlideMap => (card.kind != Kind::SlideMap).then(|| predicts(card)),
             Need::Labels => (!card.kind.is_map()).then(|| predicts(card)),
             Need::Probabilities if !card.kind.is_map() => Some(predicts(card)),
             Need::Probabilities => (!abilities.probabilities).then(|| of_family(card, "probabilities")),
-            Need::Uncertainty if card.kind == Kind::Scores => Some(predicts(card)),
+            Need::Uncertainty if !card.kind.is_volume() => Some(predicts(card)),
             Need::Uncertainty if abilities.augmentation && !abilities.uncertainty => {
                 Some("this call predicts each image once: remove --tta none".to_owned())
             }
@@ -137,8 +153,13 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
     Ok(())
 }
 
+/// What a model predicts, and the files that it writes without an option.
 fn predicts(card: &Card) -> String {
-    format!("this {} predicts {}: remove it", card.family, card.kind.words())
+    let options = OutputOptions::default();
+    let names = wanted(&options, card).flat_map(|writer| (writer.endings)(&options, card));
+    let names: Vec<String> = names.map(|end| format!("NAME{end}")).collect();
+    let files = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    format!("this {} predicts {}{files}: remove it", card.family, card.kind.words())
 }
 
 fn of_family(card: &Card, what: &str) -> String {

@@ -12,6 +12,7 @@ use crate::cases::{Case, labelled};
 use crate::model::{Card, Kind, Model, PredictedMap, Prediction};
 use crate::picture::{Canvas, Subject, classification, labels, reconstruction, regions, regression};
 use crate::run::trained::Trained;
+use crate::slides::picture::SlidePictures;
 
 /// Draws the predictions of a model.
 pub enum Pictures<'a> {
@@ -19,6 +20,8 @@ pub enum Pictures<'a> {
     Run(Box<RunPictures<'a>>),
     /// The pictures of any other model: labels over the image of the file.
     Plain(&'a Card),
+    /// Maps over their slides.
+    Slides(SlidePictures<'a>),
 }
 
 impl<'a> Pictures<'a> {
@@ -27,9 +30,13 @@ impl<'a> Pictures<'a> {
     /// # Errors
     /// A recipe whose images cannot be read without its other steps.
     pub fn new(model: &'a dyn Model, given: &[PathBuf]) -> Outcome<Self> {
+        let card = model.card();
         Ok(match model.as_run() {
+            run if card.kind == Kind::SlideMap => {
+                Pictures::Slides(SlidePictures::new(card, run.map(|trained| &trained.plan.recipe)))
+            }
             Some(trained) => Pictures::Run(Box::new(RunPictures::new(trained, given)?)),
-            None => Pictures::Plain(model.card()),
+            None => Pictures::Plain(card),
         })
     }
 
@@ -47,6 +54,10 @@ impl<'a> Pictures<'a> {
                 let subject = Subject { title: &title, image: &image, window: None };
                 let names: Vec<String> = card.labels.iter().map(|label| label.name.clone()).collect();
                 classification(&subject, &names, scores, None)
+            }
+            (Pictures::Slides(slides), Prediction::SlideMap(map)) => slides.draw(case, map)?,
+            (Pictures::Slides(_), _) | (_, Prediction::SlideMap(_)) => {
+                return Err(RecipeError::new("pictures of slides are drawn of maps of slides"));
             }
         };
         canvas
@@ -201,7 +212,7 @@ impl<'a> RunPictures<'a> {
         let folder = match case {
             Case::Item(item) => return self.known.get(&item.case),
             Case::Series(found) => &found.folder,
-            Case::File(path) | Case::Refused(path, _) => path,
+            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => path,
         };
         self.known.values().find(|item| item.files.get("image") == Some(folder))
     }

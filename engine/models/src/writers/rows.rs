@@ -13,10 +13,10 @@ use crate::job::millilitres;
 use crate::job::volumes::{IDENTIFIERS, MADE_BY, VOLUMES_ML};
 use crate::model::Kind;
 use crate::writers::regions::{Regions, dicom_ending};
-use crate::writers::{Need, Writer, Writing};
+use crate::writers::{Need, Writer, Writing, slides};
 
-/// Every kind of output file of a prediction, in writing order. The result is written last: if it
-/// exists, all other files do.
+/// Every kind of output file of a prediction, in writing order. The result, whose ending is that of the
+/// model's card, is written last: if it exists, all other files do.
 pub const WRITERS: &[Writer] = &[
     Writer {
         flag: "--probabilities",
@@ -93,9 +93,41 @@ pub const WRITERS: &[Writer] = &[
         need: Need::Volume,
         needs_series: false,
         optional: false,
-        wanted: |_, card| card.kind != Kind::Scores && !card.maps.is_empty(),
+        wanted: |_, card| card.kind.is_volume() && !card.maps.is_empty(),
         endings: |_, card| card.maps.iter().map(|name| format!("_{name}.nii.gz")).collect(),
         write: disagreement,
+    },
+    Writer {
+        flag: "--disagreement",
+        what: "writes where the runs differ",
+        need: Need::SlideMap,
+        needs_series: false,
+        optional: false,
+        wanted: |_, card| card.kind == Kind::SlideMap && !card.maps.is_empty(),
+        endings: |_, card| {
+            card.maps.iter().flat_map(|name| [format!("_{name}.npy"), format!("_{name}_heat.tif")]).collect()
+        },
+        write: slides::disagreement,
+    },
+    Writer {
+        flag: "",
+        what: "writes detections",
+        need: Need::SlideMap,
+        needs_series: false,
+        optional: false,
+        wanted: |_, card| card.kind == Kind::SlideMap,
+        endings: |_, _| vec![".geojson".to_owned()],
+        write: slides::detections,
+    },
+    Writer {
+        flag: "",
+        what: "writes a pyramid of the map",
+        need: Need::SlideMap,
+        needs_series: false,
+        optional: false,
+        wanted: |_, card| card.kind == Kind::SlideMap,
+        endings: |_, _| vec!["_heat.tif".to_owned()],
+        write: slides::heat,
     },
     Writer {
         flag: "--picture",
@@ -103,7 +135,7 @@ pub const WRITERS: &[Writer] = &[
         need: Need::Any,
         needs_series: false,
         optional: false,
-        wanted: |options, _| options.picture,
+        wanted: |options, card| options.picture || card.kind == Kind::SlideMap,
         endings: |_, _| vec!["_picture.png".to_owned()],
         write: picture,
     },
@@ -123,7 +155,17 @@ pub const WRITERS: &[Writer] = &[
         need: Need::Any,
         needs_series: false,
         optional: false,
-        wanted: |_, card| card.kind != Kind::Scores,
+        wanted: |_, card| card.kind == Kind::SlideMap,
+        endings: |_, card| vec![card.ending.clone()],
+        write: slides::map,
+    },
+    Writer {
+        flag: "",
+        what: "",
+        need: Need::Any,
+        needs_series: false,
+        optional: false,
+        wanted: |_, card| card.kind.is_volume(),
         endings: |_, card| vec![card.ending.clone()],
         write: result,
     },
