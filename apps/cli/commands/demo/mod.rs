@@ -21,7 +21,7 @@ use hearth_models::model::{Asked, Model, Prediction};
 use hearth_models::run::{Opening, RunModel, Trained};
 use hearth_models::writers::Pictures;
 
-use apps::App;
+pub use apps::App;
 pub(crate) use apps::Demo;
 
 /// Arguments of `hearth demo`.
