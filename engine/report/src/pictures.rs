@@ -5,9 +5,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use image::codecs::jpeg::JpegEncoder;
-use image::imageops::FilterType;
-use image::{DynamicImage, ImageFormat, ImageReader, Limits};
+use libjpeg_turbo_rs::{Encoder, PixelFormat};
 
 use crate::error::ReportError;
 
@@ -23,8 +21,8 @@ const QUALITY: u8 = 82;
 /// The maximum side length of a picture that is read.
 const MAX_SIDE: u32 = 20_000;
 
-/// The maximum memory for decoding a picture.
-const MAX_MEMORY: u64 = 1 << 30;
+/// The maximum memory for decoding a picture, in bytes.
+const MAX_MEMORY: usize = 1 << 30;
 
 /// A picture of a case: an outline over the image, or scores next to it.
 #[derive(Clone, Debug)]
@@ -95,7 +93,7 @@ pub fn embed(overlays: &[Overlay], budget: usize) -> (Vec<Embedded>, Vec<String>
     let (mut embedded, mut notes) = (Vec::new(), Vec::new());
     for overlay in overlays {
         let made = decoded(&overlay.png).and_then(|image| match whole || overlay.png.len() <= share {
-            true => Ok(([image.width(), image.height()], url("png", &overlay.png))),
+            true => Ok(([image.width, image.height], url("png", &overlay.png))),
             false => scaled(&image, share),
         });
         match made {
@@ -112,25 +110,74 @@ pub fn embed(overlays: &[Overlay], budget: usize) -> (Vec<Embedded>, Vec<String>
     (embedded, notes)
 }
 
-fn decoded(png: &[u8]) -> Result<DynamicImage, String> {
-    let mut reader = ImageReader::with_format(Cursor::new(png), ImageFormat::Png);
-    let mut limits = Limits::default();
-    (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
-    limits.max_alloc = Some(MAX_MEMORY);
-    reader.limits(limits);
-    reader.decode().map_err(|error| format!("it is not a readable PNG ({error})"))
+/// A picture of red, green and blue bytes.
+struct Rgb {
+    width: u32,
+    height: u32,
+    bytes: Vec<u8>,
+}
+
+fn decoded(png: &[u8]) -> Result<Rgb, String> {
+    let unreadable = |error: png::DecodingError| format!("it is not a readable PNG ({error})");
+    let limits = png::Limits { bytes: MAX_MEMORY };
+    let mut decoder = png::Decoder::new_with_limits(Cursor::new(png), limits);
+    decoder.set_transformations(png::Transformations::EXPAND | png::Transformations::STRIP_16);
+    let mut reader = decoder.read_info().map_err(unreadable)?;
+    let (width, height) = (reader.info().width, reader.info().height);
+    let size = reader.output_buffer_size().filter(|bytes| *bytes <= MAX_MEMORY && width.max(height) <= MAX_SIDE);
+    let mut pixels = vec![0; size.ok_or_else(|| format!("it has {width} x {height} pixels, which is too large"))?];
+    let frame = reader.next_frame(&mut pixels).map_err(unreadable)?;
+    pixels.truncate(frame.buffer_size());
+    let samples = frame.color_type.samples();
+    let bytes = match samples {
+        3 => pixels,
+        // Transparency is left out.
+        4 => pixels.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
+        _ => pixels.chunks_exact(samples).flat_map(|pixel| [pixel[0]; 3]).collect(),
+    };
+    Ok(Rgb { width, height, bytes })
+}
+
+impl Rgb {
+    /// The picture at a smaller width: each pixel is the mean of the area that it covers.
+    fn narrowed(&self, width: u32) -> Self {
+        let height = (u64::from(self.height) * u64::from(width) / u64::from(self.width)).max(1) as u32;
+        let mut bytes = Vec::with_capacity((width * height * 3) as usize);
+        let covered = |at: u32, of: u32, from: u32| {
+            let edge = |at: u32| (u64::from(at) * u64::from(from) / u64::from(of)) as usize;
+            edge(at)..edge(at + 1).max(edge(at) + 1)
+        };
+        for y in 0..height {
+            let rows = covered(y, height, self.height);
+            for x in 0..width {
+                let columns = covered(x, width, self.width);
+                let (count, mut sums) = (rows.len() * columns.len(), [0_usize; 3]);
+                for row in rows.clone() {
+                    let from = row * self.width as usize;
+                    for pixel in self.bytes[3 * (from + columns.start)..3 * (from + columns.end)].chunks_exact(3) {
+                        sums.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += usize::from(*value));
+                    }
+                }
+                bytes.extend(sums.map(|sum| ((sum + count / 2) / count) as u8));
+            }
+        }
+        Self { width, height, bytes }
+    }
+
+    fn jpeg(&self) -> Result<Vec<u8>, String> {
+        let encoder = Encoder::new(&self.bytes, self.width as usize, self.height as usize, PixelFormat::Rgb);
+        encoder.quality(QUALITY).encode().map_err(|error| error.to_string())
+    }
 }
 
 /// The largest of some sizes that fits the share.
-fn scaled(image: &DynamicImage, share: usize) -> Result<([u32; 2], String), String> {
+fn scaled(image: &Rgb, share: usize) -> Result<([u32; 2], String), String> {
     for width in WIDTHS {
-        let small =
-            if image.width() > width { image.resize(width, u32::MAX, FilterType::Triangle) } else { image.clone() };
-        let mut bytes = Vec::new();
-        let encoded = JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(&small.to_rgb8());
-        encoded.map_err(|error| format!("it cannot be scaled down ({error})"))?;
+        let small = (image.width > width).then(|| image.narrowed(width));
+        let small = small.as_ref().unwrap_or(image);
+        let bytes = small.jpeg().map_err(|error| format!("it cannot be scaled down ({error})"))?;
         if bytes.len() <= share {
-            return Ok(([small.width(), small.height()], url("jpeg", &bytes)));
+            return Ok(([small.width, small.height], url("jpeg", &bytes)));
         }
     }
     Err("there are too many for one page; give fewer, or those of the worst cases".to_owned())
@@ -165,6 +212,16 @@ mod tests {
         assert!(small.iter().map(|one| one.source.len()).sum::<usize>() <= 200_000);
         let (none, notes) = embed(&all, 4000);
         assert!(none.is_empty() && notes.len() == 4, "{notes:?}");
+    }
+
+    #[test]
+    fn a_narrowed_picture_has_the_means_of_areas() {
+        // Columns of 10, 20, 60, 80 in two rows; two columns become one.
+        let bytes = [10, 20, 60, 80].repeat(2).into_iter().flat_map(|value| [value, 0, 255 - value]).collect();
+        let small = Rgb { width: 4, height: 2, bytes }.narrowed(2);
+        assert_eq!((small.width, small.height, &small.bytes[..]), (2, 1, &[15, 0, 240, 70, 0, 185][..]));
+        let jpeg = small.jpeg().expect("a JPEG");
+        assert_eq!(jpeg[..3], [0xff, 0xd8, 0xff]);
     }
 
     #[test]

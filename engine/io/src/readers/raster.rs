@@ -1,8 +1,13 @@
-use std::io::BufReader;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 use hearth_image::{Image, affine, host_device};
-use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
+use zune_bmp::BmpDecoder;
+use zune_core::bytestream::ZCursor;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+use zune_jpeg::JpegDecoder;
 
 use super::{Probe, ReadError, ReadOptions, Reader, check_room};
 
@@ -12,13 +17,16 @@ const MAX_BYTES: u64 = 4 << 30;
 /// at least a bit for a block, BMP two bytes for a run of 255 pixels.
 const MOST_PACKED: u64 = 1032;
 /// The maximum width and height.
-const MAX_SIDE: u32 = 1 << 17;
+const MAX_SIDE: usize = 1 << 17;
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+const JPEG: &[u8] = b"\xff\xd8\xff";
 
 /// Reads PNG, JPEG and BMP like MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0
 /// to 255, or 65535) and the identity affine.
 ///
 /// Grey pictures have one channel (two with alpha), colour pictures three (four with alpha). A
-/// palette is converted to its colours.
+/// palette is converted to its colours, a palette of greys in a BMP to one channel.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct RasterReader;
 
@@ -36,52 +44,132 @@ impl Reader for RasterReader {
     }
 
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
-        [&b"\x89PNG\r\n\x1a\n"[..], b"\xff\xd8\xff"].iter().any(|magic| probe.start.starts_with(magic))
+        [PNG, JPEG].iter().any(|magic| probe.start.starts_with(magic))
             // `BM` alone is too short a signature, so the four reserved bytes, which are zero, are
             // compared too.
             || (probe.start.starts_with(b"BM") && probe.start.get(6..10) == Some(&[0; 4]))
     }
 
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
-        let mut limits = Limits::default();
-        limits.max_image_width = Some(MAX_SIDE);
-        limits.max_image_height = Some(MAX_SIDE);
-        limits.max_alloc = Some(MAX_BYTES);
-        let file = hearth_files::open(path).map_err(|e| ReadError::new(path, e))?;
-        let mut reader =
-            ImageReader::new(BufReader::new(file)).with_guessed_format().map_err(|e| ReadError::new(path, e))?;
-        reader.limits(limits);
-        let decoder = reader.into_decoder().map_err(|e| ReadError::new(path, e))?;
-        let (width, height) = decoder.dimensions();
-        let length = std::fs::metadata(path).map_err(|e| ReadError::new(path, e))?.len();
-        if decoder.total_bytes() > length.saturating_mul(MOST_PACKED).max(MOST_PACKED * 64) {
-            let what = format!("the file is damaged: {width} x {height} pixels cannot be in {length} bytes");
-            return Err(ReadError::new(path, what));
-        }
-        let values = u64::from(width) * u64::from(height) * u64::from(decoder.color_type().channel_count());
-        // The file's values, the same in f32, and those in the other order.
-        check_room(decoder.total_bytes().saturating_add(2 * 4 * values)).map_err(|what| ReadError::new(path, what))?;
-        let picture = DynamicImage::from_decoder(decoder).map_err(|e| ReadError::new(path, e))?;
-        let (width, height) = (picture.width() as usize, picture.height() as usize);
-        let (stored, channels, values): (_, _, Vec<f32>) = match picture {
-            DynamicImage::ImageLuma8(p) => ("uint8", 1, widen(&p)),
-            DynamicImage::ImageLumaA8(p) => ("uint8", 2, widen(&p)),
-            DynamicImage::ImageRgb8(p) => ("uint8", 3, widen(&p)),
-            DynamicImage::ImageRgba8(p) => ("uint8", 4, widen(&p)),
-            DynamicImage::ImageLuma16(p) => ("uint16", 1, widen(&p)),
-            DynamicImage::ImageLumaA16(p) => ("uint16", 2, widen(&p)),
-            DynamicImage::ImageRgb16(p) => ("uint16", 3, widen(&p)),
-            DynamicImage::ImageRgba16(p) => ("uint16", 4, widen(&p)),
-            other => return Err(ReadError::new(path, format!("pixels of type {:?} are not read", other.color()))),
-        };
+        let picture = open(path).and_then(|(file, bytes)| decode(file, bytes));
+        let Picture { size: [width, height], channels, stored, values } =
+            picture.map_err(|what| ReadError::new(path, what))?;
         Ok(planar(path, &values, [width, height, channels], options.reverse_indexing, stored))
+    }
+}
+
+/// A file and its length in bytes.
+fn open(path: &Path) -> Result<(File, u64), String> {
+    let file = hearth_files::open(path).map_err(|error| error.to_string())?;
+    let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+    Ok((file, bytes))
+}
+
+/// The pixels of a picture, row by row, the channels of a pixel next to each other.
+struct Picture {
+    size: [usize; 2],
+    channels: usize,
+    stored: &'static str,
+    values: Vec<f32>,
+}
+
+/// Decodes a file of this length by its first bytes.
+fn decode(mut file: File, length: u64) -> Result<Picture, String> {
+    let mut start = [0; 8];
+    let read = file.read(&mut start).and_then(|count| file.rewind().map(|()| count));
+    let start = &start[..read.map_err(|error| error.to_string())?];
+    if start.starts_with(PNG) {
+        return png(file, length);
+    }
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if start.starts_with(JPEG) {
+        return jpeg(&bytes);
+    }
+    if start.starts_with(b"BM") {
+        return bmp(&bytes);
+    }
+    Err("it is neither PNG nor JPEG nor BMP".to_owned())
+}
+
+/// Fails if the pixels cannot come from a file of this length, or take too much memory.
+fn check(length: u64, [width, height]: [usize; 2], channels: usize, width_of_value: usize) -> Result<(), String> {
+    if width > MAX_SIDE || height > MAX_SIDE {
+        return Err(format!("{width} x {height} pixels, expected at most {MAX_SIDE} along each axis"));
+    }
+    let values = (width * height * channels) as u64;
+    let bytes = values * width_of_value as u64;
+    if bytes > length.saturating_mul(MOST_PACKED).max(MOST_PACKED * 64) {
+        return Err(format!("the file is damaged: {width} x {height} pixels cannot be in {length} bytes"));
+    }
+    if bytes > MAX_BYTES {
+        return Err(format!("{width} x {height} pixels take {bytes} bytes, expected at most {MAX_BYTES}"));
+    }
+    // The file's values, the same in f32, and those in the other order.
+    check_room(bytes.saturating_add(2 * 4 * values))
+}
+
+fn png(file: File, length: u64) -> Result<Picture, String> {
+    let said = |error: png::DecodingError| error.to_string();
+    let limits = png::Limits { bytes: MAX_BYTES as usize };
+    let mut decoder = png::Decoder::new_with_limits(BufReader::new(file), limits);
+    // Fewer than eight bits, palettes and transparent colours become whole values.
+    decoder.set_transformations(png::Transformations::EXPAND);
+    let mut reader = decoder.read_info().map_err(said)?;
+    let size = [reader.info().width as usize, reader.info().height as usize];
+    let (color, depth) = reader.output_color_type();
+    let deep = depth == png::BitDepth::Sixteen;
+    check(length, size, color.samples(), if deep { 2 } else { 1 })?;
+    let mut bytes = vec![0; reader.output_buffer_size().ok_or("its pixels do not fit into memory")?];
+    let frame = reader.next_frame(&mut bytes).map_err(said)?;
+    bytes.truncate(frame.buffer_size());
+    let (stored, values) = match deep {
+        true => {
+            ("uint16", bytes.chunks_exact(2).map(|pair| f32::from(u16::from_be_bytes([pair[0], pair[1]]))).collect())
+        }
+        false => ("uint8", widen(&bytes)),
+    };
+    Ok(Picture { size, channels: color.samples(), stored, values })
+}
+
+fn jpeg(bytes: &[u8]) -> Result<Picture, String> {
+    let options = DecoderOptions::default().set_strict_mode(false).set_max_width(MAX_SIDE).set_max_height(MAX_SIDE);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(|error| error.to_string())?;
+    let size = decoder.dimensions().ok_or("it has no frame")?;
+    let grey = decoder.input_colorspace() == Some(ColorSpace::Luma);
+    let (channels, space) = if grey { (1, ColorSpace::Luma) } else { (3, ColorSpace::RGB) };
+    check(bytes.len() as u64, size.into(), channels, 1)?;
+    decoder.set_options(options.jpeg_set_out_colorspace(space));
+    let pixels = decoder.decode().map_err(|error| error.to_string())?;
+    whole(Picture { size: size.into(), channels, stored: "uint8", values: widen(&pixels) })
+}
+
+fn bmp(bytes: &[u8]) -> Result<Picture, String> {
+    let options = DecoderOptions::default().set_max_width(MAX_SIDE).set_max_height(MAX_SIDE);
+    let mut decoder = BmpDecoder::new_with_options(ZCursor::new(bytes), options);
+    // Its errors have a form for programmers alone.
+    decoder.decode_headers().map_err(|error| format!("{error:?}"))?;
+    let size = decoder.dimensions().ok_or("it has no size")?;
+    let channels = decoder.colorspace().map_or(0, |space| space.num_components());
+    check(bytes.len() as u64, size.into(), channels, 1)?;
+    let pixels = decoder.decode().map_err(|error| format!("{error:?}"))?;
+    whole(Picture { size: size.into(), channels, stored: "uint8", values: widen(&pixels) })
+}
+
+/// Fails if a decoder returned another number of values than its header says.
+fn whole(picture: Picture) -> Result<Picture, String> {
+    let Picture { size: [width, height], channels, values, .. } = &picture;
+    match values.len() == width * height * channels {
+        true => Ok(picture),
+        false => Err(format!("the file is damaged: {width} x {height} pixels have {} values", values.len())),
     }
 }
 
 hearth_registry::entry!(dyn Reader => RasterReader, aliases: &["PILReader"], example: "", build: |_| Ok(Box::new(RasterReader)));
 
-fn widen<T: Copy + Into<f32>>(values: &[T]) -> Vec<f32> {
-    values.iter().map(|v| (*v).into()).collect()
+fn widen(values: &[u8]) -> Vec<f32> {
+    values.iter().map(|value| f32::from(*value)).collect()
 }
 
 /// Creates an image from rows of interleaved pixels.

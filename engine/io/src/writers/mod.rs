@@ -114,8 +114,8 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
             false => nrrd::write(image, &encoded, options, name.ends_with(".seg.nrrd"), file),
         })
     } else if name.ends_with(".png") {
-        let picture = picture(image, options.scale).map_err(format)?;
-        whole(path, |file| picture.write_to(file, image::ImageFormat::Png).map_err(std::io::Error::other))
+        let picture = Picture::of(image, options.scale).map_err(format)?;
+        whole(path, |file| picture.write(file).map_err(std::io::Error::other))
     } else if name.ends_with(".npy") {
         let [c, x, y, z] = image.data.dims().map(|d| d as u64);
         let shape = if image.meta.spatial_dims == 2 { vec![c, x, y] } else { vec![c, x, y, z] };
@@ -133,47 +133,60 @@ fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Resul
     hearth_files::replace_with(path, write).map_err(|source| WriteError::Io { path: path.to_owned(), source })
 }
 
-fn picture(image: &Image, scale: Option<f32>) -> Result<image::DynamicImage, String> {
-    use image::{DynamicImage, ImageBuffer};
-    let [channels, width, height, depth] = image.data.dims();
-    if depth != 1 || !(1..=4).contains(&channels) {
-        return Err(format!(
-            "a PNG holds one slice of 1 to 4 channels, the image has {:?} voxels and {channels} channels",
-            image.shape()
-        ));
-    }
-    let values = image.to_vec();
-    let factor = scale.unwrap_or(1.0);
-    let mut pixels = Vec::with_capacity(values.len());
-    for y in 0..height {
-        for x in 0..width {
-            for c in 0..channels {
-                let value = (values[(c * width + x) * height + y] * factor).round_ties_even();
-                if !(0.0..=65_535.0).contains(&value) {
-                    return Err(format!(
-                        "the value {value} at ({x}, {y}) does not fit into a PNG; expected 0 to 65535"
-                    ));
+/// A slice as the pixels of a PNG, row by row, the channels of a pixel next to each other.
+struct Picture {
+    size: [u32; 2],
+    color: png::ColorType,
+    pixels: Vec<u16>,
+}
+
+impl Picture {
+    fn of(image: &Image, scale: Option<f32>) -> Result<Self, String> {
+        let [channels, width, height, depth] = image.data.dims();
+        let color = match channels {
+            1 => png::ColorType::Grayscale,
+            2 => png::ColorType::GrayscaleAlpha,
+            3 => png::ColorType::Rgb,
+            _ => png::ColorType::Rgba,
+        };
+        if depth != 1 || channels != color.samples() {
+            return Err(format!(
+                "a PNG holds one slice of 1 to 4 channels, the image has {:?} voxels and {channels} channels",
+                image.shape()
+            ));
+        }
+        let values = image.to_vec();
+        let factor = scale.unwrap_or(1.0);
+        let mut pixels = Vec::with_capacity(values.len());
+        for y in 0..height {
+            for x in 0..width {
+                for c in 0..channels {
+                    let value = (values[(c * width + x) * height + y] * factor).round_ties_even();
+                    if !(0.0..=65_535.0).contains(&value) {
+                        return Err(format!(
+                            "the value {value} at ({x}, {y}) does not fit into a PNG; expected 0 to 65535"
+                        ));
+                    }
+                    pixels.push(value as u16);
                 }
-                pixels.push(value as u16);
             }
         }
+        let side = |count: usize| u32::try_from(count).map_err(|_| format!("{count} pixels do not fit into a PNG"));
+        Ok(Self { size: [side(width)?, side(height)?], color, pixels })
     }
-    let size = (width as u32, height as u32);
-    macro_rules! build {
-        ($deep:ident, $flat:ident) => {{
-            if pixels.iter().all(|v| *v < 256) {
-                let bytes = pixels.iter().map(|v| *v as u8).collect();
-                ImageBuffer::from_raw(size.0, size.1, bytes).map(DynamicImage::$flat)
-            } else {
-                ImageBuffer::from_raw(size.0, size.1, pixels).map(DynamicImage::$deep)
-            }
-        }};
+
+    /// Writes values below 256 in eight bits, others in sixteen.
+    fn write(&self, file: &mut BufWriter<File>) -> Result<(), png::EncodingError> {
+        let [width, height] = self.size;
+        let mut encoder = png::Encoder::new(file, width, height);
+        encoder.set_color(self.color);
+        let (depth, bytes): (_, Vec<u8>) = match self.pixels.iter().all(|value| *value < 256) {
+            true => (png::BitDepth::Eight, self.pixels.iter().map(|value| *value as u8).collect()),
+            false => (png::BitDepth::Sixteen, self.pixels.iter().flat_map(|value| value.to_be_bytes()).collect()),
+        };
+        encoder.set_depth(depth);
+        let mut writer = encoder.write_header()?;
+        writer.write_image_data(&bytes)?;
+        writer.finish()
     }
-    match channels {
-        1 => build!(ImageLuma16, ImageLuma8),
-        2 => build!(ImageLumaA16, ImageLumaA8),
-        3 => build!(ImageRgb16, ImageRgb8),
-        _ => build!(ImageRgba16, ImageRgba8),
-    }
-    .ok_or_else(|| format!("{width} x {height} pixels do not match the data"))
 }

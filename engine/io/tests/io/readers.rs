@@ -1,20 +1,94 @@
-//! Tests of readers on files in formats that other programs define, written by the `image` crate,
-//! by hand, or by numpy.
+//! Tests of readers on files in formats that other programs define, written by the `png` crate, by
+//! hand, or by numpy.
 
 use std::path::Path;
 
 use hearth_image::{Image, affine, host_device};
 use hearth_io::readers::{Probe, choose, read_image, read_image_with};
 use hearth_io::{NiftiOptions, ReadError, ReadOptions, Reader, WriteOptions, readers, write_image, write_nifti};
+use libjpeg_turbo_rs::{Encoder, PixelFormat};
 
 fn error(path: impl AsRef<Path>) -> String {
     read_image(path).expect_err("not readable").to_string()
 }
 
+/// Writes a PNG of these rows of pixels.
+fn png(path: &Path, [width, height]: [u32; 2], color: png::ColorType, depth: png::BitDepth, bytes: &[u8]) {
+    let file = std::fs::File::create(path).expect("a file");
+    let mut encoder = png::Encoder::new(file, width, height);
+    encoder.set_color(color);
+    encoder.set_depth(depth);
+    if color == png::ColorType::Indexed {
+        encoder.set_palette(vec![10, 20, 30, 40, 50, 60, 70, 80, 90]);
+    }
+    encoder.write_header().and_then(|mut writer| writer.write_image_data(bytes)).expect("written");
+}
+
+/// A BMP by the format's description: rows from bottom to top, padded to four bytes.
+fn bmp(path: &Path, [width, height]: [u32; 2], bits: u16, palette: &[[u8; 3]], rows: &[&[u8]]) {
+    let colours: Vec<u8> = palette.iter().flat_map(|[r, g, b]| [*b, *g, *r, 0]).collect();
+    let pixels: Vec<u8> = rows
+        .iter()
+        .rev()
+        .flat_map(|row| row.iter().copied().chain(std::iter::repeat_n(0, row.len().next_multiple_of(4) - row.len())))
+        .collect();
+    let start = 54 + colours.len() as u32;
+    let mut bytes = b"BM".to_vec();
+    for word in [start + pixels.len() as u32, 0, start, 40, width, height] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend([1_u16, bits].iter().flat_map(|half| half.to_le_bytes()));
+    for word in [0, pixels.len() as u32, 2835, 2835, palette.len() as u32, 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(colours);
+    bytes.extend(pixels);
+    std::fs::write(path, bytes).expect("written");
+}
+
 /// A 3 x 2 picture whose pixel at column x, row y is (10 x, 20 y, 7).
 fn picture(path: &Path) {
-    let pixels = image::RgbImage::from_fn(3, 2, |x, y| image::Rgb([10 * x as u8, 20 * y as u8, 7]));
-    pixels.save(path).expect("written");
+    let row = |y: u8| (0..3_u8).flat_map(move |x| [10 * x, 20 * y, 7]).collect::<Vec<u8>>();
+    if path.extension().is_some_and(|end| end == "bmp") {
+        let turned = |row: Vec<u8>| row.chunks_exact(3).flat_map(|p| [p[2], p[1], p[0]]).collect::<Vec<u8>>();
+        return bmp(path, [3, 2], 24, &[], &[&turned(row(0)), &turned(row(1))]);
+    }
+    png(path, [3, 2], png::ColorType::Rgb, png::BitDepth::Eight, &[row(0), row(1)].concat());
+}
+
+/// Pictures as they come from scanners and drawing programs.
+#[test]
+fn palettes_and_few_bits_become_values() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    let values = |name: &str| {
+        let image = read_image(path(name)).expect("readable");
+        (image.channels(), image.to_vec())
+    };
+    // Two pixels of a palette: its second and third colour.
+    png(&path("palette.png"), [2, 1], png::ColorType::Indexed, png::BitDepth::Eight, &[1, 2]);
+    assert_eq!(values("palette.png"), (3, vec![40.0, 70.0, 50.0, 80.0, 60.0, 90.0]));
+    png(&path("bits.png"), [3, 1], png::ColorType::Grayscale, png::BitDepth::One, &[0b1010_0000]);
+    assert_eq!(values("bits.png"), (1, vec![255.0, 0.0, 255.0]));
+    bmp(&path("colours.bmp"), [3, 1], 8, &[[1, 2, 3], [9, 8, 7]], &[&[1, 0, 1]]);
+    assert_eq!(values("colours.bmp"), (3, vec![9.0, 1.0, 9.0, 8.0, 2.0, 8.0, 7.0, 3.0, 7.0]));
+    let greys: Vec<[u8; 3]> = (0..=255).map(|grey| [grey; 3]).collect();
+    bmp(&path("greys.bmp"), [3, 2], 8, &greys, &[&[5, 6, 7], &[8, 9, 250]]);
+    assert_eq!(values("greys.bmp"), (1, vec![5.0, 8.0, 6.0, 9.0, 7.0, 250.0]));
+}
+
+#[test]
+fn jpegs_of_greys_have_one_channel() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (kind, channels) in [(PixelFormat::Grayscale, 1), (PixelFormat::Rgb, 3)] {
+        let path = dir.path().join(format!("{channels}.jpg"));
+        let pixels = vec![120; 16 * 8 * channels];
+        let encoded = Encoder::new(&pixels, 16, 8, kind).quality(95).encode().expect("a JPEG");
+        std::fs::write(&path, encoded).expect("written");
+        let image = read_image(&path).expect("readable");
+        assert_eq!(image.data.dims(), [channels, 16, 8, 1]);
+        assert!(image.to_vec().iter().all(|value| (value - 120.0).abs() <= 2.0));
+    }
 }
 
 #[test]
@@ -40,9 +114,9 @@ fn pictures_are_width_first_as_pils() {
 fn sixteen_bits_and_alpha_are_kept() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("deep.png");
-    image::ImageBuffer::<image::LumaA<u16>, _>::from_fn(2, 2, |x, y| image::LumaA([40_000 + x as u16, y as u16]))
-        .save(&path)
-        .expect("written");
+    let pixels = (0..2_u16).flat_map(|y| (0..2_u16).flat_map(move |x| [40_000 + x, y]));
+    let bytes: Vec<u8> = pixels.flat_map(u16::to_be_bytes).collect();
+    png(&path, [2, 2], png::ColorType::GrayscaleAlpha, png::BitDepth::Sixteen, &bytes);
     let image = read_image(&path).expect("readable");
     assert_eq!(image.to_vec(), [40_000.0, 40_000.0, 40_001.0, 40_001.0, 0.0, 1.0, 0.0, 1.0]);
     assert_eq!(image.meta.stored_type, "uint16");
