@@ -21,7 +21,7 @@ pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
-    /// The data set: a Decathlon folder with a dataset.json
+    /// The data set, in any layout that `hearth train` takes
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// The output folder, for lr-find.png, lr-find.csv and lr-find.json; new or empty

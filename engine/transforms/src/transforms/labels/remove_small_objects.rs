@@ -155,7 +155,7 @@ fn remove_labels(values: &mut [f32], smallest: f64) -> Result<(), TransformError
 }
 
 setters!(RemoveSmallObjects {
-    /// Size below which objects are removed: in voxels, or mm^3 with `by_measure`.
+    /// The largest size of a removed object: in voxels, or mm^3 with `by_measure`.
     min_size: f64,
     /// Maximum number of orthogonal steps to a neighbour.
     connectivity: usize,
