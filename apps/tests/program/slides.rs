@@ -106,7 +106,6 @@ fn refuses(run: &str, data: &str, dir: &Path) {
     refused(&["--any-modality"], &["--any-modality selects series of volumes"]);
     refused(&["--accept", "MissingSlices"], &["--accept accepts faults of DICOM series"]);
     refused(&["--tta", "flips"], &["test-time augmentation", "remove [tta]"]);
-    refused(&["--count", "3"], &["--count", "maps of whole slides"]);
 }
 
 /// Results next to the slides are not slides of the next call, and a damaged DICOM slide in a folder of
