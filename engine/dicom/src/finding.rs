@@ -20,9 +20,10 @@ pub enum Severity {
 #[non_exhaustive]
 pub enum FindingKind {
     /// A gap between slices is at least 1.5 times the usual one, or at most half of it: slices are
-    /// missing. An error; if accepted, the slices are stacked with their mean distance.
+    /// missing. An error; if accepted, the slices are stacked at their mean distance.
     MissingSlices,
-    /// Gaps between slices differ by more than 1 %. A warning.
+    /// Gaps between slices differ by more than 1 %. A warning; an error if a slice would lie more than
+    /// half the mean distance off its place; if accepted, the slices are stacked at their mean distance.
     UnevenGaps,
     /// The slices are shifted against each other along their own plane: the affine is sheared, and
     /// correct. A warning.
@@ -32,6 +33,8 @@ pub enum FindingKind {
     /// Several slices at one position. The same slice twice is a warning, and one is used;
     /// different slices are an error; if accepted, the first by instance number is used.
     DuplicateSlices,
+    /// Different slices share a SOPInstanceUID. A warning; nothing can be written that refers to them.
+    SharedInstance,
     /// All positions have the same number of slices (time points, echoes): each set becomes a
     /// separate series. A note.
     Repeated,
@@ -54,8 +57,14 @@ pub enum FindingKind {
     MixedUnits,
     /// A padding value marks pixels outside the scanned area. A note.
     Padding,
+    /// Files of other series in the folder cannot be used. A warning.
+    OtherSeries,
     /// Contours or frames lie outside the grid, or between its slices. A warning.
     OutsideGrid,
+    /// A contour is in its slice more than once; it counts once. A warning.
+    RepeatedContours,
+    /// Contours of a slice cross each other; they are united. A warning.
+    CrossingContours,
     /// A requested region is not in the file: it is empty. A warning.
     MissingRegion,
     /// A requested name fits several regions, which are combined into one. A note.
@@ -67,8 +76,12 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// The kinds that can be errors, and so can be accepted.
-    pub const ACCEPTABLE: [FindingKind; 3] =
-        [FindingKind::MissingSlices, FindingKind::DuplicateSlices, FindingKind::MissingPosition];
+    pub const ACCEPTABLE: [FindingKind; 4] = [
+        FindingKind::MissingSlices,
+        FindingKind::UnevenGaps,
+        FindingKind::DuplicateSlices,
+        FindingKind::MissingPosition,
+    ];
 
     /// The acceptable kind with this name.
     pub fn acceptable(name: &str) -> Option<FindingKind> {

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod contours;
 mod error;
 mod finding;
 mod geometry;
@@ -66,7 +67,7 @@ pub use pairs::{Pair, Pairs};
 pub use pixels::{StoredPixels, StoredType, read_stored};
 pub use regions::{Region, RegionVolume, Regions};
 pub use rtstruct::{Contour, ContourKind, Mask, Roi, StructureSet};
-pub use scan::{Annotation, AnnotationKind, OtherObject, Scan, read_path, scan, scan_files, scan_with};
+pub use scan::{Annotation, AnnotationKind, FailedFile, OtherObject, Scan, read_path, scan, scan_files, scan_with};
 pub use seg::{Segment, Segmentation, SegmentationKind};
 pub use series::Series;
 pub use stack::Slice;

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use dicom_dictionary_std::tags;
 
+use crate::contours::{Area, Polygon, area, raster};
 use crate::error::DicomError;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::geometry::{Grid, Vector, along, dot, norm};
 use crate::image::Identity;
 use crate::open::open;
 use crate::options::ReadOptions;
-use crate::polygon::fill;
 use crate::regions::{Region, RegionVolume, choose, overlap, zeros};
 use crate::tags::Attributes;
 
@@ -67,7 +67,7 @@ pub struct Contour {
 pub enum ContourKind {
     /// A polygon in a plane. Only closed polygons make masks.
     ClosedPlanar,
-    /// As `ClosedPlanar`, but combined by exclusive or.
+    /// As `ClosedPlanar`, but those of a plane are combined by exclusive or.
     ClosedPlanarXor,
     /// A line in a plane.
     OpenPlanar,
@@ -243,21 +243,24 @@ impl Roi {
         self.contours.iter().any(Contour::has_area)
     }
 
-    /// The mask. A voxel belongs to it if its centre lies within the contours of its slice by the
-    /// even-odd rule, so that a contour within another is a hole. A contour belongs to the slice
-    /// nearest to its plane.
+    /// The mask. A voxel belongs to it if its centre lies within the contours of its slice: a contour
+    /// within another is a hole, contours that cross are united, and repeated ones count once.
+    ///
+    /// Contours of one plane belong together. A plane belongs to the slice nearest to it; of several
+    /// planes, a slice takes the nearest, so that contours closer together than the slices give no more
+    /// than their volume.
     fn mask(&self, grid: &Grid) -> Result<Mask, String> {
         let [nx, ny, nz] = grid.shape();
         let plane = grid.plane().ok_or_else(|| "rows and columns of the grid are parallel".to_owned())?;
-        let mut slices: Vec<Vec<Vec<[f64; 2]>>> = vec![Vec::new(); nz];
-        let (mut outside, mut between) = (0, 0);
+        let depth = |p: Vector| dot(p, plane.normal);
+        let mut planes: Vec<Vec<Drawn>> = vec![Vec::new(); nz];
+        let mut told = Told::default();
         for contour in self.contours.iter().filter(|c| c.has_area()) {
-            let center = contour.center();
-            let depth = |p: Vector| dot(p, plane.normal);
-            let away = |k: &usize| (depth(grid.origins()[*k]) - depth(center)).abs();
+            let at = depth(contour.center());
+            let away = |k: &usize| (depth(grid.origins()[*k]) - at).abs();
             let Some(slice) = (0..nz).min_by(|a, b| away(a).total_cmp(&away(b))) else { continue };
             let gap = slice_gap(grid, slice);
-            let slope = contour.points.iter().map(|p| (depth(*p) - depth(center)).abs()).fold(0.0, f64::max);
+            let slope = contour.points.iter().map(|p| (depth(*p) - at).abs()).fold(0.0, f64::max);
             if slope > 0.5 * gap {
                 return Err(format!(
                     "ROI {:?} has a contour that is not parallel to the slices (by {slope:.2} mm); use the grid of the series it was \
@@ -266,27 +269,120 @@ impl Roi {
                 ));
             }
             if away(&slice) > (0.5 + 1e-3) * gap {
-                outside += 1;
+                told.outside += 1;
                 continue;
             }
-            between += usize::from(away(&slice) > 0.1 * gap);
             let origin = grid.origins()[slice];
-            slices[slice].push(contour.points.iter().map(|p| plane.column_row(origin, *p)).collect());
+            let polygon = contour.points.iter().map(|p| plane.column_row(origin, *p)).collect();
+            planes[slice].push(Drawn {
+                away: away(&slice),
+                at,
+                polygon,
+                is_xor: contour.kind == ContourKind::ClosedPlanarXor,
+            });
         }
         let mut values = vec![0; nx * ny * nz];
-        for (k, polygons) in slices.iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-            fill(polygons, nx, ny, |i, j| values[(i * ny + j) * nz + k] = 1);
-        }
-        let mut findings = Vec::new();
-        let mut tell = |count: usize, what: &str| {
-            if count > 0 {
-                let text = format!("ROI {:?}: {count} of {} contour(s) {what}", self.name, self.contours.len());
-                findings.push(Finding::new(FindingKind::OutsideGrid, Severity::Warning, text));
+        for (k, drawn) in planes.into_iter().enumerate().filter(|(_, drawn)| !drawn.is_empty()) {
+            let gap = slice_gap(grid, k);
+            let (contours, skipped) = nearest_plane(drawn, SAME_PLANE * gap);
+            told.skipped += skipped;
+            told.between += contours.iter().filter(|one| one.away > 0.1 * gap).count();
+            if contours.len() > MOST_CONTOURS {
+                let (name, count) = (&self.name, contours.len());
+                return Err(format!(
+                    "ROI {name:?} has {count} contours in slice {k}, expected at most {MOST_CONTOURS}"
+                ));
             }
+            let (xor, closed): (Vec<Drawn>, Vec<Drawn>) = contours.into_iter().partition(|one| one.is_xor);
+            let [xor, closed] =
+                [xor, closed].map(|some| some.into_iter().map(|one| one.polygon).collect::<Vec<Polygon>>());
+            let area = area(&closed, [nx, ny]);
+            told.slice(k, &area);
+            let toggled = raster(&xor, [nx, ny]);
+            let pixels = area.pixels.iter().zip(&toggled).map(|(closed, xor)| closed ^ xor);
+            pixels.enumerate().filter(|(_, within)| *within).for_each(|(pixel, _)| values[pixel * nz + k] = 1);
+        }
+        Ok(Mask { values, grid: grid.clone(), findings: told.findings(&self.name, self.contours.len()) })
+    }
+}
+
+/// A contour on a slice.
+#[derive(Clone)]
+struct Drawn {
+    /// The distance of its plane to the slice, in mm.
+    away: f64,
+    /// The place of its plane along the slices' normal, in mm.
+    at: f64,
+    polygon: Polygon,
+    is_xor: bool,
+}
+
+/// Planes whose distance is at most this share of that of two slices are the same plane.
+const SAME_PLANE: f64 = 0.1;
+
+/// The largest number of contours in a plane: each is compared with each.
+const MOST_CONTOURS: usize = 2000;
+
+/// The contours in the plane nearest to a slice, and the number of the others.
+fn nearest_plane(drawn: Vec<Drawn>, same: f64) -> (Vec<Drawn>, usize) {
+    let nearest = drawn.iter().min_by(|a, b| a.away.total_cmp(&b.away)).map_or(0.0, |one| one.at);
+    let (here, others): (Vec<Drawn>, Vec<Drawn>) = drawn.into_iter().partition(|one| (one.at - nearest).abs() <= same);
+    (here, others.len())
+}
+
+/// What a mask has to report.
+#[derive(Default)]
+struct Told {
+    outside: usize,
+    between: usize,
+    skipped: usize,
+    repeated: Vec<usize>,
+    crossing: Vec<usize>,
+}
+
+impl Told {
+    fn slice(&mut self, slice: usize, area: &Area) {
+        self.repeated.extend((area.repeated > 0).then_some(slice));
+        self.crossing.extend((area.crossing > 0).then_some(slice));
+    }
+
+    fn findings(self, name: &str, contours: usize) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut tell = |kind, severity, text: String| {
+            findings.push(Finding::new(kind, severity, format!("ROI {name:?}: {text}")));
         };
-        tell(outside, "lie above or below the grid and were ignored");
-        tell(between, "lie between slices and were moved to the nearest");
-        Ok(Mask { values, grid: grid.clone(), findings })
+        let of_all = |count: usize, what: &str| format!("{count} of {contours} contour(s) {what}");
+        if self.outside > 0 {
+            let what = of_all(self.outside, "lie above or below the grid and were ignored");
+            tell(FindingKind::OutsideGrid, Severity::Warning, what);
+        }
+        if self.between > 0 {
+            let what = of_all(self.between, "lie between slices and were moved to the nearest");
+            tell(FindingKind::OutsideGrid, Severity::Warning, what);
+        }
+        if self.skipped > 0 {
+            let what = of_all(self.skipped, "lie between slices, which have nearer contours, and were skipped");
+            tell(FindingKind::OutsideGrid, Severity::Note, what);
+        }
+        if !self.repeated.is_empty() {
+            let what = format!("contours that repeat another one count once, in {}", slices(&self.repeated));
+            tell(FindingKind::RepeatedContours, Severity::Warning, what);
+        }
+        if !self.crossing.is_empty() {
+            let what = format!("contours that cross were united, in {}", slices(&self.crossing));
+            tell(FindingKind::CrossingContours, Severity::Warning, what);
+        }
+        findings
+    }
+}
+
+/// `slice 3`, or `slices 3, 4, 5 and 12 more`; from 0, in the order of the grid.
+fn slices(numbers: &[usize]) -> String {
+    let listed = |some: &[usize]| some.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    match numbers {
+        [one] => format!("slice {one}"),
+        some if some.len() <= 6 => format!("slices {}", listed(some)),
+        many => format!("slices {} and {} more", listed(&many[..5]), many.len() - 5),
     }
 }
 

@@ -33,8 +33,18 @@ pub struct Scan {
     pub others: Vec<OtherObject>,
     /// The number of skipped files that are not DICOM.
     pub not_dicom: usize,
-    /// The errors of DICOM files that cannot be used.
-    pub failed: Vec<DicomError>,
+    /// DICOM files that cannot be used.
+    pub failed: Vec<FailedFile>,
+}
+
+/// A DICOM file that cannot be used: damaged, or of a kind that is not supported.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FailedFile {
+    /// Its SeriesInstanceUID; empty if the header cannot be read or has none.
+    pub series: String,
+    /// The reason.
+    pub error: DicomError,
 }
 
 /// The kind of an annotation.
@@ -104,7 +114,7 @@ pub fn scan_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Scan, 
 
 /// Inspects some files.
 pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
-    let looked: Vec<Result<Object, DicomError>> = files.par_iter().map(|path| look(path, options)).collect();
+    let looked: Vec<Result<Object, FailedFile>> = files.par_iter().map(|path| look(path, options)).collect();
     let mut scan = Scan::default();
     let mut groups: BTreeMap<GroupKey, Vec<Slice>> = BTreeMap::new();
     for object in looked {
@@ -115,8 +125,8 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
             }
             Ok(Object::Annotation(annotation)) => scan.annotations.push(annotation),
             Ok(Object::Other(other)) => scan.others.push(other),
-            Err(DicomError::NotDicom { .. }) => scan.not_dicom += 1,
-            Err(error) => scan.failed.push(error),
+            Err(FailedFile { error: DicomError::NotDicom { .. }, .. }) => scan.not_dicom += 1,
+            Err(failed) => scan.failed.push(failed),
         }
     }
     for ((_, folder), slices) in groups {
@@ -139,7 +149,7 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
 /// Reads the one series of a folder, or one file.
 ///
 /// # Errors
-/// If there is no series of images, or more than one, or a file cannot be read; and as
+/// If there is no series of images, or more than one, or a file of it cannot be read; and as
 /// [`Series::read_with`].
 pub fn read_path(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume, DicomError> {
     let path = path.as_ref();
@@ -147,7 +157,8 @@ pub fn read_path(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Volume
 }
 
 impl Scan {
-    /// Reads the one series that was found at `path`.
+    /// Reads the one series that was found at `path`. Files of other series that cannot be used are a
+    /// finding; a file whose series is unknown may be a slice, and is an error.
     ///
     /// # Errors
     /// As [`read_path`].
@@ -158,21 +169,48 @@ impl Scan {
             return Err(DicomError::Several { path: path.to_owned(), series });
         }
         if let Some(series) = self.series.pop() {
+            let others = self.set_apart(&series);
             let count = self.failed.len();
             return match self.failed.into_iter().next() {
-                None => series.read_with(options),
+                None => series.read_with(options).map(|mut volume| {
+                    volume.findings.extend(others);
+                    volume
+                }),
                 // Otherwise the volume could silently be too short.
-                Some(first) => Err(DicomError::Incomplete { path: path.to_owned(), first: Box::new(first), count }),
+                Some(first) => {
+                    Err(DicomError::Incomplete { path: path.to_owned(), first: Box::new(first.error), count })
+                }
             };
         }
         if self.failed.len() == 1 {
-            return Err(self.failed.remove(0));
+            return Err(self.failed.remove(0).error);
         }
         if path.is_file() && self.not_dicom == 1 {
             return Err(DicomError::NotDicom { path: path.to_owned() });
         }
         let what = format!("no series of images; found {}", self.contents());
         Err(DicomError::Nothing { path: path.to_owned(), what })
+    }
+
+    /// Removes the unusable files of other series than this one, and returns a finding about them. A
+    /// series with more unusable files than this one has slices is kept: it may be the one that is meant.
+    fn set_apart(&mut self, chosen: &Series) -> Option<Finding> {
+        let count = |uid: &str| self.failed.iter().filter(|failed| failed.series == uid).count();
+        let is_other: Vec<bool> = self
+            .failed
+            .iter()
+            .map(|failed| {
+                let uid = failed.series.as_str();
+                !uid.is_empty() && uid != chosen.uid() && count(uid) <= chosen.slices().len()
+            })
+            .collect();
+        let mut is_other = is_other.into_iter();
+        let (others, own) = self.failed.drain(..).partition(|_| is_other.next().unwrap_or(false));
+        self.failed = own;
+        let others: Vec<FailedFile> = others;
+        let first = others.first()?;
+        let text = format!("{} file(s) of other series cannot be used and are skipped: {}", others.len(), first.error);
+        Some(Finding::new(FindingKind::OtherSeries, Severity::Warning, text))
     }
 
     /// A description for messages of what was found other than series.
@@ -193,7 +231,7 @@ impl Scan {
         }
         parts.truncate(3);
         if !self.failed.is_empty() {
-            parts.push(format!("{} damaged DICOM file(s), the first: {}", self.failed.len(), self.failed[0]));
+            parts.push(format!("{} damaged DICOM file(s), the first: {}", self.failed.len(), self.failed[0].error));
         }
         if self.not_dicom > 0 {
             parts.push(format!("{} file(s) that are not DICOM", self.not_dicom));
@@ -239,8 +277,8 @@ enum Object {
     Other(OtherObject),
 }
 
-fn look(path: &Path, options: &ReadOptions) -> Result<Object, DicomError> {
-    let opened = open(path, &options.limits)?;
+fn look(path: &Path, options: &ReadOptions) -> Result<Object, FailedFile> {
+    let opened = open(path, &options.limits).map_err(|error| FailedFile { series: String::new(), error })?;
     let attributes = Attributes::new(&opened.object, path);
     let identity = Identity::read(&attributes);
     let annotation = |kind, mut referenced_series: Vec<String>| {
@@ -271,7 +309,8 @@ fn look(path: &Path, options: &ReadOptions) -> Result<Object, DicomError> {
     if identity.modality == "SM" {
         return Ok(other(path, identity));
     }
-    Ok(Object::Image(Arc::new(ImageFile::read(&opened, element, &options.limits)?)))
+    let image = ImageFile::read(&opened, element, &options.limits);
+    image.map(|image| Object::Image(Arc::new(image))).map_err(|error| FailedFile { series: identity.series, error })
 }
 
 fn other(path: &Path, identity: Identity) -> Object {

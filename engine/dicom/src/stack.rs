@@ -1,11 +1,14 @@
 //! Groups the slices of one series into stacks: compatible slices, their order, and findings.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::finding::{Finding, FindingKind, Severity, names};
 use crate::geometry::{Grid, Orientation, Vector, along, dot, norm};
 use crate::image::{FrameInfo, ImageFile};
+use crate::options::Limits;
+use crate::pixels::stored_frame;
 
 /// A slice: one frame of one file.
 #[derive(Clone, Debug)]
@@ -146,16 +149,26 @@ fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
         .collect()
 }
 
-/// Drops copies of a slice: the same SOPInstanceUID in several files.
+/// Drops copies of a slice: the same SOPInstanceUID, position and pixels in several files. Different
+/// slices that share a SOPInstanceUID, as broken anonymizers make them, are all kept.
 fn drop_copies(slices: &mut Vec<Slice>, findings: &mut Vec<Finding>) {
-    let mut seen = std::collections::HashSet::new();
-    let mut copies: Vec<PathBuf> = Vec::new();
-    slices.retain(|s| {
-        let first = s.sop_instance().is_empty() || seen.insert((s.sop_instance().to_owned(), s.frame));
-        if !first {
-            copies.push(s.path().to_owned());
+    let mut seen: HashMap<(String, usize), Vec<Slice>> = HashMap::new();
+    let (mut copies, mut sharing): (Vec<PathBuf>, Vec<PathBuf>) = Default::default();
+    slices.retain(|slice| {
+        let uid = slice.sop_instance();
+        if uid.is_empty() {
+            return true;
         }
-        first
+        let known = seen.entry((uid.to_owned(), slice.frame)).or_default();
+        if known.iter().any(|one| is_copy(one, slice)) {
+            copies.push(slice.path().to_owned());
+            return false;
+        }
+        if !known.is_empty() {
+            sharing.push(slice.path().to_owned());
+        }
+        known.push(slice.clone());
+        true
     });
     if !copies.is_empty() {
         let text = format!(
@@ -165,6 +178,34 @@ fn drop_copies(slices: &mut Vec<Slice>, findings: &mut Vec<Finding>) {
         );
         findings.push(Finding::new(FindingKind::DuplicateSlices, Severity::Warning, text).files(copies));
     }
+    if !sharing.is_empty() {
+        let text = format!(
+            "{} slice(s) have the SOPInstanceUID of another one, with other pixels or another position, as after a \
+             faulty anonymization: all are used, but no SEG, RTSTRUCT or SR can refer to them: {}",
+            sharing.len(),
+            names(sharing.iter().map(PathBuf::as_path))
+        );
+        findings.push(Finding::new(FindingKind::SharedInstance, Severity::Warning, text).files(sharing));
+    }
+}
+
+/// Whether two slices with the same SOPInstanceUID are the same slice. Pixels that cannot be read are
+/// reported when the volume is.
+fn is_copy(one: &Slice, other: &Slice) -> bool {
+    let near = |a: &Vector, b: &Vector| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-3);
+    let same_place = match (one.placed(), other.placed()) {
+        (Some((p, a)), Some((q, b))) => near(&p, &q) && a.is_close(&b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    let (f, g) = (&one.file.format, &other.file.format);
+    let same_shape = (f.rows, f.columns, f.channels()) == (g.rows, g.columns, g.channels());
+    let pixels = |slice: &Slice| {
+        let reader = slice.file.frame_reader()?;
+        stored_frame(&reader, &slice.file.format, slice.frame, &Limits::default())
+    };
+    same_place
+        && same_shape
+        && (one.path() == other.path() || !matches!((pixels(one), pixels(other)), (Ok(a), Ok(b)) if a != b))
 }
 
 /// Different slices at the same position, but not at every position.
@@ -209,10 +250,15 @@ fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
     sorted.sort_unstable_by(f64::total_cmp);
     let usual = sorted[(sorted.len() - 1) / 2];
     let odd = |limit: &dyn Fn(f64) -> bool| (0..gaps.len()).filter(|i| limit(gaps[*i])).collect::<Vec<_>>();
-    let missing = odd(&|g| g > 1.5 * usual || g < 0.5 * usual);
+    let missing = odd(&|g| g >= 1.5 * usual - tiny || g <= 0.5 * usual + tiny);
     let uneven = odd(&|g| (g - usual).abs() > 0.01 * usual + tiny);
+    // The volume has slices at their mean distance.
+    let mean = (depths[depths.len() - 1] - depths[0]) / gaps.len() as f64;
+    let even = |(i, depth): (usize, &f64)| (depth - depths[0] - i as f64 * mean).abs();
+    let off = depths.iter().enumerate().map(even).fold(0.0, f64::max);
     let (kind, severity, at) = match (missing.is_empty(), uneven.is_empty()) {
         (false, _) => (FindingKind::MissingSlices, Severity::Error, missing),
+        (true, false) if off > 0.5 * mean => (FindingKind::UnevenGaps, Severity::Error, uneven),
         (true, false) => (FindingKind::UnevenGaps, Severity::Warning, uneven),
         (true, true) => return None,
     };
@@ -224,7 +270,8 @@ fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
     let more = if at.len() > 3 { format!("; and {} more", at.len() - 3) } else { String::new() };
     let what = if kind == FindingKind::MissingSlices { "slices are missing" } else { "gaps are uneven" };
     let text = format!(
-        "{} of {} gaps between slices differ from the usual {usual:.3} mm, {what}: {listed}{more}",
+        "{} of {} gaps between slices differ from the usual {usual:.3} mm, {what}; stacked at their mean distance, slices \
+         would lie up to {off:.2} mm off: {listed}{more}",
         at.len(),
         gaps.len()
     );

@@ -77,6 +77,72 @@ fn uneven_gaps_are_a_warning() {
     scan.series[0].read().expect("read all the same");
 }
 
+/// Stacked at 4.667 mm, the fifth slice of 3, 3, 3, 3, 6, ... would lie 6.7 mm off.
+#[test]
+fn slices_far_off_their_even_places_are_an_error() {
+    let places = |gaps: &[f64]| {
+        let mut places = vec![0.0];
+        for gap in gaps {
+            places.push(places[places.len() - 1] + gap);
+        }
+        places
+    };
+    for (gaps, kind) in [
+        (&[3.0, 3.0, 3.0, 3.0, 6.0, 6.0, 6.0, 6.0, 6.0][..], FindingKind::MissingSlices),
+        (&[6.0, 6.0, 6.0, 6.0, 6.0, 3.0][..], FindingKind::MissingSlices),
+        // No gap is odd by itself, yet slices lie 1.9 mm off.
+        (&[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.9, 2.9, 2.9, 2.9, 2.9][..], FindingKind::UnevenGaps),
+    ] {
+        let folder = folder();
+        write_stack(folder.path(), &places(gaps));
+        let scan = scan(folder.path()).expect("scanned");
+        assert_eq!(kinds(&scan), [(kind, Severity::Error)], "{gaps:?}");
+        scan.series[0].read().expect_err("refused");
+        scan.series[0].read_with(&ReadOptions::default().accept(kind)).expect("accepted");
+    }
+    let folder = folder();
+    write_stack(folder.path(), &places(&[3.0, 3.0, 3.0, 3.0, 6.0, 6.0, 6.0, 6.0, 6.0]));
+    let text = found(&scan(folder.path()).expect("scanned"), FindingKind::MissingSlices);
+    assert!(text.contains("up to 6.67 mm off"), "{text}");
+}
+
+/// Faulty anonymizers give all slices of a series one SOPInstanceUID.
+#[test]
+fn slices_that_share_an_instance_uid_are_all_read() {
+    let folder = folder();
+    for i in 0..10_u16 {
+        let one = slice(i + 1, [10.0, 20.0, f64::from(i)])
+            .text(tags::SOP_INSTANCE_UID, VR::UI, "1.2.3.4")
+            .text(tags::STUDY_INSTANCE_UID, VR::UI, "1.2")
+            .text(tags::FRAME_OF_REFERENCE_UID, VR::UI, "1.2.5");
+        one.write(&folder.path().join(format!("{i}.dcm")));
+    }
+    std::fs::copy(folder.path().join("3.dcm"), folder.path().join("copy.dcm")).expect("copied");
+    let scan = scan(folder.path()).expect("scanned");
+    assert_eq!(
+        kinds(&scan),
+        [(FindingKind::DuplicateSlices, Severity::Warning), (FindingKind::SharedInstance, Severity::Warning)]
+    );
+    assert!(found(&scan, FindingKind::SharedInstance).contains("9 slice(s)"));
+    assert!(found(&scan, FindingKind::DuplicateSlices).contains("copy.dcm"));
+    let volume = scan.series[0].read().expect("a volume");
+    assert_eq!((volume.shape, &volume.values[..3]), ([1, 3, 2, 10], &[100.0, 200.0, 300.0][..]));
+    let error = hearth_dicom::write::check(&scan.series[0]).expect_err("one UID").to_string();
+    assert!(error.contains("SOPInstanceUID") && error.contains("nothing can refer"), "{error}");
+}
+
+/// Two slices with one SOPInstanceUID at one place, with other pixels, are no copies.
+#[test]
+fn other_pixels_under_the_same_uid_are_no_copy() {
+    let folder = folder();
+    write_stack(folder.path(), &[0.0, 2.0, 4.0]);
+    let other = slice(2, [10.0, 20.0, 2.0]).pixels([3, 2], &[9; 6]);
+    other.write(&folder.path().join("other.dcm"));
+    let found = kinds(&scan(folder.path()).expect("scanned"));
+    assert!(found.contains(&(FindingKind::DuplicateSlices, Severity::Error)), "{found:?}");
+    assert!(found.contains(&(FindingKind::SharedInstance, Severity::Warning)), "{found:?}");
+}
+
 #[test]
 fn rounded_positions_are_even() {
     let folder = folder();

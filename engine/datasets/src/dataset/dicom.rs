@@ -73,7 +73,7 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     let scan = hearth_dicom::scan(dir).map_err(|e| wrong(e.to_string()))?;
     let found = scan.pairs();
     for failed in &scan.failed {
-        tracing::warn!("{failed}: skipped");
+        tracing::warn!("{}: skipped", failed.error);
     }
     let patients: BTreeSet<_> = found.pairs.iter().filter_map(|pair| pair.annotation.patient.as_deref()).collect();
     for (annotation, why) in &found.unpaired {

@@ -220,7 +220,7 @@ fn segmentation(folder: &Path) -> Result<Annotation, DownloadError> {
         return Ok(scan.annotations.swap_remove(0));
     }
     if !scan.failed.is_empty() {
-        return Err(scan.failed.swap_remove(0).into());
+        return Err(scan.failed.swap_remove(0).error.into());
     }
     let what = "holds no segmentation (SEG) or structure set (RTSTRUCT)".to_owned();
     Err(DownloadError::Data(Box::new(DataError::List { path: folder.to_owned(), what })))

@@ -266,8 +266,17 @@ pub(super) fn identified(series: &Series) -> Result<(), DicomError> {
     needed(first, "SeriesInstanceUID", series.uid())?;
     needed(first, "StudyInstanceUID", series.study())?;
     needed(first, "FrameOfReferenceUID", series.frame_of_reference().unwrap_or_default())?;
+    let mut files = std::collections::HashMap::new();
     for slice in series.slices() {
         needed(slice, "SOPInstanceUID", slice.sop_instance())?;
+        let other = files.entry((slice.sop_instance(), slice.frame())).or_insert_with(|| slice.path());
+        if *other != slice.path() {
+            let what = format!(
+                "the same as in {}: nothing can refer to one of them; give each a UID of its own",
+                other.display()
+            );
+            return Err(DicomError::Attribute { path: slice.path().to_owned(), name: "SOPInstanceUID", what });
+        }
         needed(slice, "SOPClassUID", &slice.file.identity.sop_class)?;
     }
     Ok(())

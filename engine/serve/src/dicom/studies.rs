@@ -1,7 +1,7 @@
 //! Studies from their arrival until they are complete, predicted and sent: [`Studies`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -40,9 +40,9 @@ pub struct Received {
 /// A series that is being received.
 #[derive(Default)]
 struct Incoming {
-    /// Files by SOP instance UID, with their sizes; an instance that is sent again replaces the earlier
-    /// one.
-    files: HashMap<String, (PathBuf, u64)>,
+    /// Files by SOP instance UID and content, with their sizes. An instance that is sent again replaces
+    /// the earlier one; different slices with the same UID, as faulty anonymizers make them, are kept.
+    files: HashMap<(String, blake3::Hash), (PathBuf, u64)>,
     /// The number of slices: the frames of all files.
     slices: u64,
     /// The nodes that sent them.
@@ -119,6 +119,7 @@ impl Studies {
             return Err(CANNOT_UNDERSTAND);
         }
         let stored = || -> io::Result<()> {
+            let content = blake3::Hasher::new().update_reader(File::open(&path)?)?.finalize();
             let mut open = self.lock();
             if !open.contains_key(&study) {
                 let workspace = self.app.spool.workspace()?;
@@ -134,16 +135,17 @@ impl Studies {
                 incoming.from.insert(node.clone());
             }
             fs::create_dir_all(&folder)?;
-            if let Some((path, bytes)) = incoming.files.remove(&instance) {
+            let key = (instance, content);
+            if let Some((path, bytes)) = incoming.files.remove(&key) {
                 fs::remove_file(path)?;
                 known.workspace.release(bytes);
             } else {
                 incoming.slices = incoming.slices.saturating_add(frames);
             }
-            let own = folder.join(format!("{instance}.dcm"));
+            let own = folder.join(format!("{}-{}.dcm", key.0, &content.to_hex()[..16]));
             fs::rename(&path, &own)?;
             known.workspace.take_over(from, bytes);
-            incoming.files.insert(instance.clone(), (own, bytes));
+            incoming.files.insert(key, (own, bytes));
             Ok(())
         };
         stored().map_err(|_| OUT_OF_RESOURCES)
