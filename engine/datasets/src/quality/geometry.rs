@@ -82,20 +82,16 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
         out.push(Finding::new(Severity::Warning, Kind::BadHeader, what).advice(advice));
     }
     let (sform, qform) = (header.sform(), header.qform());
-    let apart = |a: &Affine, b: &Affine| {
-        let (a, b) = (affine::restrict(a, n), affine::restrict(b, n));
-        affine::distance(&a, &b) / affine::spacing(&a)[..n].iter().copied().fold(f64::INFINITY, f64::min)
-    };
     // NaN counts as different.
     let differ = |by: f64| by.is_nan() || by > SAME;
-    match (header.sform_code > 0, header.qform_code > 0) {
-        (true, true) if differ(apart(&sform, &qform)) => {
+    match (header.conflict(), header.sform_code > 0, header.qform_code > 0) {
+        (Some(apart), ..) => {
             let one = if affine::distance(used, &qform) < affine::distance(used, &sform) { "qform" } else { "sform" };
-            let what = format!("the header's sform and qform lie {:.2} voxels apart", apart(&sform, &qform));
+            let what = format!("the header's sform and qform lie {apart:.2} voxels apart");
             let advice = format!("the {one} was used; other programs may take the other: write one of them into both");
             out.push(Finding::new(Severity::Warning, Kind::AffineConflict, what).advice(advice));
         }
-        (false, false) => {
+        (None, false, false) => {
             let what = "the header has no affine (sform and qform codes are 0)";
             let advice = "left and right are a guess: set the affine, or convert the image again from its source";
             out.push(Finding::new(Severity::Warning, Kind::NoAffine, what).advice(advice));

@@ -4,6 +4,9 @@ use super::Header;
 use crate::affine::{Affine, IDENTITY};
 use crate::orientation::closest_rotation;
 
+/// Affines whose distance is at most this many voxels are the same.
+const SAME: f64 = 0.01;
+
 impl Header {
     /// The affine as in nibabel: the matrix if its code is set, else the quaternion if its code is
     /// set, else voxel sizes about the centre with the first axis reversed.
@@ -18,7 +21,8 @@ impl Header {
     }
 
     /// The affine MONAI uses: [`Header::affine`], unless its spacing contradicts `pixdim` and that
-    /// of the other affine (matrix or quaternion) agrees with it.
+    /// of the other affine (matrix or quaternion) agrees with it. Unlike in MONAI, the other one must
+    /// have a code: an affine without one is not defined.
     pub fn rectified_affine(&self) -> Affine {
         let n = self.dim.len();
         let agrees = |a: &Affine| {
@@ -34,15 +38,19 @@ impl Header {
         if n > 3 || agrees(&affine) {
             return affine;
         }
+        let qform = self.qform();
+        if self.sform_code > 0 && self.qform_code > 0 && agrees(&qform) { qform } else { affine }
+    }
+
+    /// The distance between matrix and quaternion in voxels, if both have a code and differ.
+    pub fn conflict(&self) -> Option<f64> {
         let (sform, qform) = (self.sform(), self.qform());
-        let (s_fits, q_fits) = (agrees(&sform), agrees(&qform));
-        if self.sform_code != 0 && !s_fits && q_fits {
-            return qform;
-        }
-        if self.sform_code == 0 && self.qform_code != 0 && !q_fits && s_fits {
-            return sform;
-        }
-        affine
+        let n = self.dim.len().min(3);
+        let (a, b) = (crate::affine::restrict(&sform, n), crate::affine::restrict(&qform, n));
+        let smallest = crate::affine::spacing(&a)[..n].iter().copied().fold(f64::INFINITY, f64::min);
+        let apart = crate::affine::distance(&a, &b) / smallest;
+        // NaN counts as different.
+        (self.sform_code > 0 && self.qform_code > 0 && (apart.is_nan() || apart > SAME)).then_some(apart)
     }
 
     /// Describes the parts of the header that are ignored because they are invalid. nibabel ignores
@@ -195,6 +203,23 @@ mod tests {
         header.qform_code = 0;
         header.quatern = [f64::NAN; 3];
         assert_eq!(header.unusable().len(), 1);
+    }
+
+    #[test]
+    fn only_an_affine_with_a_code_replaces_the_other() {
+        let mut header = Header { dim: vec![4, 4, 4], ..Header::default() };
+        let large = [[3.0, 0.0, 0.0, 5.0], [0.0, 3.0, 0.0, 6.0], [0.0, 0.0, 3.0, 7.0], IDENTITY[3]];
+        header.srow = [large[0], large[1], large[2]];
+        (header.sform_code, header.qform_code) = (1, 0);
+        // Voxel sizes of 1 mm were left behind; the quaternion agrees with them, and has no code.
+        header.pixdim = [1.0; 8];
+        assert_eq!((header.rectified_affine(), header.conflict()), (large, None));
+        (header.sform_code, header.qform_code) = (1, 1);
+        assert_eq!(header.rectified_affine(), header.qform());
+        assert!(header.conflict().is_some_and(|apart| apart > 1.0));
+        // A matrix without a code is not used, either.
+        (header.sform_code, header.qform_code, header.pixdim) = (0, 1, [1.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!((header.rectified_affine(), header.conflict()), (header.qform(), None));
     }
 
     #[test]

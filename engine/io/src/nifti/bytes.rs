@@ -121,8 +121,8 @@ fn start(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> 
 /// Returns the first `count` bytes of all members together (fewer if they hold fewer), each member
 /// checked to its end.
 ///
-/// NULs after the last member are padding, as added by tapes and some archives; anything else there
-/// is damage.
+/// NULs after the last member are padding, as added by tapes and some archives; anything else there is
+/// ignored with a warning, unless bytes are missing.
 fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
     let damaged = |what: String| NiftiError::Damaged { path: path.to_owned(), what };
     let mut out = Vec::new();
@@ -155,6 +155,11 @@ fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError
         }
         rest = member.into_inner();
         if rest.iter().all(|b| *b == 0) {
+            return Ok(out);
+        }
+        if !rest.starts_with(&[0x1f, 0x8b]) && out.len() >= count {
+            let (path, bytes) = (path.display(), rest.len());
+            tracing::warn!("{path}: {bytes} bytes after the end of its gzip stream are ignored");
             return Ok(out);
         }
         if !rest.starts_with(&[0x1f, 0x8b]) {

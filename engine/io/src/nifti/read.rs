@@ -34,6 +34,13 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
     for what in header.unusable() {
         tracing::warn!("{}: {what}", path.display());
     }
+    if let Some(apart) = header.conflict() {
+        let used = if affine == header.sform() { "sform" } else { "qform" };
+        let path = path.display();
+        tracing::warn!(
+            "{path}: its sform and qform lie {apart:.2} voxels apart; the {used} is used, others may use the other"
+        );
+    }
     let mut image = Image::from_values(values, shape, affine, device);
     image.meta.path = Some(path.to_owned());
     image.meta.spatial_dims = spatial_dims;

@@ -10,8 +10,10 @@ use super::{DataType, Header, NiftiError, header_bytes, voxels};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NiftiOptions {
-    /// Type of the stored values.
+    /// Type of the stored values; for a [label map](Self::label) the narrowest that may be chosen.
     pub data_type: DataType,
+    /// Whether the type is the narrowest integer type that holds all values.
+    widens: bool,
     /// Slope and offset: `value = stored * slope + offset`.
     pub scaling: Option<(f64, f64)>,
     /// gzip level, 1 (fast) to 12 (small), for names that end in `.gz`.
@@ -22,7 +24,7 @@ pub struct NiftiOptions {
 
 impl Default for NiftiOptions {
     fn default() -> Self {
-        NiftiOptions { data_type: DataType::F32, scaling: None, level: 4, description: None }
+        NiftiOptions { data_type: DataType::F32, widens: false, scaling: None, level: 4, description: None }
     }
 }
 
@@ -32,14 +34,31 @@ impl NiftiOptions {
         NiftiOptions::default()
     }
 
-    /// Options for a label map: u8.
+    /// Options for a label map: the first of u8, u16, u32, i16 and i32 that holds all labels.
     pub fn label() -> Self {
-        NiftiOptions { data_type: DataType::U8, ..NiftiOptions::default() }
+        NiftiOptions { data_type: DataType::U8, widens: true, ..NiftiOptions::default() }
+    }
+
+    /// The type in which these values are stored.
+    pub(crate) fn type_of(&self, values: &[f32]) -> DataType {
+        if !self.widens {
+            return self.data_type;
+        }
+        let bounds = values.iter().fold([0.0_f32; 2], |[low, high], value| [low.min(*value), high.max(*value)]);
+        let [low, high] = bounds.map(f64::from);
+        let fits = |least: f64, most: f64| least <= low && high <= most;
+        match () {
+            () if fits(0.0, 255.0) => DataType::U8,
+            () if fits(0.0, f64::from(u16::MAX)) => DataType::U16,
+            () if fits(0.0, f64::from(u32::MAX)) => DataType::U32,
+            () if fits(f64::from(i16::MIN), f64::from(i16::MAX)) => DataType::I16,
+            () => DataType::I32,
+        }
     }
 
     /// Stores values in this type.
     pub fn data_type(mut self, data_type: DataType) -> Self {
-        self.data_type = data_type;
+        (self.data_type, self.widens) = (data_type, false);
         self
     }
 
@@ -74,9 +93,9 @@ pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions)
     if options.scaling.is_some_and(|(s, o)| s == 0.0 || !s.is_finite() || !o.is_finite()) {
         return Err(wrong(format!("a scaling of {:?} can't be undone", options.scaling)));
     }
-    let header = header(image, &options);
     let values = image.to_vec();
-    let mut bytes = header_bytes::to_bytes(&header);
+    let options = NiftiOptions { data_type: options.type_of(&values), ..options };
+    let mut bytes = header_bytes::to_bytes(&header(image, &options));
     bytes.extend(voxels::pack(&values, options.data_type, options.scaling, image.data.dims()).map_err(wrong)?);
     put(path, bytes, options.level)
 }

@@ -2,7 +2,7 @@
 
 use hearth_image::Image;
 
-use crate::nifti::{DataType, voxels};
+use crate::nifti::{DataType, NiftiOptions, voxels};
 use crate::readers::swapped;
 
 /// Voxels as bytes, and the formats' names of their type.
@@ -13,9 +13,11 @@ pub(super) struct Encoded {
 }
 
 /// Encodes the values, channels fastest, then x. Integers are checked for their range.
-pub(super) fn encode(image: &Image, data_type: DataType) -> Result<Encoded, String> {
+pub(super) fn encode(image: &Image, options: &NiftiOptions) -> Result<Encoded, String> {
     let shape @ [channels, nx, ny, nz] = image.data.dims();
-    let mut bytes = voxels::pack(&image.to_vec(), data_type, None, shape)?;
+    let values = image.to_vec();
+    let data_type = options.type_of(&values);
+    let mut bytes = voxels::pack(&values, data_type, None, shape)?;
     if channels > 1 {
         bytes = swapped(&bytes, channels, nx * ny * nz, data_type.size());
     }

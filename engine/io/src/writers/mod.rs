@@ -108,7 +108,7 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
     }
     let format = |what: String| WriteError::Format { path: path.to_owned(), what };
     if name.ends_with(".nrrd") || name.ends_with(".mha") {
-        let encoded = encoded::encode(image, options.nifti.data_type).map_err(format)?;
+        let encoded = encoded::encode(image, &options.nifti).map_err(format)?;
         whole(path, |file| match name.ends_with(".mha") {
             true => metaimage::write(image, &encoded, file),
             false => nrrd::write(image, &encoded, options, name.ends_with(".seg.nrrd"), file),

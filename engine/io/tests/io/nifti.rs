@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use hearth_image::{Affine, Image, affine, host_device};
 use hearth_io::nifti::{DataType, read_header};
-use hearth_io::{NiftiOptions, read_nifti, write_nifti};
+use hearth_io::readers::read_image;
+use hearth_io::{NiftiOptions, WriteOptions, read_nifti, write_image, write_nifti};
 
 const TILTED: Affine = [[-1.2, 0.1, 0.0, 40.0], [0.12, 0.9985, -0.6, -33.0], [0.0, 0.2, 2.9, 7.5], affine::IDENTITY[3]];
 
@@ -71,12 +72,39 @@ fn the_header_is_carried_over() {
     assert_eq!((&header.descrip[..6], header.xyzt_units, header.sform_code), (&b"tester"[..], 3, 4));
 }
 
+/// Labels of FreeSurfer (2035), of instances, and below zero.
+#[test]
+fn labels_get_the_narrowest_type_that_holds_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (values, wanted) in [
+        ([0.0, 255.0], DataType::U8),
+        ([0.0, 2035.0], DataType::U16),
+        ([0.0, 70_000.0], DataType::U32),
+        ([-1.0, 300.0], DataType::I16),
+        ([-1.0, 70_000.0], DataType::I32),
+    ] {
+        let image = Image::from_values(values.to_vec(), [1, 2, 1, 1], TILTED, &host_device());
+        let path = dir.path().join("label.nii.gz");
+        write_nifti(&path, &image, NiftiOptions::label()).expect("written");
+        assert_eq!(read_header(&path).expect("a header").datatype, wanted.code(), "{values:?}");
+        for name in ["label.nii.gz", "label.nrrd", "label.mha", "label.seg.nrrd"] {
+            if values[0] < 0.0 && name.ends_with(".seg.nrrd") {
+                continue;
+            }
+            let path = dir.path().join(name);
+            write_image(&path, &image, &WriteOptions::label()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(read_image(&path).expect("an image").to_vec(), values, "{name}");
+        }
+    }
+}
+
 #[test]
 fn values_that_do_not_fit_leave_no_file() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("label.nii.gz");
     let image = Image::from_values(vec![0.0, 300.0], [1, 2, 1, 1], TILTED, &host_device());
-    let error = write_nifti(&path, &image, NiftiOptions::label()).expect_err("too large").to_string();
+    let narrow = NiftiOptions::image().data_type(DataType::U8);
+    let error = write_nifti(&path, &image, narrow).expect_err("too large").to_string();
     assert!(error.contains("label.nii.gz") && error.contains("300"), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("the folder").count(), 0);
 }
