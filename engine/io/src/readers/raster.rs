@@ -25,8 +25,9 @@ const JPEG: &[u8] = b"\xff\xd8\xff";
 /// Reads PNG, JPEG and BMP like MONAI's `PILReader`: `[C, W, H, 1]` with the values of the file (0
 /// to 255, or 65535) and the identity affine.
 ///
-/// Grey pictures have one channel (two with alpha), colour pictures three (four with alpha). A
-/// palette is converted to its colours, a palette of greys in a BMP to one channel.
+/// Grey pictures have one channel (two with alpha), colour pictures three (four with alpha). As in
+/// PIL, a picture with a palette has its indices, which are labels where it is a label map, and a picture
+/// of single bits has 0 and 1.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct RasterReader;
 
@@ -113,23 +114,49 @@ fn png(file: File, length: u64) -> Result<Picture, String> {
     let said = |error: png::DecodingError| error.to_string();
     let limits = png::Limits { bytes: MAX_BYTES as usize };
     let mut decoder = png::Decoder::new_with_limits(BufReader::new(file), limits);
-    // Fewer than eight bits, palettes and transparent colours become whole values.
-    decoder.set_transformations(png::Transformations::EXPAND);
+    let (kind, depth) = {
+        let header = decoder.read_header_info().map_err(said)?;
+        (header.color_type, header.bit_depth)
+    };
+    let is_bits = depth == png::BitDepth::One;
+    let packed = kind == png::ColorType::Indexed || (kind == png::ColorType::Grayscale && is_bits);
+    // Two and four bits of grey become whole values.
+    decoder.set_transformations(if packed { png::Transformations::IDENTITY } else { png::Transformations::EXPAND });
     let mut reader = decoder.read_info().map_err(said)?;
     let size = [reader.info().width as usize, reader.info().height as usize];
-    let (color, depth) = reader.output_color_type();
-    let deep = depth == png::BitDepth::Sixteen;
+    let (color, out_depth) = reader.output_color_type();
+    let deep = out_depth == png::BitDepth::Sixteen;
     check(length, size, color.samples(), if deep { 2 } else { 1 })?;
     let mut bytes = vec![0; reader.output_buffer_size().ok_or("its pixels do not fit into memory")?];
     let frame = reader.next_frame(&mut bytes).map_err(said)?;
     bytes.truncate(frame.buffer_size());
-    let (stored, values) = match deep {
+    if packed {
+        let values = unpacked(&bytes, size, depth as usize, frame.line_size);
+        return whole(Picture { size, channels: 1, stored: "uint8", values });
+    }
+    let (stored, mut values) = match deep {
         true => {
             ("uint16", bytes.chunks_exact(2).map(|pair| f32::from(u16::from_be_bytes([pair[0], pair[1]]))).collect())
         }
         false => ("uint8", widen(&bytes)),
     };
-    Ok(Picture { size, channels: color.samples(), stored, values })
+    // The transparent colour of a picture without alpha is no channel.
+    let channels = kind.samples();
+    if color.samples() > channels {
+        values = values.chunks_exact(color.samples()).flat_map(|pixel| &pixel[..channels]).copied().collect();
+    }
+    whole(Picture { size, channels, stored, values })
+}
+
+/// Values of 1, 2, 4 or 8 bits, the first in the highest bits; each row begins with a byte.
+fn unpacked(bytes: &[u8], [width, height]: [usize; 2], bits: usize, row: usize) -> Vec<f32> {
+    let mask = ((1_u16 << bits) - 1) as u8;
+    let value = |line: &[u8], x: usize| {
+        let at = x * bits;
+        f32::from((line[at / 8] >> (8 - bits - at % 8)) & mask)
+    };
+    let rows = bytes.chunks_exact(row.max(1)).take(height).filter(|line| line.len() * 8 >= width * bits);
+    rows.flat_map(|line| (0..width).map(move |x| value(line, x))).collect()
 }
 
 fn jpeg(bytes: &[u8]) -> Result<Picture, String> {
@@ -146,6 +173,9 @@ fn jpeg(bytes: &[u8]) -> Result<Picture, String> {
 }
 
 fn bmp(bytes: &[u8]) -> Result<Picture, String> {
+    if let Some(picture) = indexed_bmp(bytes)? {
+        return Ok(picture);
+    }
     let options = DecoderOptions::default().set_max_width(MAX_SIDE).set_max_height(MAX_SIDE);
     let mut decoder = BmpDecoder::new_with_options(ZCursor::new(bytes), options);
     // Its errors have a form for programmers alone.
@@ -155,6 +185,29 @@ fn bmp(bytes: &[u8]) -> Result<Picture, String> {
     check(bytes.len() as u64, size.into(), channels, 1)?;
     let pixels = decoder.decode().map_err(|error| format!("{error:?}"))?;
     whole(Picture { size: size.into(), channels, stored: "uint8", values: widen(&pixels) })
+}
+
+/// The indices of a BMP with a palette, which decoders turn into colours; `None` for other pictures and
+/// for compressed ones.
+fn indexed_bmp(bytes: &[u8]) -> Result<Option<Picture>, String> {
+    let half = |at: usize| bytes.get(at..at + 2).map(|two| u16::from_le_bytes([two[0], two[1]]));
+    let word = |at: usize| bytes.get(at..at + 4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
+    let (Some(start), Some(40..), Some(width), Some(height)) = (word(10), word(14), word(18), word(22)) else {
+        return Ok(None);
+    };
+    let (Some(bits @ (1 | 4 | 8)), Some(0)) = (half(28), word(30)) else { return Ok(None) };
+    // Rows are stored from bottom to top, unless the height is negative.
+    let (upwards, height) = ((height as i32) >= 0, (height as i32).unsigned_abs());
+    let (size, bits) = ([width as usize, height as usize], usize::from(bits));
+    check(bytes.len() as u64, size, 1, 1)?;
+    let row = (size[0] * bits).div_ceil(32) * 4;
+    let short = || format!("the file is damaged: {width} x {height} pixels are not all there");
+    let stored = bytes.get(start as usize..).and_then(|rest| rest.get(..row * size[1])).ok_or_else(short)?;
+    let mut values = unpacked(stored, size, bits, row);
+    if upwards && size[0] > 0 {
+        values = values.rchunks_exact(size[0]).flatten().copied().collect();
+    }
+    whole(Picture { size, channels: 1, stored: "uint8", values }).map(Some)
 }
 
 /// Fails if a decoder returned another number of values than its header says.

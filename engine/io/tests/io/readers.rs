@@ -58,23 +58,30 @@ fn picture(path: &Path) {
 
 /// Pictures as they come from scanners and drawing programs.
 #[test]
-fn palettes_and_few_bits_become_values() {
+fn palettes_are_indices_and_bits_are_0_and_1() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = |name: &str| dir.path().join(name);
     let values = |name: &str| {
         let image = read_image(path(name)).expect("readable");
         (image.channels(), image.to_vec())
     };
-    // Two pixels of a palette: its second and third colour.
+    // As in PIL, the indices of a palette, and single bits as 0 and 1.
     png(&path("palette.png"), [2, 1], png::ColorType::Indexed, png::BitDepth::Eight, &[1, 2]);
-    assert_eq!(values("palette.png"), (3, vec![40.0, 70.0, 50.0, 80.0, 60.0, 90.0]));
+    assert_eq!(values("palette.png"), (1, vec![1.0, 2.0]));
+    // Two bits for each of five pixels in two rows.
+    let rows = [0b00_01_10_00, 0b01_00_00_00, 0b10_10_10_10, 0b00_00_00_00];
+    png(&path("two.png"), [5, 2], png::ColorType::Indexed, png::BitDepth::Two, &rows);
+    assert_eq!(values("two.png"), (1, vec![0.0, 2.0, 1.0, 2.0, 2.0, 2.0, 0.0, 2.0, 1.0, 0.0]));
     png(&path("bits.png"), [3, 1], png::ColorType::Grayscale, png::BitDepth::One, &[0b1010_0000]);
-    assert_eq!(values("bits.png"), (1, vec![255.0, 0.0, 255.0]));
+    assert_eq!(values("bits.png"), (1, vec![1.0, 0.0, 1.0]));
     bmp(&path("colours.bmp"), [3, 1], 8, &[[1, 2, 3], [9, 8, 7]], &[&[1, 0, 1]]);
-    assert_eq!(values("colours.bmp"), (3, vec![9.0, 1.0, 9.0, 8.0, 2.0, 8.0, 7.0, 3.0, 7.0]));
+    assert_eq!(values("colours.bmp"), (1, vec![1.0, 0.0, 1.0]));
     let greys: Vec<[u8; 3]> = (0..=255).map(|grey| [grey; 3]).collect();
     bmp(&path("greys.bmp"), [3, 2], 8, &greys, &[&[5, 6, 7], &[8, 9, 250]]);
     assert_eq!(values("greys.bmp"), (1, vec![5.0, 8.0, 6.0, 9.0, 7.0, 250.0]));
+    bmp(&path("bits.bmp"), [10, 2], 1, &[[0; 3], [255; 3]], &[&[0b1100_0000, 0b0100_0000], &[0, 0]]);
+    let (channels, bits) = values("bits.bmp");
+    assert_eq!((channels, bits.iter().sum::<f32>(), bits[0], bits[2], bits[18]), (1, 3.0, 1.0, 1.0, 1.0));
 }
 
 #[test]
