@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use hearth_image::{Image, affine, host_device};
-use hearth_slides::{Raster, Slide, TiffFile};
+use hearth_slides::{PageInfo, Raster, Slide, TiffFile};
 
 use super::raster::planar;
 use super::{Probe, ReadError, ReadOptions, Reader};
@@ -16,7 +16,7 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
 }
 
 /// Reads plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size
-/// become the slices of a volume.
+/// become the slices of a volume, of colours too. Smaller versions of a page are skipped.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
@@ -41,31 +41,66 @@ impl Reader for TiffReader {
         let error = |e: hearth_slides::SlideError| ReadError::new(path, e);
         let file = TiffFile::open(path).map_err(error)?;
         let first = file.pages().first().ok_or_else(|| ReadError::new(path, "a TIFF without pages"))?;
-        let same = |page: &&hearth_slides::PageInfo| {
-            (page.width, page.height, page.channels) == (first.width, first.height, first.channels)
-        };
-        let stack = first.channels == 1 && file.pages().iter().filter(same).count() == file.pages().len();
-        let depth = if stack { file.pages().len() } else { 1 };
+        check_imagej(first.description.as_deref(), file.pages().len()).map_err(|what| ReadError::new(path, what))?;
+        // Smaller versions of a page are not slices.
+        let is_page = |page: &&PageInfo| !page.is_reduced && page.parent.is_none();
+        let pages: Vec<usize> = (0..file.pages().len()).filter(|at| is_page(&&file.pages()[*at])).collect();
         let (width, height, channels) = (first.width, first.height, first.channels);
+        let other = |at: &&usize| {
+            let page = &file.pages()[**at];
+            (page.width, page.height, page.channels) != (width, height, channels)
+        };
+        let others = pages.iter().filter(other).count();
+        let pages = match others {
+            0 => pages,
+            // A thumbnail, a label: no slices.
+            _ => vec![0],
+        };
+        if others > 0 {
+            let path = path.display();
+            tracing::warn!(
+                "{path}: {others} of its pages have another size than the first, {width} x {height}, and are skipped"
+            );
+        }
+        let depth = pages.len().max(1);
         if [height, channels, depth].iter().try_fold(width, |n, d| n.checked_mul(*d)).is_none_or(|n| n > MAX_VALUES) {
             return Err(too_large(path, width, height));
         }
-        let pages = (0..depth).map(|page| file.read(page)).collect::<Result<Vec<Raster>, _>>().map_err(error)?;
-        let stored = pages.first().map_or("uint8", |page| page.samples.kind().name());
         if depth == 1 {
-            let pixels = pages.first().map(|page| page.samples.to_f32()).unwrap_or_default();
+            let page = file.read(pages.first().copied().unwrap_or(0)).map_err(error)?;
+            let (pixels, stored) = (page.samples.to_f32(), page.samples.kind().name());
             return Ok(planar(path, &pixels, [width, height, channels], options.reverse_indexing, stored));
         }
-        let planes: Vec<Vec<f32>> = pages.iter().map(|page| page.samples.to_f32()).collect();
+        let read = pages.iter().map(|page| file.read(*page)).collect::<Result<Vec<Raster>, _>>().map_err(error)?;
+        let stored = read.first().map_or("uint8", |page| page.samples.kind().name());
+        let planes: Vec<Vec<f32>> = read.iter().map(|page| page.samples.to_f32()).collect();
         let size = if options.reverse_indexing { [width, height] } else { [height, width] };
         let step = if options.reverse_indexing { [1, width] } else { [width, 1] };
-        let places = (0..size[0]).flat_map(|a| (0..size[1]).map(move |b| a * step[0] + b * step[1]));
-        let values = places.flat_map(|place| planes.iter().map(move |plane| plane[place])).collect();
-        let mut image = Image::from_values(values, [1, size[0], size[1], depth], affine::IDENTITY, &host_device());
+        let mut values = Vec::with_capacity(channels * size[0] * size[1] * depth);
+        for channel in 0..channels {
+            for pixel in (0..size[0]).flat_map(|a| (0..size[1]).map(move |b| a * step[0] + b * step[1])) {
+                values.extend(planes.iter().map(|plane| plane[pixel * channels + channel]));
+            }
+        }
+        let shape = [channels, size[0], size[1], depth];
+        let mut image = Image::from_values(values, shape, affine::IDENTITY, &host_device());
         image.meta.path = Some(path.to_owned());
         image.meta.stored_type = stored.to_owned();
         Ok(image)
     }
+}
+
+/// Fails if ImageJ wrote a stack of which the file has one directory: the other slices follow its pixels.
+fn check_imagej(description: Option<&str>, pages: usize) -> Result<(), String> {
+    let Some(text) = description.filter(|text| text.starts_with("ImageJ=")) else { return Ok(()) };
+    let count = text.lines().find_map(|line| line.strip_prefix("images=")?.trim().parse::<usize>().ok()).unwrap_or(1);
+    if count <= pages {
+        return Ok(());
+    }
+    Err(format!(
+        "it is a stack of {count} images by ImageJ, of which the file describes {pages}; save it from ImageJ as an image \
+         sequence, or as NRRD or NIfTI"
+    ))
 }
 
 hearth_registry::entry!(dyn Reader => TiffReader, example: "", build: |_| Ok(Box::new(TiffReader)));

@@ -5,4 +5,5 @@ mod blosc2;
 mod clients;
 mod nifti;
 mod readers;
+mod reports;
 mod volumes;
