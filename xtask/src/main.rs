@@ -1,5 +1,5 @@
 //! `cargo xtask dist`: builds the archive, the Debian package and the wheel of the program, from one
-//! build.
+//! build. `cargo xtask pictures`: makes the pictures of terminals and pages in `docs/images`.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod libraries;
 mod licences;
 mod llvm;
 mod natives;
+mod pictures;
 mod sbom;
 mod stage;
 mod wheel;
@@ -39,6 +40,8 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 enum Task {
     /// Make the packages for users: an archive, a Debian package, a wheel, and their checksums
     Dist(Dist),
+    /// Make the pictures of docs/images that show a terminal or a page, by a built program
+    Pictures(pictures::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -70,8 +73,11 @@ struct Needs {
 }
 
 fn main() -> ExitCode {
-    let Task::Dist(args) = Task::parse();
-    match dist(&args) {
+    let done = match Task::parse() {
+        Task::Dist(args) => dist(&args),
+        Task::Pictures(args) => pictures::run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
