@@ -1,6 +1,6 @@
 //! The files of a slide's map.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_data::slides::{PyramidOptions, geojson, pyramid};
 use hearth_recipe::Outcome;
@@ -47,7 +47,7 @@ pub(super) fn disagreement(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> 
     Ok(())
 }
 
-fn write_pyramid(writing: &Writing<'_, '_>, path: &PathBuf, pixels: &[u8], description: String) -> Outcome {
+fn write_pyramid(writing: &Writing<'_, '_>, path: &Path, pixels: &[u8], description: String) -> Outcome {
     let map = writing.slide()?;
     let [rows, columns] = map.shape;
     let mpp = map.mpp.map(|mpp| mpp * (map.scale[0] + map.scale[1]) / 2.0);
