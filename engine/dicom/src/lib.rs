@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod charset;
 mod codec;
 mod contours;
 mod error;

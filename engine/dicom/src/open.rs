@@ -18,6 +18,7 @@ use dicom_parser::dataset::LazyDataToken;
 use dicom_parser::dataset::lazy_read::LazyDataSetReader;
 use dicom_parser::stateful::decode::StatefulDecode;
 
+use crate::charset;
 use crate::error::DicomError;
 use crate::options::Limits;
 use crate::quiet::caught;
@@ -159,7 +160,15 @@ fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, String> {
 }
 
 fn parse(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
-    let parse = || encoding.parse(bytes).map(name_unknown);
+    let mut bytes = bytes.to_vec();
+    let sets = charset::take(&mut bytes, encoding);
+    let parse = || {
+        let mut object = encoding.parse(&bytes).map(name_unknown)?;
+        if let Some(sets) = &sets {
+            charset::decode(&mut object, sets);
+        }
+        Ok(object)
+    };
     caught(parse).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }
 
