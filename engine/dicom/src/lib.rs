@@ -56,6 +56,7 @@ mod series;
 mod stack;
 mod syntax;
 mod tags;
+mod unknown;
 mod volume;
 pub mod write;
 

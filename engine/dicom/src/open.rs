@@ -23,6 +23,7 @@ use crate::error::DicomError;
 use crate::options::Limits;
 use crate::quiet::caught;
 use crate::syntax::{Encoding, TransferSyntax, chain, layout};
+use crate::unknown;
 
 /// The nesting depth, with sequences and items counted together.
 const MAX_DEPTH: usize = 64;
@@ -110,8 +111,10 @@ pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
             return Err(DicomError::Limit { path: path.to_owned(), what });
         }
         grow(&mut file, &mut head, size).map_err(io)?;
-        let bytes = inflate(&head[layout.dataset..], limits.inflated_bytes).map_err(damaged)?;
+        let mut bytes = inflate(&head[layout.dataset..], limits.inflated_bytes).map_err(damaged)?;
         drop(head);
+        // Deflated data sets are explicit.
+        unknown::close(&mut bytes);
         let source = Source::Memory { bytes: Arc::new(bytes) };
         let Source::Memory { bytes } = &source else { return Err(damaged("no bytes".to_owned())) };
         let walked = walk(bytes, encoding, bytes.len() as u64).map_err(damaged)?;
@@ -122,7 +125,13 @@ pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
     }
     loop {
         let rest = size - layout.dataset as u64;
-        if let Some(walked) = walk(&head[layout.dataset..], encoding, rest).map_err(damaged)? {
+        let closed = encoding != Encoding::Explicit || unknown::close(&mut head[layout.dataset..]);
+        let is_whole = head.len() as u64 >= size;
+        let walked = match closed || is_whole {
+            true => walk(&head[layout.dataset..], encoding, rest).map_err(damaged)?,
+            false => None,
+        };
+        if let Some(walked) = walked {
             let object = parse(&head[layout.dataset..][..walked.end], encoding).map_err(damaged)?;
             let source = Source::File { path: path.to_owned(), size };
             let pixels = walked.pixels.map(|p| p.element(source, layout.dataset as u64));

@@ -72,3 +72,11 @@ fn files_of_other_series_do_not_block_a_volume() {
         assert!(volume.shape[3] > 1, "{name}: {:?}", volume.shape);
     }
 }
+
+/// A private sequence whose type was lost, in undefined length.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn unknown_sequences_of_undefined_length_are_passed() {
+    let found = scan(report("d02_un_undef")).expect("a folder");
+    assert_eq!(found.series[0].read().expect("a volume").shape, [1, 40, 32, 10]);
+}
