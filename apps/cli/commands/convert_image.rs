@@ -218,6 +218,9 @@ fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args:
     };
     let series = the_series(folder, args.series.as_deref())?;
     let codes = args.codes.as_ref().map(read_codes).transpose()?.unwrap_or_default();
+    let [_, shape @ ..] = series.shape();
+    let turned = image.on_axes_of(shape, series.grid().affine());
+    let image = turned.as_ref().unwrap_or(image);
     let regions = regions_of(input, image, segments, &codes)?;
     let name = input.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     // The author of a file's labels is not known; the converter did not draw them.

@@ -144,6 +144,9 @@ pub enum Applied {
     },
 }
 
+/// Voxels by which two grids may differ and still be the same, for the rounding of f32 and of quaternions.
+const APART: f64 = 0.05;
+
 impl Image {
     /// Creates an image that does not come from a file.
     pub fn new(data: Tensor<4>, affine: Affine) -> Self {
@@ -158,6 +161,44 @@ impl Image {
     /// If the number of values is not the product of the shape.
     pub fn from_values(values: Vec<f32>, shape: [usize; 4], affine: Affine, device: &Device) -> Self {
         Image::new(Tensor::from_data(TensorData::new(values, shape), device), affine)
+    }
+
+    /// The same voxels on the axes of another grid, without resampling: `None` unless the grids have the
+    /// same voxels, apart from the order and the direction of their axes.
+    ///
+    /// ```
+    /// use hearth_image::{Image, affine, host_device};
+    ///
+    /// let image = Image::from_values(vec![1.0, 2.0, 3.0], [1, 3, 1, 1], affine::IDENTITY, &host_device());
+    /// let mut turned = affine::IDENTITY;
+    /// (turned[0][0], turned[0][3]) = (-1.0, 2.0);
+    /// assert_eq!(image.on_axes_of([3, 1, 1], &turned).expect("the same voxels").to_vec(), [3.0, 2.0, 1.0]);
+    /// ```
+    pub fn on_axes_of(&self, shape: [usize; 3], grid: &Affine) -> Option<Self> {
+        // From voxels of the other grid to voxels of this one.
+        let map = affine::compose(&affine::inverse(&self.affine)?, grid);
+        let own = self.shape();
+        let (mut axes, mut flipped) = (Vec::new(), Vec::new());
+        for axis in 0..3 {
+            // The deviation over the whole axis counts.
+            let off = |row: usize, expected: f64| (map[row][axis].abs() - expected).abs() * shape[axis] as f64 <= APART;
+            let along = (0..3).find(|row| off(*row, 1.0) && (0..3).all(|other| other == *row || off(other, 0.0)))?;
+            let backwards = map[along][axis] < 0.0;
+            let start = if backwards { shape[axis] as f64 - 1.0 } else { 0.0 };
+            if axes.contains(&(along as isize + 1))
+                || own[along] != shape[axis]
+                || (map[along][3] - start).abs() > APART
+            {
+                return None;
+            }
+            axes.push(along as isize + 1);
+            if backwards {
+                flipped.push(axis as isize + 1);
+            }
+        }
+        let data = self.data.clone().permute([0, axes[0], axes[1], axes[2]]);
+        let data = flipped.into_iter().fold(data, |data, axis: isize| data.flip([axis]));
+        Some(Self { data, affine: *grid, meta: self.meta.clone() })
     }
 
     /// Sets the number of spatial axes, 2 or 3.
@@ -251,6 +292,62 @@ impl Image {
         match self.meta.applied.pop() {
             Some(applied) => crate::spatial::undo(self, &applied, nearest),
             None => Ok(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::affine::{IDENTITY, apply, compose};
+
+    /// Every order and direction of the axes of a tilted grid: each voxel keeps its place.
+    #[test]
+    fn the_same_voxels_in_any_order_and_direction() {
+        let shape = [2, 3, 4];
+        let tilted = [[0.7, 0.1, 0.0, 5.0], [-0.1, 0.8, 0.2, -3.0], [0.0, -0.2, 3.0, 9.0], IDENTITY[3]];
+        let values: Vec<f32> = (0..24).map(|value| value as f32).collect();
+        let image = Image::from_values(values, [1, 2, 3, 4], tilted, &host_device());
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            for flips in 0..8_usize {
+                let mut change = [[0.0; 4], [0.0; 4], [0.0; 4], IDENTITY[3]];
+                for axis in 0..3 {
+                    let backwards = flips >> axis & 1 == 1;
+                    change[order[axis]][axis] = if backwards { -1.0 } else { 1.0 };
+                    change[order[axis]][3] = if backwards { shape[order[axis]] as f64 - 1.0 } else { 0.0 };
+                }
+                let grid = compose(&tilted, &change);
+                let size = order.map(|axis| shape[axis]);
+                let turned = image.on_axes_of(size, &grid).expect("the same voxels");
+                assert_eq!(turned.shape(), size);
+                let (all, own) = (turned.to_vec(), image.to_vec());
+                for (index, value) in all.iter().enumerate() {
+                    let at = [index / (size[1] * size[2]), index / size[2] % size[1], index % size[2]];
+                    let source = apply(&change, at.map(|i| i as f64)).map(|i| i as usize);
+                    assert_eq!(*value, own[(source[0] * 3 + source[1]) * 4 + source[2]], "{order:?} {flips}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_voxels_are_no_order_of_axes() {
+        let image = Image::from_values(vec![0.0; 24], [1, 2, 3, 4], IDENTITY, &host_device());
+        let with = |change: fn(&mut Affine)| {
+            let mut grid = IDENTITY;
+            change(&mut grid);
+            grid
+        };
+        assert!(image.on_axes_of([2, 3, 4], &IDENTITY).is_some());
+        assert!(image.on_axes_of([2, 3, 5], &IDENTITY).is_none(), "another size");
+        for grid in [
+            with(|grid| grid[0][3] = 0.5),
+            with(|grid| grid[0][0] = 1.1),
+            with(|grid| grid[0][1] = 0.1),
+            with(|grid| grid[2][2] = -1.0),
+            with(|grid| grid[0][0] = 0.0),
+        ] {
+            assert!(image.on_axes_of([2, 3, 4], &grid).is_none(), "{grid:?}");
         }
     }
 }

@@ -200,6 +200,9 @@ pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, rules: Rules) -> Out
 }
 
 fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Rows> {
+    // The same voxels in other axes, as other programs write them.
+    let turned = pred.on_axes_of(label.shape(), &label.affine);
+    let pred = turned.as_ref().unwrap_or(pred);
     same_grid(pred, label)?;
     let dims = if label.shape()[2] == 1 { 2 } else { 3 };
     let spacing = [label.spacing()];
