@@ -22,7 +22,7 @@ pub struct Args {
     /// The folder for the pictures
     #[arg(long, value_name = "DIR", default_value = "docs/images")]
     out: PathBuf,
-    /// The number of epochs of both trainings: a few show whether the command works
+    /// The number of epochs of both trainings: a few check the command, with another --out
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
 }
@@ -114,7 +114,12 @@ fn watch(shell: &Shell, album: &Album, train: &str, epochs: u64, browser: Option
             shell.command("hearth watch runs/first --page").stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?,
         );
         let mut address = String::new();
-        BufReader::new(server.0.stdout.take().ok_or("no output")?).read_line(&mut address)?;
+        // Open until the server ends, which may print more.
+        let mut output = BufReader::new(server.0.stdout.take().ok_or("no output")?);
+        output.read_line(&mut address)?;
+        if !address.starts_with("http://127.0.0.1:") {
+            return Err(format!("hearth watch --page printed {address:?}: expected its address").into());
+        }
         album.save("watch-page", &shell.photograph(browser, address.trim(), (1000, 915))?)?;
     }
     if !training.0.wait()?.success() {
