@@ -60,7 +60,9 @@ fn prepare(dir: &Path) {
     write("rows.csv", b"image,label\na.nii.gz\n");
     write("absent.csv", b"image,label\nno.nii.gz,such.nii.gz\n");
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet/organs_legacy_nomirror/model");
-    for model in ["organs", "models/Dataset001_First/nnUNetTrainer__nnUNetPlans__3d_fullres"] {
+    let below = |name: &str| format!("models/{name}/nnUNetTrainer__nnUNetPlans__3d_fullres");
+    for model in ["organs".to_owned(), below("Dataset001_First"), below("Dataset002_Second")] {
+        let model = &model;
         std::fs::create_dir_all(at(model).join("fold_0")).expect("a folder");
         for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
             std::fs::copy(golden.join(file), at(model).join(file)).expect("a copy");
