@@ -272,7 +272,7 @@ mod tests {
     fn other_alphabets_by_escape() {
         assert_eq!(
             name("ISO 2022 IR 100\\ISO 2022 IR 144", b"Buc^J\xe9r\xf4me=\x1b-L\xbb\xee\xda"),
-            "Buc^J\u{e9}r\u{f4}me=\u{41b}\u{43e}\u{43a}"
+            "Buc^J\u{e9}r\u{f4}me=\u{41b}\u{44e}\u{43a}"
         );
         assert_eq!(name("\\ISO 2022 IR 126", b"\x1b-F\xc4\xe9\xef\xed"), "\u{394}\u{3b9}\u{3bf}\u{3bd}");
         // A value and a part of a name start with the initial sets, Latin-1 in this case.

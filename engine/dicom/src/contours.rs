@@ -56,7 +56,8 @@ pub(crate) fn area(contours: &[Polygon], [width, height]: [usize; 2]) -> Area {
             pixels.iter_mut().zip(own).for_each(|(pixel, own)| *pixel |= *own);
         }
     }
-    let crossing = (0..count).filter(|a| (0..count).any(|b| relations[*a][b] == Relation::Crossing)).count();
+    let crosses = |a: usize| (0..count).any(|b| a != b && relations[a][b] == Relation::Crossing);
+    let crossing = (0..count).filter(|a| crosses(*a)).count();
     Area { pixels, repeated, crossing }
 }
 
