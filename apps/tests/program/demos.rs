@@ -40,7 +40,7 @@ fn demo(app: App, out: &Path) {
 
 /// The run, or the first of its folds.
 fn first_run(run: &Path) -> std::path::PathBuf {
-    let fold = run.join("fold_0");
+    let fold = run.join("fold0");
     if fold.is_dir() { fold } else { run.to_owned() }
 }
 
@@ -62,7 +62,7 @@ fn the_commands_of_the_readme_run() {
     let here = dir.path();
     demo(App::Spleen, &here.join("demo"));
     std::fs::rename(here.join("demo/data"), here.join("Task09_Spleen")).expect("the data set");
-    let image = here.join("Task09_Spleen/imagesTr/spleen_0.nii.gz");
+    let image = here.join("Task09_Spleen/imagesTr/spleen_00.nii.gz");
     std::fs::copy(&image, here.join("patient.nii.gz")).unwrap_or_else(|error| panic!("{}: {error}", image.display()));
 
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");

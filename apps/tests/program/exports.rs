@@ -265,6 +265,14 @@ fn every_family_of_one_network_becomes_an_onnx_model() {
     let model = dir.path().join("models/Dataset001_A/nnUNetTrainer__nnUNetPlans__2d");
     fs::create_dir_all(model.parent().expect("a parent")).expect("a folder");
     fs::rename(&nnunet, &model).expect("moved");
+    // A folder with one model is that model.
+    let (below, _) = onnx(&models, &["--fold", "1"]);
+    assert!(below == chosen, "another network");
+    let second = dir.path().join("models/Dataset002_B/nnUNetTrainer__nnUNetPlans__2d");
+    fs::create_dir_all(second.join("fold_0")).expect("a folder");
+    for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
+        fs::copy(golden.join(file), second.join(file)).expect("a copy");
+    }
     refused(&[&models, &to], &["several models of nnU-Net", "one network"]);
     assert!(!Path::new(&to).exists());
 }
