@@ -37,5 +37,5 @@ pub(crate) use model::FAMILY;
 pub use model::NnunetModel;
 pub(crate) use onnx::exported;
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
-pub(crate) use total::{lone_model, models_below};
 pub use total::{TotalCard, TotalLabels, TotalModel, TotalOptions, TotalPrepared, TotalSegmentator};
+pub(crate) use total::{lone_model, models_below};

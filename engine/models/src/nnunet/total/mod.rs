@@ -16,8 +16,8 @@ mod variant;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hearth_nnunet::total::{Modality, Mode, Task};
 use hearth_nnunet::Axes3;
+use hearth_nnunet::total::{Modality, Mode, Task};
 
 pub use self::as_model::TotalModel;
 use self::crop::CropBy;
