@@ -327,7 +327,6 @@ fn damage_anywhere_in_a_gzip_file_is_an_error() {
         assert!(error.contains("cut off"), "{cut} bytes cut of {n}: {error}");
     }
     let behind = |bytes: &[u8]| [&whole[..], bytes].concat();
-    assert!(error_of("more.nii.gz", &behind(b"junk")).contains("4 bytes after its end"));
     // A second member that the image does not need is still checked, even if the lengths look
     // right.
     let mut other = good.clone();
@@ -346,6 +345,7 @@ fn damage_anywhere_in_a_gzip_file_is_an_error() {
     let values = read(&whole);
     assert_eq!(values.len(), 64);
     assert_eq!(read(&behind(&[0; 700])), values, "NULs behind it");
+    assert_eq!(read(&behind(b"junk")), values, "ignored with a warning");
     assert_eq!(read(&behind(&gzip(b"more"))), values, "a second member");
     let mut parts = gzip(&good[..400]);
     parts.extend(gzip(&good[400..]));
