@@ -14,19 +14,24 @@ const BY_BYTE: &[u8] = b"ISO_IR 100";
 
 const ESCAPE: u8 = 0x1b;
 
-/// The value of SpecificCharacterSet if it needs escape sequences, which is replaced in `bytes` by a set that the
+/// Sets that have no code extensions, whatever other values follow.
+const WHOLE: [&str; 3] = ["ISO_IR 192", "GB18030", "GBK"];
+
+/// The value of SpecificCharacterSet if it needs escape sequences, and the data set with a set instead that the
 /// parser decodes byte by byte.
-pub(crate) fn take(bytes: &mut [u8], encoding: Encoding) -> Option<String> {
+pub(crate) fn by_byte(bytes: &[u8], encoding: Encoding) -> Option<(String, Vec<u8>)> {
     let place = place(bytes, encoding)?;
-    let value = &mut bytes[place];
-    let text = std::str::from_utf8(value).ok()?.trim_end_matches(['\0', ' ']).to_owned();
-    let extended = text.contains('\\') || text.trim_start().starts_with("ISO 2022");
-    if !extended || value.len() < BY_BYTE.len() {
+    let text = std::str::from_utf8(&bytes[place.clone()]).ok()?.trim_end_matches(['\0', ' ']).to_owned();
+    let first = text.split('\\').next().unwrap_or_default().trim();
+    let extended = (text.contains('\\') || first.starts_with("ISO 2022")) && !WHOLE.contains(&first);
+    if !extended || place.len() < BY_BYTE.len() {
         return None;
     }
+    let mut bytes = bytes.to_vec();
+    let value = &mut bytes[place];
     value.fill(b' ');
     value[..BY_BYTE.len()].copy_from_slice(BY_BYTE);
-    Some(text)
+    Some((text, bytes))
 }
 
 /// The place of SpecificCharacterSet's value, which is among the first elements.
@@ -294,12 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn the_set_is_replaced_in_place() {
-        let mut bytes = b"\x08\x00\x05\x00CS\x10\x00\\ISO 2022 IR 87 \x08\x00\x16\x00UI\x02\x001\x00".to_vec();
-        assert_eq!(take(&mut bytes, Encoding::Explicit).as_deref(), Some("\\ISO 2022 IR 87"));
-        assert_eq!(&bytes[8..24], b"ISO_IR 100      ");
-        assert_eq!(take(&mut bytes, Encoding::Explicit), None);
-        let mut utf8 = b"\x08\x00\x05\x00\x0a\x00\x00\x00ISO_IR 192".to_vec();
-        assert_eq!(take(&mut utf8, Encoding::Implicit), None);
+    fn only_sets_with_code_extensions_are_replaced() {
+        let bytes = b"\x08\x00\x05\x00CS\x10\x00\\ISO 2022 IR 87 \x08\x00\x16\x00UI\x02\x001\x00";
+        let (sets, replaced) = by_byte(bytes, Encoding::Explicit).expect("an extension");
+        assert_eq!((sets.as_str(), &replaced[8..24]), ("\\ISO 2022 IR 87", &b"ISO_IR 100      "[..]));
+        assert_eq!((&replaced[..8], &replaced[24..]), (&bytes[..8], &bytes[24..]));
+        assert_eq!(by_byte(&replaced, Encoding::Explicit), None);
+        for whole in [&b"\x0a\x00\x00\x00ISO_IR 192"[..], b"\x14\x00\x00\x00ISO_IR 192\\ISO_IR 87"] {
+            assert_eq!(by_byte(&[b"\x08\x00\x05\x00", whole].concat(), Encoding::Implicit), None);
+        }
     }
 }

@@ -169,14 +169,13 @@ fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, String> {
 }
 
 fn parse(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
-    let mut bytes = bytes.to_vec();
-    let sets = charset::take(&mut bytes, encoding);
-    let parse = || {
-        let mut object = encoding.parse(&bytes).map(name_unknown)?;
-        if let Some(sets) = &sets {
-            charset::decode(&mut object, sets);
+    let parse = || match charset::by_byte(bytes, encoding) {
+        None => encoding.parse(bytes).map(name_unknown),
+        Some((sets, bytes)) => {
+            let mut object = encoding.parse(&bytes).map(name_unknown)?;
+            charset::decode(&mut object, &sets);
+            Ok(object)
         }
-        Ok(object)
     };
     caught(parse).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }

@@ -254,7 +254,7 @@ impl Roi {
         let plane = grid.plane().ok_or_else(|| "rows and columns of the grid are parallel".to_owned())?;
         let depth = |p: Vector| dot(p, plane.normal);
         let mut planes: Vec<Vec<Drawn>> = vec![Vec::new(); nz];
-        let mut told = Told::default();
+        let mut unusual = Unusual::default();
         for contour in self.contours.iter().filter(|c| c.has_area()) {
             let at = depth(contour.center());
             let away = |k: &usize| (depth(grid.origins()[*k]) - at).abs();
@@ -269,7 +269,7 @@ impl Roi {
                 ));
             }
             if away(&slice) > (0.5 + 1e-3) * gap {
-                told.outside += 1;
+                unusual.outside += 1;
                 continue;
             }
             let origin = grid.origins()[slice];
@@ -285,8 +285,8 @@ impl Roi {
         for (k, drawn) in planes.into_iter().enumerate().filter(|(_, drawn)| !drawn.is_empty()) {
             let gap = slice_gap(grid, k);
             let (contours, skipped) = nearest_plane(drawn, SAME_PLANE * gap);
-            told.skipped += skipped;
-            told.between += contours.iter().filter(|one| one.away > 0.1 * gap).count();
+            unusual.skipped += skipped;
+            unusual.between += contours.iter().filter(|one| one.away > 0.1 * gap).count();
             if contours.len() > MOST_CONTOURS {
                 let (name, count) = (&self.name, contours.len());
                 return Err(format!(
@@ -297,12 +297,12 @@ impl Roi {
             let [xor, closed] =
                 [xor, closed].map(|some| some.into_iter().map(|one| one.polygon).collect::<Vec<Polygon>>());
             let area = area(&closed, [nx, ny]);
-            told.slice(k, &area);
+            unusual.slice(k, &area);
             let toggled = raster(&xor, [nx, ny]);
             let pixels = area.pixels.iter().zip(&toggled).map(|(closed, xor)| closed ^ xor);
             pixels.enumerate().filter(|(_, within)| *within).for_each(|(pixel, _)| values[pixel * nz + k] = 1);
         }
-        Ok(Mask { values, grid: grid.clone(), findings: told.findings(&self.name, self.contours.len()) })
+        Ok(Mask { values, grid: grid.clone(), findings: unusual.findings(&self.name, self.contours.len()) })
     }
 }
 
@@ -330,9 +330,9 @@ fn nearest_plane(drawn: Vec<Drawn>, same: f64) -> (Vec<Drawn>, usize) {
     (here, others.len())
 }
 
-/// What a mask has to report.
+/// The unusual contours of a region: how many there are, and the slices in which they lie.
 #[derive(Default)]
-struct Told {
+struct Unusual {
     outside: usize,
     between: usize,
     skipped: usize,
@@ -340,7 +340,7 @@ struct Told {
     crossing: Vec<usize>,
 }
 
-impl Told {
+impl Unusual {
     fn slice(&mut self, slice: usize, area: &Area) {
         self.repeated.extend((area.repeated > 0).then_some(slice));
         self.crossing.extend((area.crossing > 0).then_some(slice));
@@ -348,29 +348,29 @@ impl Told {
 
     fn findings(self, name: &str, contours: usize) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let mut tell = |kind, severity, text: String| {
+        let mut add = |kind, severity, text: String| {
             findings.push(Finding::new(kind, severity, format!("ROI {name:?}: {text}")));
         };
         let of_all = |count: usize, what: &str| format!("{count} of {contours} contour(s) {what}");
         if self.outside > 0 {
             let what = of_all(self.outside, "lie above or below the grid and were ignored");
-            tell(FindingKind::OutsideGrid, Severity::Warning, what);
+            add(FindingKind::OutsideGrid, Severity::Warning, what);
         }
         if self.between > 0 {
             let what = of_all(self.between, "lie between slices and were moved to the nearest");
-            tell(FindingKind::OutsideGrid, Severity::Warning, what);
+            add(FindingKind::OutsideGrid, Severity::Warning, what);
         }
         if self.skipped > 0 {
             let what = of_all(self.skipped, "lie between slices, which have nearer contours, and were skipped");
-            tell(FindingKind::OutsideGrid, Severity::Note, what);
+            add(FindingKind::OutsideGrid, Severity::Note, what);
         }
         if !self.repeated.is_empty() {
             let what = format!("contours that repeat another one count once, in {}", slices(&self.repeated));
-            tell(FindingKind::RepeatedContours, Severity::Warning, what);
+            add(FindingKind::RepeatedContours, Severity::Warning, what);
         }
         if !self.crossing.is_empty() {
             let what = format!("contours that cross were united, in {}", slices(&self.crossing));
-            tell(FindingKind::CrossingContours, Severity::Warning, what);
+            add(FindingKind::CrossingContours, Severity::Warning, what);
         }
         findings
     }

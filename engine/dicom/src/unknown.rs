@@ -22,7 +22,7 @@ pub(crate) fn close(bytes: &mut [u8]) -> bool {
             // Their content follows, as elements of this data set do.
             (UNDEFINED, false, true) => begin,
             (UNDEFINED, true, _) => {
-                let Some(end) = end_of_items(bytes, begin, 0) else { return false };
+                let Some(end) = after(bytes, begin, SEQUENCE_END, 0) else { return false };
                 let Ok(length) = u32::try_from(end - begin) else { return true };
                 bytes[begin - 4..begin].copy_from_slice(&length.to_le_bytes());
                 end
@@ -81,36 +81,18 @@ fn explicit(bytes: &[u8], at: usize) -> Option<Element> {
     Some(Element { tag, length, begin, is_unknown: vr == b"UN", is_sequence: vr == b"SQ" })
 }
 
-/// The end of the items that begin here, after the end of their sequence.
-fn end_of_items(bytes: &[u8], mut at: usize, depth: usize) -> Option<usize> {
+/// The place after `end`, which closes the items or implicit elements that begin here.
+fn after(bytes: &[u8], mut at: usize, end: (u16, u16), depth: usize) -> Option<usize> {
     loop {
         let (tag, length) = (tag(bytes, at)?, length(bytes, at + 4)?);
         at += 8;
-        at = match (tag, length) {
-            (SEQUENCE_END, _) => return Some(at),
-            (ITEM, UNDEFINED) if depth < DEEPEST => end_of_item(bytes, at, depth + 1)?,
-            (ITEM, length) if length != UNDEFINED => within(bytes, at, length)?,
-            _ => return None,
+        at = match length {
+            _ if tag == end => return Some(at),
+            UNDEFINED if depth == DEEPEST => return None,
+            UNDEFINED => after(bytes, at, if tag == ITEM { ITEM_END } else { SEQUENCE_END }, depth + 1)?,
+            length => at.checked_add(length as usize).filter(|end| *end <= bytes.len())?,
         };
     }
-}
-
-/// The end of the implicit elements of an item, after its end.
-fn end_of_item(bytes: &[u8], mut at: usize, depth: usize) -> Option<usize> {
-    loop {
-        let (tag, length) = (tag(bytes, at)?, length(bytes, at + 4)?);
-        at += 8;
-        at = match (tag, length) {
-            (ITEM_END, _) => return Some(at),
-            (_, UNDEFINED) if depth < DEEPEST => end_of_items(bytes, at, depth + 1)?,
-            (_, UNDEFINED) => return None,
-            (_, length) => within(bytes, at, length)?,
-        };
-    }
-}
-
-fn within(bytes: &[u8], at: usize, length: u32) -> Option<usize> {
-    at.checked_add(length as usize).filter(|end| *end <= bytes.len())
 }
 
 #[cfg(test)]

@@ -131,6 +131,52 @@ fn slices_that_share_an_instance_uid_are_all_read() {
     assert!(error.contains("SOPInstanceUID") && error.contains("nothing can refer"), "{error}");
 }
 
+/// A name in Kanji, by escape sequences between the two sets of the file.
+#[test]
+fn names_with_code_extensions_are_decoded() {
+    let folder = folder();
+    let path = folder.path().join("a.dcm");
+    slice(1, [0.0; 3])
+        .text(tags::SPECIFIC_CHARACTER_SET, VR::CS, "ISO_IR 100      ")
+        .text(tags::PATIENT_NAME, VR::PN, "Yamada^Tarou=\u{1b}$B;3ED\u{1b}(B^\u{1b}$BB@O:\u{1b}(B")
+        .write(&path);
+    // The writer of the test knows single sets alone.
+    let mut bytes = std::fs::read(&path).expect("a file");
+    let at = bytes.windows(16).position(|part| part == b"ISO_IR 100      ").expect("the set");
+    bytes[at..at + 16].copy_from_slice(b"\\ISO 2022 IR 87 ");
+    std::fs::write(&path, bytes).expect("written");
+    let scan = scan(&path).expect("scanned");
+    assert_eq!(scan.series[0].patient(), Some("Yamada^Tarou=\u{5c71}\u{7530}^\u{592a}\u{90ce}"));
+}
+
+/// A screenshot with an orientation of zeros blocks its own series alone; a file of unknown series may be a
+/// slice.
+#[test]
+fn unusable_files_block_their_own_series() {
+    let folder = folder();
+    write_stack(folder.path(), &[0.0, 2.0, 4.0]);
+    let broken = |number, series: &str| {
+        slice(number, [0.0; 3])
+            .text(tags::SERIES_INSTANCE_UID, VR::UI, series)
+            .decimals(tags::IMAGE_ORIENTATION_PATIENT, &[0.0; 6])
+    };
+    broken(8, "1.2.9").write(&folder.path().join("screenshot.dcm"));
+    let volume = read_path(folder.path(), &ReadOptions::default()).expect("the CT");
+    assert_eq!((volume.shape[3], volume.findings.len()), (3, 1));
+    assert_eq!((volume.findings[0].kind, volume.findings[0].severity), (FindingKind::OtherSeries, Severity::Warning));
+    assert!(volume.findings[0].text.contains("screenshot.dcm"), "{}", volume.findings[0]);
+    broken(9, "1.2.3").write(&folder.path().join("own.dcm"));
+    let error = read_path(folder.path(), &ReadOptions::default()).expect_err("its own slice");
+    assert!(matches!(&error, DicomError::Incomplete { count: 1, .. }), "{error}");
+    std::fs::remove_file(folder.path().join("own.dcm")).expect("removed");
+    // More unusable files than slices: they may be what is meant.
+    for number in 10..14 {
+        broken(number, "1.2.8").write(&folder.path().join(format!("lost_{number}.dcm")));
+    }
+    let error = read_path(folder.path(), &ReadOptions::default()).expect_err("a lost series");
+    assert!(matches!(&error, DicomError::Incomplete { count: 4, .. }), "{error}");
+}
+
 /// Two slices with one SOPInstanceUID at one place, with other pixels, are no copies.
 #[test]
 fn other_pixels_under_the_same_uid_are_no_copy() {

@@ -145,7 +145,7 @@ pub enum Applied {
 }
 
 /// Voxels by which two grids may differ and still be the same, for the rounding of f32 and of quaternions.
-const APART: f64 = 0.05;
+const APART: f64 = 0.02;
 
 impl Image {
     /// Creates an image that does not come from a file.

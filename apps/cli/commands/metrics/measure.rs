@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use burn::tensor::{Tensor, TensorData};
-use hearth_data::{Image, affine, read_image};
+use hearth_data::{Image, read_image};
 use hearth_nn::metrics::MetricConfig;
 
 use super::pairs::Pair;
@@ -133,34 +133,22 @@ fn grid(image: &Image) -> String {
     format!("{x} x {y} x {z} voxels of {a:.3} x {b:.3} x {c:.3} mm, {code}, from ({ox:.2}, {oy:.2}, {oz:.2})")
 }
 
-/// The tolerance for corners, as a fraction of the smallest voxel, for the rounding of f32 and of
-/// quaternions.
-const APART: f64 = 0.02;
-
-/// Checks that both images have the same grid.
-fn same_grid(pred: &Image, label: &Image) -> Outcome {
-    let corner = |corner: usize, image: &Image| {
-        let shape = image.shape();
-        let at = [0, 1, 2].map(|axis| if corner >> axis & 1 == 1 { shape[axis].saturating_sub(1) as f64 } else { 0.0 });
-        affine::apply(&image.affine, at)
-    };
-    let apart = |c: usize| {
-        let (a, b) = (corner(c, pred), corner(c, label));
-        (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt()
-    };
-    let limit = APART * label.spacing().into_iter().fold(f64::INFINITY, f64::min);
-    if pred.shape() == label.shape() && pred.channels() == label.channels() && (0..8).all(|c| apart(c) <= limit) {
-        return Ok(());
-    }
+/// The prediction on the axes of the label: other programs write the same voxels in other axes.
+///
+/// # Errors
+/// Other voxels, or another number of channels.
+fn on_grid_of(label: &Image, pred: &Image) -> Outcome<Image> {
     if pred.channels() != label.channels() {
         let channels = format!("{} and {}", pred.channels(), label.channels());
         return Err(Failure::new(format!("prediction and label have {channels} channels")));
     }
-    Err(Failure::new(format!(
-        "prediction and label are on different grids; the prediction has {}, the label {}; resample one onto the other",
-        grid(pred),
-        grid(label)
-    )))
+    pred.on_axes_of(label.shape(), &label.affine).ok_or_else(|| {
+        Failure::new(format!(
+            "prediction and label are on different grids; the prediction has {}, the label {}; resample one onto the other",
+            grid(pred),
+            grid(label)
+        ))
+    })
 }
 
 /// The label values of an image, or an error if it is not a label map.
@@ -200,10 +188,7 @@ pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, rules: Rules) -> Out
 }
 
 fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Rows> {
-    // The same voxels in other axes, as other programs write them.
-    let turned = pred.on_axes_of(label.shape(), &label.affine);
-    let pred = turned.as_ref().unwrap_or(pred);
-    same_grid(pred, label)?;
+    let pred = &on_grid_of(label, pred)?;
     let dims = if label.shape()[2] == 1 { 2 } else { 3 };
     let spacing = [label.spacing()];
     let mut rows = Rows::new();
