@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{fail, phantom, succeed, text};
 use hearth_data::dicom::{ReadOptions, Segmentation, SegmentationKind, StructureSet};
-use hearth_data::read_image;
 use hearth_data::readers::read_segments;
+use hearth_data::{Image, NiftiOptions, read_image, write_nifti};
 
 fn first(folder: &Path) -> PathBuf {
     fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).min().expect("a file")
@@ -112,6 +112,33 @@ fn labels_become_dicom_and_come_back() {
 
     let plain = at("plain.nii.gz");
     succeed(&["data", "convert", &text(&slicer), &text(&plain), "--label"]);
+    // The same voxels from right to left and with z before y, as other programs write them.
+    let image = read_image(&plain).expect("readable");
+    let ([nx, ny, nz], values) = (image.shape(), image.to_vec());
+    let mut turned = Vec::with_capacity(values.len());
+    for x in (0..nx).rev() {
+        for z in 0..nz {
+            turned.extend((0..ny).map(|y| values[(x * ny + y) * nz + z]));
+        }
+    }
+    let mut affine = image.affine.map(|[x, y, z, origin]| [-x, z, y, origin + (nx as f64 - 1.0) * x]);
+    affine[3] = [0.0, 0.0, 0.0, 1.0];
+    let turned = Image::from_values(turned, [1, nx, nz, ny], affine, &hearth_data::host_device());
+    let path = at("turned.nii.gz");
+    write_nifti(&path, &turned, NiftiOptions::label()).expect("written");
+    succeed(&["convert", &text(&path), &text(&at("turned.dcm")), "--like", &like]);
+    succeed(&["convert", &text(&at("turned.dcm")), &text(&at("turned.seg.nrrd")), "--like", &like]);
+    assert!(read_image(at("turned.seg.nrrd")).expect("readable").to_vec() == labels, "in other axes");
+    let measured = succeed(&["metrics", "--pred", &text(&path), "--label", &text(&plain), "--json"]);
+    let measured: serde_json::Value = serde_json::from_str(&measured).expect("JSON");
+    assert_eq!(measured["classes"]["1"]["dice"]["mean"], 1.0, "{measured}");
+    // A voxel further, and they are other voxels.
+    affine[0][3] += image.spacing()[0];
+    let moved = Image { affine, ..turned };
+    write_nifti(&path, &moved, NiftiOptions::label()).expect("written");
+    fail(&["convert", &text(&path), &text(&at("moved.dcm")), "--like", &like], 1, &["resample"]);
+    fail(&["metrics", "--pred", &text(&path), "--label", &text(&plain)], 1, &["different grids"]);
+
     let (plain, out) = (text(&plain), text(&at("x.dcm")));
     fail(&["convert", &plain, &out, "--like", &text(&study.join("none"))], 1, &["--like"]);
     fs::write(at("bad.toml"), "[gtv]\ncategory = [\"\", \"SCT\", \"x\"]\ntype = [\"1\", \"SCT\", \"x\"]\n")
