@@ -131,14 +131,14 @@ fn slices_that_share_an_instance_uid_are_all_read() {
     assert!(error.contains("SOPInstanceUID") && error.contains("nothing can refer"), "{error}");
 }
 
-/// A name in Kanji, by escape sequences between the two sets of the file.
+/// A description in Kanji, by escape sequences between the two sets of the file.
 #[test]
-fn names_with_code_extensions_are_decoded() {
+fn texts_with_code_extensions_are_decoded() {
     let folder = folder();
     let path = folder.path().join("a.dcm");
     slice(1, [0.0; 3])
         .text(tags::SPECIFIC_CHARACTER_SET, VR::CS, "ISO_IR 100      ")
-        .text(tags::PATIENT_NAME, VR::PN, "Yamada^Tarou=\u{1b}$B;3ED\u{1b}(B^\u{1b}$BB@O:\u{1b}(B")
+        .text(tags::SERIES_DESCRIPTION, VR::LO, "Yamada \u{1b}$B;3ED\u{1b}(B")
         .write(&path);
     // The writer of the test knows single sets alone.
     let mut bytes = std::fs::read(&path).expect("a file");
@@ -146,7 +146,7 @@ fn names_with_code_extensions_are_decoded() {
     bytes[at..at + 16].copy_from_slice(b"\\ISO 2022 IR 87 ");
     std::fs::write(&path, bytes).expect("written");
     let scan = scan(&path).expect("scanned");
-    assert_eq!(scan.series[0].patient(), Some("Yamada^Tarou=\u{5c71}\u{7530}^\u{592a}\u{90ce}"));
+    assert_eq!(scan.series[0].description(), Some("Yamada \u{5c71}\u{7530}"));
 }
 
 /// A screenshot with an orientation of zeros blocks its own series alone; a file of unknown series may be a
