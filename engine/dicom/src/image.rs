@@ -8,6 +8,7 @@ use dicom_dictionary_std::tags;
 
 use crate::error::DicomError;
 use crate::geometry::{Orientation, Vector, along};
+use crate::marks::Marks;
 use crate::open::{Opened, PixelElement};
 use crate::options::{Limits, Monochrome1, ReadOptions};
 use crate::pixels::{FrameReader, Lut, Photometric, PixelFormat, Scale, stored_frame};
@@ -78,6 +79,8 @@ pub(crate) struct FrameInfo {
     pub location: Option<f64>,
     /// The index among several volumes at the same positions.
     pub time: i64,
+    /// What tells it apart from a slice of another volume.
+    pub marks: Arc<Marks>,
     pub slope: f64,
     pub intercept: f64,
     pub lut: Option<Arc<Lut>>,
@@ -209,6 +212,7 @@ fn frame(
     };
     let units = [tags::UNITS, tags::RESCALE_TYPE, tags::DOSE_UNITS].into_iter();
     let time = group(tags::FRAME_CONTENT_SEQUENCE).and_then(|c| c.int(tags::TEMPORAL_POSITION_INDEX).ok().flatten());
+    let time = time.or_else(|| file.int(tags::TEMPORAL_POSITION_IDENTIFIER).ok().flatten());
     Ok(FrameInfo {
         position,
         orientation,
@@ -219,6 +223,7 @@ fn frame(
         thickness: measures(tags::SLICE_THICKNESS).float(tags::SLICE_THICKNESS)?.filter(|t| *t > 0.0),
         location: file.float(tags::SLICE_LOCATION).ok().flatten(),
         time: time.unwrap_or(0),
+        marks: Arc::new(Marks::read(file, &group)),
         slope: if slope == 0.0 { 1.0 } else { slope },
         intercept: transform(tags::RESCALE_INTERCEPT).float(tags::RESCALE_INTERCEPT)?.unwrap_or(0.0),
         lut,

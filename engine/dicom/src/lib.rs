@@ -16,7 +16,8 @@
 //!
 //! - [`scan`] inspects all files of a folder and lists the series of images. In this crate a
 //!   **series** is the set of slices that form one volume: slices of one SeriesInstanceUID that can
-//!   be stacked, sorted by position along their normal, never by name or number.
+//!   be stacked, sorted by position along their normal, never by name or number. If one UID has several
+//!   volumes, such as echoes, each has a [key](Series::key).
 //! - Anomalies are reported as [`Finding`]s with file names: missing slices, tilt, duplicates, ...
 //!   Those that would make the volume wrong are errors, unless they are accepted
 //!   ([`ReadOptions::accept`]).
@@ -40,6 +41,7 @@ mod geometry;
 mod head;
 mod image;
 mod open;
+mod marks;
 mod options;
 mod outline;
 mod pairs;
@@ -59,6 +61,7 @@ mod tags;
 mod unknown;
 mod volume;
 pub mod write;
+mod volumes;
 
 pub use error::DicomError;
 pub use finding::{Finding, FindingKind, Severity};

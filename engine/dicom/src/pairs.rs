@@ -1,10 +1,13 @@
 //! Images and their annotations, as in collections of The Cancer Imaging Archive.
 
+use std::collections::HashSet;
+
 use crate::error::DicomError;
 use crate::options::ReadOptions;
 use crate::regions::{RegionVolume, Regions};
 use crate::scan::{Annotation, Scan};
 use crate::series::Series;
+use crate::stack::Slice;
 use crate::volume::Volume;
 
 /// A series of images, and a structure set or segmentation drawn on it.
@@ -29,8 +32,8 @@ pub struct Pairs {
 
 impl Scan {
     /// Pairs each RTSTRUCT and SEG with its images: by the SeriesInstanceUID that it refers to,
-    /// else by the frame of reference if only one series has it. Of several stacks of the same
-    /// series the largest is used.
+    /// else by the frame of reference if only one series has it. Of several volumes of the same
+    /// series the one with the most slices that it refers to is used, else the largest.
     pub fn pairs(&self) -> Pairs {
         let mut annotations = self.annotations.clone();
         let key = |a: &Annotation| (a.patient.clone(), a.series_number, a.path.clone());
@@ -51,7 +54,17 @@ impl Scan {
     /// The reason why there are none.
     pub fn image_of(&self, annotation: &Annotation) -> Result<&Series, String> {
         let named = |s: &&Series| annotation.referenced_series.iter().any(|uid| uid == s.uid());
-        if let Some(series) = self.series.iter().filter(named).max_by_key(|s| s.slices().len()) {
+        let instances: HashSet<&str> = annotation.referenced_instances.iter().map(String::as_str).collect();
+        let drawn = |series: &&Series| {
+            let refers = |slice: &&Slice| instances.contains(slice.sop_instance());
+            (series.slices().iter().filter(refers).count(), series.slices().len())
+        };
+        let mut volumes: Vec<&Series> = self.series.iter().filter(named).collect();
+        if volumes.len() > 1 {
+            // Stable: of equal ones the first.
+            volumes.sort_by_cached_key(|series| std::cmp::Reverse(drawn(series)));
+        }
+        if let [series, ..] = volumes[..] {
             return Ok(series);
         }
         let frame = annotation.frame_of_reference.as_deref();

@@ -20,6 +20,7 @@ use crate::stack::{Slice, stacks};
 use crate::tags::Attributes;
 use crate::volume::Volume;
 
+use crate::volumes;
 /// The content of a folder or of a list of files.
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -130,7 +131,9 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
         }
     }
     for ((_, folder), slices) in groups {
-        for mut stack in stacks(slices) {
+        let mut stacks = stacks(slices);
+        volumes::name(&mut stacks);
+        for mut stack in stacks {
             if let Some(folder) = &folder {
                 let text = format!("no SeriesInstanceUID: the files of {} are treated as one series", folder.display());
                 stack.findings.push(Finding::new(FindingKind::MissingSeries, Severity::Warning, text));

@@ -7,15 +7,37 @@ use crate::series::Series;
 /// The rules by which a series is selected among several.
 const RULES: [&str; 2] = ["most-slices", "thinnest"];
 
+/// The most series that are listed.
+const LISTED: usize = 40;
+
+/// Precedes the key of a volume.
+const KEY: char = '#';
+
 impl Scan {
     /// The index in [`Scan::series`] of the series that a text names: its SeriesInstanceUID, its
     /// description, its SeriesNumber, a pattern of its description (`*thorax*`, in any case), or a
     /// rule. The rules are `most-slices`, and `thinnest`: the smallest distance of slices, and
     /// among equals the most slices (a single slice, such as a localizer, has no distance).
     ///
+    /// `#` and a [key](Series::key) after it select one of the volumes that share a SeriesInstanceUID:
+    /// `1.2.840.1#echo2`, `*thorax*#localizer`, or only `#echo2`. Parts of a key are enough if one
+    /// volume alone has them.
+    ///
     /// # Errors
     /// If none or several fit; the text lists the series.
     pub fn select(&self, wanted: &str) -> Result<usize, String> {
+        let all: Vec<usize> = (0..self.series.len()).collect();
+        if let Some(found) = self.named(wanted, &all)? {
+            return Ok(found);
+        }
+        if let Some((name, key)) = wanted.rsplit_once(KEY) {
+            return self.keyed(name.trim(), key.trim(), &all);
+        }
+        self.by_rule(wanted, &all)
+    }
+
+    /// The one of some series with a name.
+    fn named(&self, wanted: &str, among: &[usize]) -> Result<Option<usize>, String> {
         let plain = |text: &str| text.trim().to_lowercase();
         let kinds: [&dyn Fn(&Series) -> bool; 4] = [
             &|s| s.uid() == wanted,
@@ -28,31 +50,46 @@ impl Scan {
             },
         ];
         for kind in kinds {
-            let fits: Vec<usize> = (0..self.series.len()).filter(|at| kind(&self.series[*at])).collect();
+            let fits: Vec<usize> = among.iter().copied().filter(|at| kind(&self.series[*at])).collect();
             match fits.as_slice() {
                 [] => {}
-                [one] => return Ok(*one),
-                _ => {
-                    let what =
-                        format!("several series are named {wanted:?}; give a UID, or a folder with the files of one");
-                    return Err(self.listed(&what));
-                }
+                [one] => return Ok(Some(*one)),
+                several => return Err(self.ambiguous(wanted, several)),
             }
         }
-        let Some(rule) = RULES.into_iter().find(|rule| *rule == plain(wanted)) else {
+        Ok(None)
+    }
+
+    /// The one of some series with a name and a key; an empty name is that of all.
+    fn keyed(&self, name: &str, key: &str, among: &[usize]) -> Result<usize, String> {
+        let called = |fits: &dyn Fn(&Series) -> bool| -> Vec<usize> {
+            among.iter().copied().filter(|at| fits(&self.series[*at])).collect()
+        };
+        let mut volumes = called(&|series| series.is_called(key));
+        if volumes.is_empty() {
+            volumes = called(&|series| series.answers_to(key));
+        }
+        match volumes.as_slice() {
+            [] => Err(self.listed(&format!("no volume has the key {key:?}; give one of an existing one"))),
+            [one] if name.is_empty() => Ok(*one),
+            several if name.is_empty() => Err(self.ambiguous(&format!("{KEY}{key}"), several)),
+            several => match self.named(name, several)? {
+                Some(found) => Ok(found),
+                None => self.by_rule(name, several),
+            },
+        }
+    }
+
+    fn by_rule(&self, wanted: &str, among: &[usize]) -> Result<usize, String> {
+        let Some(rule) = RULES.into_iter().find(|rule| *rule == wanted.trim().to_lowercase()) else {
             let rules = RULES.join(" or ");
             let what = format!(
                 "no series is named {wanted:?}; give a UID, number or description of an existing one, or {rules}"
             );
             return Err(self.listed(&what));
         };
-        self.by_rule(rule)
-    }
-
-    fn by_rule(&self, rule: &str) -> Result<usize, String> {
         let count = |at: &usize| self.series[*at].slices().len();
-        let all = (0..self.series.len()).collect::<Vec<usize>>();
-        let mut fits = all.clone();
+        let mut fits = among.to_vec();
         if rule == "thinnest" {
             let distance = |at: &usize| self.series[*at].grid().spacing()[2];
             fits.retain(|at| count(at) > 1);
@@ -69,12 +106,41 @@ impl Scan {
         }
     }
 
+    /// The error for a name that several series have.
+    fn ambiguous(&self, wanted: &str, fits: &[usize]) -> String {
+        let first = &self.series[fits[0]];
+        let volumes = fits.iter().all(|at| self.series[*at].uid() == first.uid());
+        let what = match first.key().filter(|_| volumes) {
+            Some(key) => {
+                let (count, name) = (fits.len(), if wanted.starts_with(KEY) { "" } else { wanted });
+                format!("{wanted:?} has {count} volumes; name one with its key, as in {name}{KEY}{key}")
+            }
+            None => format!("several series are named {wanted:?}; give a UID, or a folder with the files of one"),
+        };
+        self.listed(&what)
+    }
+
     /// Formats a text and a line for each series.
     fn listed(&self, what: &str) -> String {
+        format!("{what}: {}", self.list())
+    }
+
+    /// A line for each series, as far as they are few: number, modality, description, size, name.
+    pub fn list(&self) -> String {
         let line = |series: &Series| match series.number() {
             Some(number) => format!("\n  {number}: {}", series.summary()),
             None => format!("\n  {}", series.summary()),
         };
-        format!("{what}: {}", self.series.iter().map(line).collect::<String>())
+        let listed: String = self.series.iter().take(LISTED).map(line).collect();
+        match self.series.len().saturating_sub(LISTED) {
+            0 => listed,
+            more => format!("{listed}\n  and {more} more"),
+        }
+    }
+
+    /// Whether all series are volumes with one SeriesInstanceUID.
+    pub fn is_of_volumes(&self) -> bool {
+        let first = self.series.first().filter(|first| first.key().is_some());
+        first.is_some_and(|first| self.series.iter().all(|series| series.uid() == first.uid()))
     }
 }

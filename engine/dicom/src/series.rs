@@ -26,21 +26,46 @@ pub struct Series {
     slices: Vec<Slice>,
     grid: Grid,
     findings: Vec<Finding>,
+    key: Option<String>,
+    parts: Vec<String>,
 }
 
 impl Series {
     pub(crate) fn new(stack: Stack) -> Self {
-        Series { slices: stack.slices, grid: stack.grid, findings: stack.findings }
+        let Stack { slices, grid, findings, key, parts } = stack;
+        Series { slices, grid, findings, key, parts }
     }
 
     fn first(&self) -> &ImageFile {
         &self.slices[0].file
     }
 
-    /// SeriesInstanceUID; empty if missing. Slices of one UID that cannot be stacked become several
-    /// series.
+    /// SeriesInstanceUID; empty if missing. Slices of one UID that cannot be stacked, or that lie at the
+    /// same positions, become several series with different [keys](Self::key).
     pub fn uid(&self) -> &str {
         &self.first().identity.series
+    }
+
+    /// What tells this volume apart from the others with the same SeriesInstanceUID: `echo2`, `b1000-3`,
+    /// `localizer`; `None` if it is the only one. It consists of lower-case letters, digits and `._-`.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The name by which [`Scan::select`](crate::Scan::select) finds this volume: `UID`, or `UID#KEY`.
+    pub fn name(&self) -> String {
+        self.key().map_or_else(|| self.uid().to_owned(), |key| format!("{}#{key}", self.uid()))
+    }
+
+    /// Whether a key names this volume: its own key, or, such as where the other volumes are elsewhere,
+    /// parts that it has.
+    pub(crate) fn answers_to(&self, key: &str) -> bool {
+        let has = |part: &str| self.parts.iter().any(|own| own.eq_ignore_ascii_case(part));
+        !key.is_empty() && (self.is_called(key) || key.split('-').all(has))
+    }
+
+    pub(crate) fn is_called(&self, key: &str) -> bool {
+        self.key().is_some_and(|own| own.eq_ignore_ascii_case(key))
     }
 
     /// SeriesDescription.
@@ -100,13 +125,16 @@ impl Series {
         &self.findings
     }
 
-    /// A summary in one line: modality, description, size, UID.
+    /// A summary in one line: modality, description, size, UID and key.
     pub fn summary(&self) -> String {
         let [c, x, y, z] = self.shape();
         let colors = if c > 1 { format!(" x {c} colours") } else { String::new() };
         let description = self.description().map(|d| format!(" {d:?}")).unwrap_or_default();
-        let uid = if self.uid().is_empty() { "no SeriesInstanceUID" } else { self.uid() };
-        format!("{}{description}, {x} x {y} x {z}{colors}, {uid}", self.modality())
+        let name = match self.uid() {
+            "" => self.key().map_or_else(String::new, |key| format!(", #{key}")) + ", no SeriesInstanceUID",
+            _ => format!(", {}", self.name()),
+        };
+        format!("{}{description}, {x} x {y} x {z}{colors}{name}", self.modality())
     }
 
     /// Reads the series with default options.

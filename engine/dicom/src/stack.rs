@@ -9,6 +9,7 @@ use crate::geometry::{Grid, Orientation, Vector, along, dot, norm};
 use crate::image::{FrameInfo, ImageFile};
 use crate::options::Limits;
 use crate::pixels::stored_frame;
+use crate::volumes::{Line, apart};
 
 /// A slice: one frame of one file.
 #[derive(Clone, Debug)]
@@ -58,6 +59,16 @@ pub(crate) struct Stack {
     pub slices: Vec<Slice>,
     pub grid: Grid,
     pub findings: Vec<Finding>,
+    /// Its key among the volumes of the series, if there are several.
+    pub key: Option<String>,
+    /// What its key may consist of.
+    pub parts: Vec<String>,
+}
+
+impl Stack {
+    fn new(slices: Vec<Slice>, grid: Grid, findings: Vec<Finding>) -> Self {
+        Stack { slices, grid, findings, key: None, parts: Vec::new() }
+    }
 }
 
 /// Sorts the slices of one series into stacks.
@@ -72,7 +83,7 @@ pub(crate) fn stacks(slices: Vec<Slice>) -> Vec<Stack> {
         };
         let text = kinds.iter().map(kind).collect::<Vec<_>>().join("; ");
         let text = format!(
-            "slices of different size, orientation, spacing or colours cannot be stacked; read as separate series: {text}"
+            "slices of different size, orientation, spacing, colours or purpose cannot be stacked; read as separate volumes: {text}"
         );
         Finding::new(FindingKind::Split, Severity::Warning, text)
     });
@@ -97,7 +108,8 @@ fn split(slices: Vec<Slice>) -> Vec<Vec<Slice>> {
             (Some((_, a)), Some((_, b))) => a.is_close(&b),
             (a, b) => a.is_none() && b.is_none(),
         };
-        (f.rows, f.columns, f.channels()) == (g.rows, g.columns, g.channels()) && spacing && placed
+        let kind = a.info().marks.is_localizer() == b.info().marks.is_localizer();
+        (f.rows, f.columns, f.channels()) == (g.rows, g.columns, g.channels()) && spacing && placed && kind
     };
     let mut kinds: Vec<Vec<Slice>> = Vec::new();
     for slice in slices {
@@ -115,36 +127,36 @@ fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
     let Some((_, orientation)) = slices[0].placed() else { return vec![unplaced(slices)] };
     let mut findings = Vec::new();
     drop_copies(&mut slices, &mut findings);
-    let normal = orientation.normal();
-    let depth = |s: &Slice| s.info().position.map_or(0.0, |p| dot(p, normal));
-    // Stable: the order within a position is kept.
-    slices.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
-    // Positions closer than this are the same.
     let tiny = 1e-3 * slices[0].info().distance().or(slices[0].info().spacing.map(|[x, _]| x)).unwrap_or(1.0);
-    let mut places: Vec<Vec<Slice>> = Vec::new();
-    for slice in slices {
-        match places.last_mut() {
-            Some(place) if depth(&slice) - depth(&place[0]) < tiny => place.push(slice),
-            _ => places.push(vec![slice]),
-        }
+    let line = Line { normal: orientation.normal(), tiny };
+    let parts = apart(slices, &line);
+    let mut stacks: Vec<Stack> =
+        parts.into_iter().flat_map(|part| pile(part, &orientation, &line, &findings)).collect();
+    if stacks.len() > 1 {
+        let count = stacks.len();
+        let text =
+            format!("one of {count} volumes of this series at the same positions, such as echoes or time points");
+        let repeated = Finding::new(FindingKind::Repeated, Severity::Note, text);
+        stacks.iter_mut().for_each(|stack| stack.findings.insert(findings.len(), repeated.clone()));
     }
+    stacks
+}
+
+/// Stacks slices that nothing tells apart. If each position has the same number of them, they are volumes in
+/// the order of time, acquisition and instance number.
+fn pile(slices: Vec<Slice>, orientation: &Orientation, line: &Line, findings: &[Finding]) -> Vec<Stack> {
+    let places = line.places(slices);
     let most = places.iter().map(Vec::len).max().unwrap_or(1);
     let volumes = if places.iter().all(|p| p.len() == most) { most } else { 1 };
-    if volumes > 1 {
-        let text = format!(
-            "{volumes} slices at each of {} position(s): read as separate series, in the order of time, acquisition and instance number",
-            places.len()
-        );
-        findings.push(Finding::new(FindingKind::Repeated, Severity::Note, text));
-    } else if most > 1 {
-        findings.push(crowded(&places));
-    }
     (0..volumes)
         .map(|v| {
             let slices: Vec<Slice> = places.iter().map(|p| p[v].clone()).collect();
-            let mut findings = findings.clone();
-            let grid = place(&slices, &orientation, tiny, &mut findings);
-            Stack { slices, grid, findings }
+            let mut findings = findings.to_vec();
+            if volumes < most {
+                findings.push(crowded(&places));
+            }
+            let grid = place(&slices, orientation, line.tiny, &mut findings);
+            Stack::new(slices, grid, findings)
         })
         .collect()
 }
@@ -361,7 +373,7 @@ fn unplaced(mut slices: Vec<Slice>) -> Stack {
     let origins = (0..slices.len()).map(|i| along(start, orientation.normal(), distance * i as f64)).collect();
     let format = &slices[0].file.format;
     let grid = Grid::stack([format.columns, format.rows], &orientation, spacing, origins, distance);
-    Stack { slices, grid, findings }
+    Stack::new(slices, grid, findings)
 }
 
 /// Findings about values.

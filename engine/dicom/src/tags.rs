@@ -98,6 +98,27 @@ impl<'a> Attributes<'a> {
         })
     }
 
+    /// The tag of a private element: the block of a group is the one that its creator reserved.
+    pub fn private(&self, group: u16, creator: &str, element: u8) -> Option<Tag> {
+        let reserves = |block: &u16| self.text(Tag(group, *block)).is_some_and(|name| name == creator);
+        let block = (0x10..=0xff).find(reserves)?;
+        Some(Tag(group, block << 8 | u16::from(element))).filter(|tag| self.has(*tag))
+    }
+
+    /// The first number of an element whose type may be lost: then it is a text, or a number of eight bytes.
+    pub fn number_of(&self, tag: Tag) -> Option<f64> {
+        let element = self.object.get(tag).filter(|e| !blank(e.value()))?;
+        let Some(PrimitiveValue::U8(bytes)) = element.value().primitive() else {
+            return element.to_multi_float64().ok()?.first().copied().filter(|number| number.is_finite());
+        };
+        let text = std::str::from_utf8(bytes).ok().and_then(|text| {
+            let first = text.split('\\').next()?;
+            first.trim_matches(|c: char| c == '\0' || c.is_whitespace()).parse::<f64>().ok()
+        });
+        let raw = || bytes.as_slice().try_into().ok().map(f64::from_le_bytes);
+        text.or_else(raw).filter(|number| number.is_finite())
+    }
+
     /// The items of a sequence; empty if it is missing.
     pub fn items(&self, tag: Tag) -> impl Iterator<Item = Attributes<'a>> + use<'a> {
         let path = self.path;

@@ -80,3 +80,31 @@ fn unknown_sequences_of_undefined_length_are_passed() {
     let found = scan(report("d02_un_undef")).expect("a folder");
     assert_eq!(found.series[0].read().expect("a volume").shape, [1, 40, 32, 10]);
 }
+
+/// A localizer within the series of a stack.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn a_localizer_with_the_uid_of_a_stack_is_a_volume_of_its_own() {
+    let found = scan(report("d04_localizer_same_uid")).expect("a folder");
+    for (wanted, shape) in [("#axial", [1, 40, 32, 10]), ("#localizer", [1, 60, 50, 1])] {
+        let series = &found.series[found.select(wanted).expect("named")];
+        assert_eq!(series.read().expect("a volume").shape, shape, "{wanted}");
+    }
+    assert_eq!(found.series.len(), 2);
+}
+
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn both_echoes_of_a_patient_can_be_named() {
+    let found = scan(report("tree_two_echo_patient")).expect("a tree");
+    assert_eq!(found.series.len(), 4);
+    for key in ["echo1", "echo2"] {
+        let series = &found.series[found.select(&format!("#{key}")).expect("named")];
+        assert_eq!((series.key(), series.patient(), series.shape()), (Some(key), Some("p2"), [1, 40, 32, 10]));
+        let names = series.files().iter().all(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.starts_with(if key == "echo1" { "t0_" } else { "t1_" })
+        });
+        assert!(names, "{:?}", series.files());
+    }
+}

@@ -12,7 +12,8 @@ use crate::DataError;
 /// The cases of a folder of DICOM, sorted by patient and series number, so that a split does not
 /// depend on the file system. Each has the files `image`, a folder of one series, and `seg`, the
 /// structure set (RTSTRUCT) or segmentation (SEG) that was drawn on it; its name is
-/// `PATIENT/NUMBER`.
+/// `PATIENT/NUMBER`. One of several volumes of a series, such as an echo, is named by the texts
+/// `image_series` and `seg_series`.
 ///
 /// The folder has the structure that `hearth data download --tcia` creates (`PATIENT/NUMBER/image`
 /// and `.../seg`), or any other: then the headers of all files determine which images a structure
@@ -104,11 +105,16 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
         return Err(wrong(what));
     }
     let is_preferred = |pair: &Pair| pair.annotation.kind == kind;
-    let preferred: BTreeSet<&str> = found.pairs.iter().filter(|p| is_preferred(p)).map(|p| p.image.uid()).collect();
+    let preferred: BTreeSet<String> = found.pairs.iter().filter(|p| is_preferred(p)).map(|p| p.image.name()).collect();
     let mut items: Vec<Item> = Vec::new();
-    for pair in found.pairs.iter().filter(|p| is_preferred(p) || !preferred.contains(p.image.uid())) {
+    for pair in found.pairs.iter().filter(|p| is_preferred(p) || !preferred.contains(&p.image.name())) {
         let image = folder_of(&pair.image, &scan.series).map_err(wrong)?;
         let mut item = Item::new(name(pair, &items)).with("image", image).with("seg", &pair.annotation.path);
+        if pair.image.key().is_some() {
+            for key in ["image_series", "seg_series"] {
+                item = item.with_field(key, Field::Text(pair.image.name()));
+            }
+        }
         if let Some(patient) = &pair.annotation.patient {
             item = item.with_field("patient", Field::Text(patient.clone()));
         }
@@ -117,7 +123,7 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     Ok(items)
 }
 
-/// The folder that holds the files of this series and of no other.
+/// The folder that holds the files of this series and of no other. Volumes of one series share it.
 fn folder_of(series: &Series, all: &[Series]) -> Result<PathBuf, String> {
     let folders = |series: &Series| -> BTreeSet<PathBuf> {
         series.files().iter().filter_map(|file| file.parent().map(Path::to_owned)).collect()
@@ -127,7 +133,8 @@ fn folder_of(series: &Series, all: &[Series]) -> Result<PathBuf, String> {
         return Err(format!("the series {} lies in {} folders; expected a separate one", series.summary(), own.len()));
     };
     let lies_there = |other: &&Series| folders(other).iter().any(|path| path.starts_with(folder));
-    match all.iter().filter(lies_there).count() {
+    let there: BTreeSet<&str> = all.iter().filter(lies_there).map(Series::uid).collect();
+    match there.len() {
         0 | 1 => Ok(folder.clone()),
         several => Err(format!("{} holds {several} series of images; give each a folder of its own", folder.display())),
     }

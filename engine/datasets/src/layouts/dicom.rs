@@ -58,6 +58,9 @@ impl Layout for Dicom {
             if let Some(drawn) = item.files.remove("seg") {
                 item.files.insert("label".to_owned(), drawn);
             }
+            if let Some(series) = item.fields.remove("seg_series") {
+                item.fields.insert("label_series".to_owned(), series);
+            }
             item
         };
         let mut list = CaseList { name: title(path), ..CaseList::default() };

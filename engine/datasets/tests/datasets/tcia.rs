@@ -17,7 +17,7 @@ use hearth_datasets::{
 use hearth_dicom::AnnotationKind;
 use hearth_image::spatial::{GridMode, GridPadding};
 use hearth_transforms::transforms::{LoadImage, Orientation, ResampleToMatch};
-use hearth_transforms::{Pipeline, Transform};
+use hearth_transforms::{DrawKey, Pipeline, Transform};
 
 use crate::dicom::{Object, segmentation, slice, structures, write_stack};
 use crate::server::{Act, Server, md5_of, quick, zip};
@@ -278,4 +278,36 @@ fn a_segmentation_and_a_structure_set_of_one_series_are_one_case() {
     }
     fs::remove_file(dir.path().join("seg.dcm")).expect("removed");
     assert_eq!(label(AnnotationKind::Segmentation), "set.dcm", "the other one, where there is only that");
+}
+
+/// Two echoes in one series, and a segmentation of the second: the case is the second echo.
+#[test]
+fn a_case_is_the_volume_that_was_drawn_on() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let images = dir.path().join("mr");
+    fs::create_dir(&images).expect("a folder");
+    for i in 0..10_u16 {
+        slice(i + 1, [10.0, 20.0, f64::from(i / 2) * 2.0])
+            .text(tags::ECHO_NUMBERS, VR::IS, &(i % 2 + 1).to_string())
+            .write(&images.join(format!("{i}.dcm")));
+    }
+    let instance = Object::item().text(tags::REFERENCED_SOP_INSTANCE_UID, VR::UI, "1.2.3.4");
+    let series = Object::item()
+        .text(tags::SERIES_INSTANCE_UID, VR::UI, "1.2.3")
+        .sequence(tags::REFERENCED_INSTANCE_SEQUENCE, vec![instance]);
+    segmentation(&[(1, "GTV-1")], &[(1, 2.0, [0, 1, 0, 0, 0, 0])])
+        .text(tags::PATIENT_ID, VR::LO, "P1")
+        .sequence(tags::REFERENCED_SERIES_SEQUENCE, vec![series])
+        .write(&dir.path().join("seg.dcm"));
+    let wants = Wants { target: Target::Image { name: None }, ..Wants::default() };
+    let list = hearth_datasets::layouts::Dicom::default().read(dir.path(), &wants).expect("cases");
+    let label = LoadImage::new("label").reference_key(Some("image".to_owned()));
+    let pipeline = Pipeline::new((LoadImage::new("image"), label)).expect("sound");
+    let out = pipeline.run(list.labelled[0].sample(), DrawKey::new(0, 0, 0)).expect("a case");
+    let [image, label] = ["image", "label"].map(|key| out[0].image(key).expect("an image").clone());
+    assert_eq!((image.shape(), label.shape()), ([3, 2, 5], [3, 2, 5]));
+    assert_eq!(image.to_vec()[..5], [200.0, 400.0, 600.0, 800.0, 1000.0]);
+    assert_eq!(label.to_vec().iter().filter(|value| **value == 1.0).count(), 1);
+    let report = verify(dir.path(), &VerifyOptions::default()).expect("a report");
+    assert_eq!((report.cases.len(), report.cases[0].labels.len()), (1, 1), "{:?}", report.findings);
 }

@@ -14,7 +14,8 @@ const LOOKED_AT: usize = 16;
 /// rescaled (HU, ...), the affine is RAS+.
 ///
 /// Findings about a series are warnings, or errors if the volume would be wrong. In a folder with
-/// several series, `series` selects one by its UID, description, number or a rule.
+/// several series, `series` selects one by its UID, description, number or a rule, and by `UID#KEY`
+/// one of several volumes with the same UID, such as echoes.
 ///
 /// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each
 /// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these
@@ -65,9 +66,15 @@ impl Reader for DicomReader {
                 scan.series = vec![scan.series.swap_remove(at)];
             }
             None if scan.series.len() > 1 => {
-                let what = "several series of images; give a folder with the files of one, or name one by its UID, \
-                            number, description or a rule (`series` of LoadImage in a recipe, --series of `hearth` predict and data convert)";
-                return Err(ReadError::new(path, format!("{what}: {}", listed(&scan))));
+                let how = "`series` of LoadImage in a recipe, --series of `hearth` predict, data inspect and convert";
+                let what = match scan.is_of_volumes() {
+                    true => format!("several volumes in one series of images; name one by its key, as below ({how})"),
+                    false => format!(
+                        "several series of images; give a folder with the files of one, or name one by its UID, \
+                         number, description or a rule ({how})"
+                    ),
+                };
+                return Err(ReadError::new(path, format!("{what}: {}", scan.list())));
             }
             None => {}
         }
@@ -120,11 +127,6 @@ fn refused(path: &Path, error: DicomError) -> ReadError {
 /// Returns the one series with that name ([`Scan::select`]).
 pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, ReadError> {
     scan.select(wanted).map_err(|what| ReadError::new(path, what))
-}
-
-/// Lists the series, one per line.
-fn listed(scan: &Scan) -> String {
-    scan.series.iter().map(|series| format!("\n  {}", series.summary())).collect()
 }
 
 pub(super) fn warn(path: &Path, findings: &[Finding]) {

@@ -85,7 +85,7 @@ pub struct ReadOptions {
     #[setters(into)]
     pub npz_key: Option<String>,
     /// The series of a folder with several: its UID, its description or a pattern of it, its number,
-    /// or a rule, `most-slices` or `thinnest`.
+    /// or a rule, `most-slices` or `thinnest`; with `#` and a key one of its volumes, such as an echo.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub series: Option<String>,

@@ -138,7 +138,8 @@ setters!(LoadImage {
     /// Name of the array of an NPZ file.
     npz_key: Option<String>,
     /// DICOM series of a folder with several: its UID, its description or a pattern of it, its
-    /// number, or a rule, `most-slices` or `thinnest`.
+    /// number, or a rule, `most-slices` or `thinnest`; with `#` and a key one of its volumes
+    /// (`*t2*#echo2`).
     series: Option<String>,
     /// Segments of a DICOM segmentation or regions of a structure set, by name, description or
     /// pattern (`GTV*`, ignoring case; its regions are combined into one): they become 1, 2, ...
