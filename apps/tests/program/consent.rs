@@ -202,6 +202,33 @@ fn a_process_of_its_own_needs_the_same_consent() {
     assert!(place.loads(&[&train[..], &["--allow-plugin", "marker"]].concat()).contains("marker: it is called"));
 }
 
+/// What a plugin links and finds in its own folder runs with it, so that another such library is asked about.
+#[test]
+fn an_answer_covers_the_libraries_that_the_plugin_brings() {
+    let place = Place::new(false);
+    let compiler = || Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    let link = |arguments: &[&str]| {
+        let output = compiler().current_dir(place.path()).args(["-shared", "-fPIC"]).args(arguments).output();
+        let output = output.expect("a C compiler");
+        assert!(output.status.success(), "{}", errors(&output));
+    };
+    let helper = |text: &str| {
+        fs::write(place.path().join("helper.c"), format!("const char *helper(void) {{ return \"{text}\"; }}\n"))
+            .expect("a source");
+        link(&["-o", "libhelper.so", "helper.c"]);
+    };
+    helper("of the author");
+    link(&["-o", "libmarker.so", "marker.c", "-Wl,--no-as-needed", "-L.", "-lhelper", "-Wl,-rpath,$ORIGIN"]);
+    let train = |out: &'static str| [&TRAIN[..], &["--out", out]].concat();
+    let (done, said) = place.at_a_terminal("y\n", &train("yes"));
+    assert!(done && place.forget(), "{said}");
+    place.loads(&train("later"));
+    helper("of someone else");
+    place.refused(&train("changed"), &REFUSAL);
+    helper("of the author");
+    place.loads(&train("again"));
+}
+
 #[test]
 fn an_answer_at_a_terminal_is_kept_until_the_file_changes() {
     let place = Place::new(false);

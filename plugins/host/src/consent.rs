@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::PluginError;
 use crate::file::{Identity, examine};
+use crate::linked::linked;
 use crate::safety::{check_owned, files_of};
 use crate::search::{Origin, Search, user_data};
 use crate::shown::shown_path;
@@ -127,11 +128,14 @@ fn is_installed(path: &Path) -> bool {
     places.any(|place| place == full || full.parent() == Some(&*place))
 }
 
-/// The line of the record for a plugin: the hash of its files, and its path.
+/// The line of the record for a plugin: the hash of its files and of the libraries that it brings, and its
+/// path.
 fn stamp(path: &Path) -> std::io::Result<String> {
     let full = path.canonicalize()?;
     let mut hasher = blake3::Hasher::new();
-    for file in files_of(&full) {
+    // Also the libraries that it brings: they run with it.
+    let linked = linked(path)?.into_iter().map(|linked| linked.path);
+    for file in files_of(&full).into_iter().chain(linked) {
         hasher.update(blake3::Hasher::new().update_reader(File::open(file)?)?.finalize().as_bytes());
     }
     // Quoted and escaped, so that it is one line.

@@ -58,6 +58,7 @@ mod isolated;
 #[cfg(not(target_os = "linux"))]
 #[path = "isolated/absent.rs"]
 mod isolated;
+mod linked;
 mod load;
 mod loaded;
 mod needs;

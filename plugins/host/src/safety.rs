@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::PluginError;
+use crate::linked::linked;
 use crate::shown::shown_path;
 
 /// The files of a plugin: its library, and of a Python plugin the modules next to it (`NAME.py` next
@@ -19,6 +20,16 @@ pub fn files_of(library: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The files of a plugin, and the libraries in its folder that it brings.
+///
+/// # Errors
+/// A file that cannot be read, or a library whose table of others cannot be understood.
+pub fn files_beside(library: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = files_of(&library.canonicalize()?);
+    files.extend(linked(library)?.into_iter().filter(|linked| linked.beside).map(|linked| linked.path));
+    Ok(files)
+}
+
 /// Fails if another user can change a file of the plugin or its folder, or everyone a folder above:
 /// the rules of ssh for its keys. Owners may be this user, root, and the owner of this program. A
 /// folder with the sticky bit (`/tmp`) is safe: others cannot replace a file in it.
@@ -27,9 +38,8 @@ pub fn files_of(library: &Path) -> Vec<PathBuf> {
 /// The file or folder, who can change it, and the command that fixes it.
 #[cfg(unix)]
 pub fn check_owned(path: &Path) -> Result<(), PluginError> {
-    let full = path.canonicalize().map_err(|source| PluginError::File { path: path.to_owned(), source })?;
     let user = User::here();
-    for file in files_of(&full) {
+    for file in files_beside(path).map_err(|source| PluginError::File { path: path.to_owned(), source })? {
         // A module may be a link to a file elsewhere.
         let file = file.canonicalize().map_err(|source| PluginError::File { path: file, source })?;
         for (height, place) in file.ancestors().enumerate() {
