@@ -70,7 +70,7 @@ pub use head::Head;
 pub use options::{Limits, Monochrome1, ReadOptions};
 pub use pairs::{Pair, Pairs};
 pub use pixels::{StoredPixels, StoredType, read_stored};
-pub use regions::{Region, RegionVolume, Regions};
+pub use regions::{Region, RegionVolume, Regions, select_regions};
 pub use rtstruct::{Contour, ContourKind, Mask, Roi, StructureSet};
 pub use scan::{Annotation, AnnotationKind, FailedFile, OtherObject, Scan, read_path, scan, scan_files, scan_with};
 pub use seg::{Segment, Segmentation, SegmentationKind};

@@ -177,6 +177,22 @@ impl Regions {
     }
 }
 
+/// Selects regions of a list as [`Regions::labels`] does, by name, description, pattern or alias, for other
+/// formats: for each requested one its places in the list, and the region with its label, from 1. Without
+/// names all are selected, with their own labels.
+///
+/// # Errors
+/// If the list has none of them.
+pub fn select_regions(
+    all: &[Region],
+    names: &[&str],
+    path: &Path,
+    options: &ReadOptions,
+) -> Result<(Vec<(Vec<usize>, Region)>, Vec<Finding>), DicomError> {
+    let mut findings = Vec::new();
+    Ok((choose(all, names, path, options, &mut findings)?, findings))
+}
+
 /// Selects the requested regions: for each one its indices in `all`, its name and its label.
 pub(crate) fn choose(
     all: &[Region],

@@ -41,6 +41,33 @@ pub struct Header {
     pub descrip: [u8; 80],
     /// Auxiliary file name.
     pub aux_file: [u8; 24],
+    /// Code of what the values mean; 0 for nothing in particular.
+    #[serde(default)]
+    pub intent_code: i32,
+    /// Parameters of the meaning.
+    #[serde(default)]
+    pub intent_p: [f64; 3],
+    /// Name of the meaning.
+    #[serde(default)]
+    pub intent_name: [u8; 16],
+    /// Time of the first frame.
+    #[serde(default)]
+    pub toffset: f64,
+    /// Which axes are those of frequency, phase and slices.
+    #[serde(default)]
+    pub dim_info: u8,
+    /// First and last slice of the timing.
+    #[serde(default)]
+    pub slices: [i64; 2],
+    /// Code of the order of the slices' timing.
+    #[serde(default)]
+    pub slice_code: i32,
+    /// Time to acquire a slice.
+    #[serde(default)]
+    pub slice_duration: f64,
+    /// Whether the file is of Analyze 7.5, which does not state the orientation.
+    #[serde(default)]
+    pub analyze: bool,
     /// Whether header and values are in the same file.
     pub single_file: bool,
     /// Axes (from 1) whose voxel size in the file was 0, negative or NaN, and was repaired in
@@ -69,6 +96,15 @@ impl Default for Header {
             cal: [0.0; 2],
             descrip: [0; 80],
             aux_file: [0; 24],
+            intent_code: 0,
+            intent_p: [0.0; 3],
+            intent_name: [0; 16],
+            toffset: 0.0,
+            dim_info: 0,
+            slices: [0; 2],
+            slice_code: 0,
+            slice_duration: 0.0,
+            analyze: false,
             single_file: true,
             repaired: Vec::new(),
         }

@@ -8,7 +8,7 @@ use super::NiftiError;
 use crate::readers::check_room;
 
 /// A file's bytes as stored on disk.
-pub(super) struct FileBytes {
+pub(crate) struct FileBytes {
     bytes: Vec<u8>,
     gzip: bool,
 }
@@ -19,7 +19,7 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> NiftiError + '_ {
 
 impl FileBytes {
     /// Reads the whole file.
-    pub(super) fn open(path: &Path) -> Result<FileBytes, NiftiError> {
+    pub(crate) fn open(path: &Path) -> Result<FileBytes, NiftiError> {
         let length = std::fs::metadata(path).map_err(io(path))?;
         if length.is_dir() {
             return Err(NiftiError::NotNifti {
@@ -40,7 +40,7 @@ impl FileBytes {
 
     /// Returns the first `count` bytes, unpacked; fewer if the file ends or breaks before.
     /// [`FileBytes::take`] checks the checksums.
-    pub(super) fn head(&self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
+    pub(crate) fn head(&self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
         if !self.gzip {
             return Ok(self.bytes[..count.min(self.bytes.len())].to_vec());
         }
@@ -51,7 +51,7 @@ impl FileBytes {
     /// checksums and lengths are verified.
     ///
     /// `count` must have been checked against [`super::MAX_BYTES`].
-    pub(super) fn take(self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
+    pub(crate) fn take(self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
         let short = |have: usize| NiftiError::Damaged {
             path: path.to_owned(),
             what: format!("the file ends after {have} bytes, the header promises {count}"),

@@ -3,19 +3,21 @@
 
 use std::path::Path;
 
-use super::{DataType, Header, NiftiError};
+use super::{DataType, Header, NiftiError, analyze};
 
 /// The number of bytes needed to parse any header.
 pub(super) const LONGEST: usize = 540;
+/// The number of bytes of a header of NIfTI-1 or Analyze.
+pub(super) const LENGTH_1: usize = 348;
 
-struct Fields<'a> {
-    bytes: &'a [u8],
-    big: bool,
+pub(super) struct Fields<'a> {
+    pub bytes: &'a [u8],
+    pub big: bool,
 }
 
 macro_rules! number {
     ($name:ident, $type:ty) => {
-        fn $name(&self, at: usize) -> $type {
+        pub(super) fn $name(&self, at: usize) -> $type {
             let mut raw = [0; size_of::<$type>()];
             if let Some(bytes) = self.bytes.get(at..at + raw.len()) {
                 raw.copy_from_slice(bytes);
@@ -29,6 +31,7 @@ impl Fields<'_> {
     number!(i16, i16);
     number!(i32, i32);
     number!(i64, i64);
+    number!(f32, f32);
     number!(f64, f64);
 
     fn text<const N: usize>(&self, at: usize) -> [u8; N] {
@@ -38,6 +41,11 @@ impl Fields<'_> {
         }
         out
     }
+}
+
+/// Whether the first bytes of a file are a NIfTI header.
+pub(super) fn is_nifti(start: &[u8]) -> bool {
+    matches!(start.get(344..348), Some(b"n+1\0" | b"ni1\0")) || matches!(start.get(4..8), Some(b"n+2\0" | b"ni2\0"))
 }
 
 /// Parses the first bytes of a file.
@@ -57,7 +65,7 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Header, NiftiError> {
             return Err(not(format!("not a NIfTI file: sizeof_hdr is {other}, expected 348 or 540")));
         }
     };
-    let length = if version == 1 { 348 } else { 540 };
+    let length = if version == 1 { LENGTH_1 } else { LONGEST };
     if bytes.len() < length {
         return Err(damaged(format!("the header ends after {} of {length} bytes", bytes.len())));
     }
@@ -65,8 +73,11 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Header, NiftiError> {
     let single_file = match magic {
         b"n+1\0" | b"n+2\0" => true,
         b"ni1\0" | b"ni2\0" => false,
+        _ if version == 1 && analyze::is_header(path, magic) => return of_analyze(&fields, path),
         _ if version == 1 && magic == [0; 4] => {
-            return Err(not("an Analyze 7.5 header, not NIfTI (no magic); convert the image to NIfTI".to_owned()));
+            let what = "not a NIfTI file: it has no magic; a header of Analyze 7.5 has a name that ends in .hdr, and an \
+                        .img with the values beside it";
+            return Err(not(what.to_owned()));
         }
         _ => return Err(not(format!("not a NIfTI file: magic is {:?}", String::from_utf8_lossy(magic)))),
     };
@@ -79,6 +90,30 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Header, NiftiError> {
     header.single_file = single_file;
     header.dim = lengths(dim, path)?;
     settle(&mut header, offset, path)?;
+    Ok(header)
+}
+
+/// The header of an Analyze 7.5 pair. Its first axis runs from right to left, as nibabel and SPM assume;
+/// its origin is the voxel that SPM stores, else the centre.
+fn of_analyze(fields: &Fields<'_>, path: &Path) -> Result<Header, NiftiError> {
+    let bytes = analyze::as_nifti(fields);
+    let (mut header, dim, offset) = version1(&Fields { bytes: &bytes, big: fields.big }, path)?;
+    header.big_endian = fields.big;
+    header.single_file = false;
+    header.analyze = true;
+    header.xyzt_units = Header::default().xyzt_units;
+    header.dim = lengths(dim, path)?;
+    settle(&mut header, offset, path)?;
+    if let Some(origin) = analyze::origin(fields, &header.dim) {
+        header.srow = [[0.0; 4]; 3];
+        for (axis, origin) in origin.into_iter().enumerate() {
+            let size = if axis < header.dim.len() { header.pixdim[axis + 1] } else { 1.0 };
+            let size = if axis == 0 { -size } else { size };
+            (header.srow[axis][axis], header.srow[axis][3]) = (size, -origin * size);
+        }
+        // Aligned to something that the file does not name.
+        header.sform_code = 2;
+    }
     Ok(header)
 }
 
@@ -108,6 +143,14 @@ fn version1(f: &Fields<'_>, path: &Path) -> Result<(Header, [i64; 8], f64), Nift
     header.cal = [raw.cal_max, raw.cal_min].map(f64::from);
     header.descrip = descrip;
     header.aux_file = raw.aux_file;
+    header.intent_code = raw.intent_code.into();
+    header.intent_p = [raw.intent_p1, raw.intent_p2, raw.intent_p3].map(f64::from);
+    header.intent_name = raw.intent_name;
+    header.toffset = raw.toffset.into();
+    header.dim_info = raw.dim_info;
+    header.slices = [raw.slice_start.into(), raw.slice_end.into()];
+    header.slice_code = raw.slice_code.into();
+    header.slice_duration = raw.slice_duration.into();
     // The standard's dim is signed.
     Ok((header, raw.dim.map(|d| i64::from(d as i16)), raw.vox_offset.into()))
 }
@@ -128,6 +171,14 @@ fn version2(f: &Fields<'_>) -> (Header, [i64; 8], f64) {
     header.cal = std::array::from_fn(|i| f64s(192, i));
     header.descrip = f.text(240);
     header.aux_file = f.text(320);
+    header.intent_code = f.i32(504);
+    header.intent_p = std::array::from_fn(|i| f64s(80, i));
+    header.intent_name = f.text(508);
+    header.toffset = f64s(216, 0);
+    header.dim_info = f.bytes.get(524).copied().unwrap_or(0);
+    header.slices = [f.i64(224), f.i64(232)];
+    header.slice_code = f.i32(496);
+    header.slice_duration = f64s(208, 0);
     (header, std::array::from_fn(|i| f.i64(16 + 8 * i)), f.i64(168) as f64)
 }
 
@@ -204,10 +255,18 @@ pub(super) fn to_bytes(header: &Header) -> Vec<u8> {
         };
         f32s(76, &header.pixdim);
         f32s(108, &[352.0, header.scl_slope, header.scl_inter]);
+        f32s(56, &header.intent_p);
         f32s(124, &header.cal);
+        f32s(132, &[header.slice_duration, header.toffset]);
         f32s(256, &header.quatern);
         f32s(268, &header.qoffset);
         f32s(280, header.srow.as_flattened());
+        put(39, &[header.dim_info]);
+        put(68, &(header.intent_code as i16).to_le_bytes());
+        put(74, &(header.slices[0] as i16).to_le_bytes());
+        put(120, &(header.slices[1] as i16).to_le_bytes());
+        put(122, &[header.slice_code as u8]);
+        put(328, &header.intent_name);
         put(123, &[header.xyzt_units as u8]);
         put(148, &header.descrip);
         put(228, &header.aux_file);
@@ -226,11 +285,19 @@ pub(super) fn to_bytes(header: &Header) -> Vec<u8> {
         };
         f64s(104, &header.pixdim);
         f64s(176, &[header.scl_slope, header.scl_inter]);
+        f64s(80, &header.intent_p);
         f64s(192, &header.cal);
+        f64s(208, &[header.slice_duration, header.toffset]);
         f64s(352, &header.quatern);
         f64s(376, &header.qoffset);
         f64s(400, header.srow.as_flattened());
         put(168, &544_i64.to_le_bytes());
+        put(224, &header.slices[0].to_le_bytes());
+        put(232, &header.slices[1].to_le_bytes());
+        put(496, &header.slice_code.to_le_bytes());
+        put(504, &header.intent_code.to_le_bytes());
+        put(508, &header.intent_name);
+        put(524, &[header.dim_info]);
         put(240, &header.descrip);
         put(320, &header.aux_file);
         put(344, &header.qform_code.to_le_bytes());
@@ -279,6 +346,9 @@ mod tests {
             header.quatern = [0.5, 0.25, 0.125];
             header.qoffset = [1.0, 2.0, 3.0];
             header.srow = [[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 10.0, 11.0, 12.0]];
+            (header.intent_code, header.intent_p, header.intent_name) = (1002, [1.0, 2.0, 3.0], *b"labels of organs");
+            (header.cal, header.aux_file, header.toffset) = ([240.0, -160.0], [b'a'; 24], 2.5);
+            (header.dim_info, header.slices, header.slice_code, header.slice_duration) = (57, [1, 4], 3, 0.5);
             let back = parse(&to_bytes(&header), Path::new("x.nii")).expect("a sound header");
             assert_eq!(back, header);
         }

@@ -15,8 +15,8 @@ use crate::readers::check_room;
 /// `Z = 1` and `spatial_dims = 2`.
 ///
 /// # Errors
-/// If the file is missing, damaged, not NIfTI, or holds colours or complex numbers; the error names
-/// file and header field.
+/// If the file is missing, damaged, not NIfTI, or holds colours, complex numbers, or a whole number that
+/// f32 cannot hold; the error names file and header field.
 pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
     read_nifti_on(path, &hearth_image::host_device())
 }
@@ -30,7 +30,19 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
     let (header, data_type, bytes) = stored(path)?;
     let (shape, spatial_dims) = shape(&header);
     let values = voxels::unpack(&bytes, data_type, header.big_endian, header.scaling(), shape);
+    let values = values.map_err(|what| NiftiError::Unsupported { path: path.to_owned(), what })?;
     let affine = header.rectified_affine();
+    if header.analyze {
+        let path = path.display();
+        tracing::warn!(
+            "{path}: Analyze 7.5 does not state which side is left; the first axis is taken to run from right to left, \
+             as by nibabel and SPM"
+        );
+    }
+    let matrix = header_path(path).with_extension("mat");
+    if header.analyze && matrix.is_file() {
+        tracing::warn!("{}: the affine that SPM stored in {} is not read", path.display(), matrix.display());
+    }
     for what in header.unusable() {
         tracing::warn!("{}: {what}", path.display());
     }
@@ -56,8 +68,10 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
 /// # Errors
 /// Those of [`read_nifti`].
 pub fn read_nifti_values(path: impl AsRef<Path>) -> Result<(Header, Vec<f32>), NiftiError> {
-    let (header, data_type, bytes) = stored(path.as_ref())?;
+    let path = path.as_ref();
+    let (header, data_type, bytes) = stored(path)?;
     let values = voxels::in_order(&bytes, data_type, header.big_endian, header.scaling());
+    let values = values.map_err(|what| NiftiError::Unsupported { path: path.to_owned(), what })?;
     Ok((header, values))
 }
 
@@ -106,6 +120,13 @@ fn shape(header: &Header) -> ([usize; 4], usize) {
 /// Opens the header, and the file that holds its values.
 fn open(path: &Path) -> Result<(Header, FileBytes, PathBuf), NiftiError> {
     let header_at = header_path(path);
+    if header_at == path
+        && let Some(stem) = [".img", ".img.gz"].iter().find_map(|end| path.to_str()?.strip_suffix(end))
+        && !header_bytes::is_nifti(&FileBytes::open(path)?.head(header_bytes::LONGEST, path)?)
+    {
+        let what = format!("the values of a pair (NIfTI or Analyze), but there is no {stem}.hdr with the header");
+        return Err(NiftiError::NotNifti { path: path.to_owned(), what });
+    }
     let stored = FileBytes::open(&header_at)?;
     let header = header_bytes::parse(&stored.head(header_bytes::LONGEST, &header_at)?, &header_at)?;
     if header.single_file {
@@ -117,7 +138,10 @@ fn open(path: &Path) -> Result<(Header, FileBytes, PathBuf), NiftiError> {
     let Some(values_at) = found else {
         return Err(NiftiError::Damaged {
             path: header_at,
-            what: format!("the header of a pair, but there is no {stem}.img (nor .img.gz) with the values"),
+            what: format!(
+                "the header of {} pair, but there is no {stem}.img (nor .img.gz) with the values",
+                if header.analyze { "an Analyze 7.5" } else { "a NIfTI" }
+            ),
         });
     };
     // The rest of the header's file is not read, so its checksum is compared now.

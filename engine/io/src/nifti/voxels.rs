@@ -53,24 +53,84 @@ macro_rules! each_type {
     }};
 }
 
+/// The whole numbers that f32 holds without gaps.
+const WITHOUT_GAPS: u64 = 1 << 24;
+
+/// Fails for a whole number that f32 cannot hold: two labels must not become one.
+pub(crate) fn check_whole(value: i128) -> Result<(), String> {
+    if value as f32 as i128 == value {
+        return Ok(());
+    }
+    Err(format!(
+        "the value {value} would become {}: values are held as float32, which has every whole number up to 2^24 \
+         ({WITHOUT_GAPS}) only; renumber the labels, or store intensities as float32",
+        value as f32
+    ))
+}
+
+/// Applies [`check_whole`] to stored values.
+fn check_stored(bytes: &[u8], data_type: DataType, big: bool) -> Result<(), String> {
+    macro_rules! check {
+        ($type:ty, $size:expr) => {{
+            let read =
+                |raw: &[u8; $size]| if big { <$type>::from_be_bytes(*raw) } else { <$type>::from_le_bytes(*raw) };
+            let rounded = |value: &$type| {
+                let small = -(WITHOUT_GAPS as i128)..=WITHOUT_GAPS as i128;
+                !small.contains(&(*value as i128)) && check_whole(*value as i128).is_err()
+            };
+            bytes.as_chunks::<$size>().0.par_iter().map(read).find_first(rounded).map(|value| value as i128)
+        }};
+    }
+    let found = match data_type {
+        DataType::U32 => check!(u32, 4),
+        DataType::I32 => check!(i32, 4),
+        DataType::U64 => check!(u64, 8),
+        DataType::I64 => check!(i64, 8),
+        _ => None,
+    };
+    found.map_or(Ok(()), check_whole)
+}
+
+/// Whether values are stored as they are.
+fn unscaled(scaling: Option<(f64, f64)>) -> bool {
+    scaling.is_none_or(|scaling| scaling == (1.0, 0.0))
+}
+
 /// Reads values into row-major `[channels, x, y, z]`, with threads over `x`.
 ///
 /// `bytes` must hold `channels * x * y * z` values.
+///
+/// # Errors
+/// A whole number that f32 cannot hold, unless it is scaled.
 pub(crate) fn unpack(
     bytes: &[u8],
     data_type: DataType,
     big_endian: bool,
     scaling: Option<(f64, f64)>,
     shape: [usize; 4],
-) -> Vec<f32> {
-    each_type!(data_type, big_endian, scaling, |SIZE, read| transpose::<SIZE>(bytes, shape, read))
+) -> Result<Vec<f32>, String> {
+    if unscaled(scaling) {
+        check_stored(bytes, data_type, big_endian)?;
+    }
+    Ok(each_type!(data_type, big_endian, scaling, |SIZE, read| transpose::<SIZE>(bytes, shape, read)))
 }
 
 /// Reads values in the order of the file, with threads over parts of it.
-pub(crate) fn in_order(bytes: &[u8], data_type: DataType, big_endian: bool, scaling: Option<(f64, f64)>) -> Vec<f32> {
-    each_type!(data_type, big_endian, scaling, |SIZE, read| {
+///
+/// # Errors
+/// Those of [`unpack`].
+pub(crate) fn in_order(
+    bytes: &[u8],
+    data_type: DataType,
+    big_endian: bool,
+    scaling: Option<(f64, f64)>,
+) -> Result<Vec<f32>, String> {
+    if unscaled(scaling) {
+        check_stored(bytes, data_type, big_endian)?;
+    }
+    Ok(each_type!(data_type, big_endian, scaling, |SIZE, read| {
         bytes.par_chunks_exact(SIZE).map(|raw| read(std::array::from_fn(|i| raw[i]))).collect()
-    })
+    }))
 }
 
 fn transpose<const SIZE: usize>(
@@ -193,16 +253,34 @@ mod tests {
             if big {
                 bytes.chunks_exact_mut(2).for_each(|b| b.swap(0, 1));
             }
-            prop_assert_eq!(unpack(&bytes, DataType::I16, big, None, shape), values);
+            prop_assert_eq!(unpack(&bytes, DataType::I16, big, None, shape), Ok(values));
         }
     }
 
     #[test]
     fn the_first_axis_is_fastest_in_the_file() {
         let got = unpack(&[0, 1, 2, 3, 4, 5], DataType::U8, false, Some((2.0, 1.0)), [1, 3, 2, 1]);
-        assert_eq!(got, [1.0, 7.0, 3.0, 9.0, 5.0, 11.0]);
+        assert_eq!(got.expect("values"), [1.0, 7.0, 3.0, 9.0, 5.0, 11.0]);
         let got = in_order(&[0, 1, 2, 0], DataType::U16, true, Some((2.0, 1.0)));
-        assert_eq!(got, [3.0, 1025.0]);
+        assert_eq!(got.expect("values"), [3.0, 1025.0]);
+    }
+
+    #[test]
+    fn whole_numbers_are_held_or_refused() {
+        let even = (1_i32 << 24) + 2;
+        for (value, held) in [(1 << 24, true), (even, true), (even - 1, false), (1 - even, false), (i32::MIN, true)] {
+            let read = in_order(&value.to_be_bytes(), DataType::I32, true, None);
+            assert_eq!(read.is_ok(), held, "{value}");
+            if let Err(error) = read {
+                assert!(error.contains(&value.to_string()), "{error}");
+            }
+        }
+        let most = u32::MAX.to_le_bytes();
+        assert!(in_order(&most, DataType::U32, false, None).is_err());
+        assert!(in_order(&most, DataType::U32, false, Some((0.5, 0.0))).is_ok(), "a scaled value is no label");
+        assert!(in_order(&u64::MAX.to_le_bytes(), DataType::U64, false, Some((1.0, 0.0))).is_err());
+        assert!(unpack(&(i64::MAX - 1).to_le_bytes(), DataType::I64, false, None, [1; 4]).is_err());
+        assert!(unpack(&i64::MIN.to_le_bytes(), DataType::I64, false, None, [1; 4]).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hearth_image::Image;
+use hearth_image::{Image, affine};
 
 use super::{DataType, Header, NiftiError, header_bytes, voxels};
 
@@ -37,6 +37,15 @@ impl NiftiOptions {
     /// Options for a label map: the first of u8, u16, u32, i16 and i32 that holds all labels.
     pub fn label() -> Self {
         NiftiOptions { data_type: DataType::U8, widens: true, ..NiftiOptions::default() }
+    }
+
+    /// These options with a type of whole numbers, without scaling.
+    pub(crate) fn for_labels(mut self) -> Self {
+        self.scaling = None;
+        if matches!(self.data_type, DataType::F32 | DataType::F64) {
+            (self.data_type, self.widens) = (DataType::U8, true);
+        }
+        self
     }
 
     /// The type in which these values are stored.
@@ -81,9 +90,14 @@ impl NiftiOptions {
     }
 }
 
-/// Writes a NIfTI file (gzip if the name ends in `.gz`), with the affine as both sform and qform.
-/// Units, description and the code of the affine are those of the image's source file. The file
+/// Writes a NIfTI file (gzip if the name ends in `.gz`), with the affine as both sform and qform. The file
 /// gets its name only when it is complete.
+///
+/// Units, description, the first frame's time, the further axes and the codes of the affines are those of the
+/// image's source file; on its grid, the timing of slices too. So are the intent and the auxiliary file,
+/// unless a [label map](NiftiOptions::label) is written from an image without the intent of labels, and the
+/// display range, unless it does not suit the values: that of a CT is not written with labels or scaled
+/// values.
 ///
 /// # Errors
 /// If a value does not fit the type, or an I/O error occurs.
@@ -95,7 +109,7 @@ pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions)
     }
     let values = image.to_vec();
     let options = NiftiOptions { data_type: options.type_of(&values), ..options };
-    let mut bytes = header_bytes::to_bytes(&header(image, &options));
+    let mut bytes = header_bytes::to_bytes(&header(image, &options, &values));
     bytes.extend(voxels::pack(&values, options.data_type, options.scaling, image.data.dims()).map_err(wrong)?);
     put(path, bytes, options.level)
 }
@@ -123,7 +137,7 @@ pub fn write_nifti_labels(
     grid: &Header,
     labels: &[u16],
     wide: bool,
-    affine: LabelAffine,
+    how: LabelAffine,
 ) -> Result<(), NiftiError> {
     let path = path.as_ref();
     let wrong = wrong(path);
@@ -139,7 +153,7 @@ pub fn write_nifti_labels(
     header.datatype = data_type.code();
     header.xyzt_units = 2;
     header.set_affine(&grid.affine(), 1);
-    if affine == LabelAffine::Matrix {
+    if how == LabelAffine::Matrix {
         (header.sform_code, header.qform_code) = (2, 0);
     }
     let mut bytes = header_bytes::to_bytes(&header);
@@ -168,7 +182,7 @@ fn put(path: &Path, mut bytes: Vec<u8>, level: i32) -> Result<(), NiftiError> {
     hearth_files::replace(path, &bytes).map_err(|source| NiftiError::Io { path: path.to_owned(), source })
 }
 
-fn header(image: &Image, options: &NiftiOptions) -> Header {
+fn header(image: &Image, options: &NiftiOptions, values: &[f32]) -> Header {
     let [c, x, y, z] = image.data.dims();
     let mut dim = vec![x, y];
     if image.meta.spatial_dims > 2 || c > 1 {
@@ -178,13 +192,24 @@ fn header(image: &Image, options: &NiftiOptions) -> Header {
         dim.push(c);
     }
     let mut header = Header::default();
-    let mut code = 1;
+    let mut codes = [1; 2];
     if let Some(source) = &image.meta.header {
         header.xyzt_units = source.xyzt_units;
         header.descrip = source.descrip;
-        code = [source.sform_code, source.qform_code].into_iter().find(|c| *c > 0).unwrap_or(1);
-        if c > 1 && source.dim.len() == 4 {
+        header.toffset = source.toffset;
+        codes = codes_of(source);
+        let further = source.dim.get(3..).unwrap_or_default();
+        if c > 1 && further.iter().product::<usize>() == c {
+            dim.truncate(3);
+            dim.extend(further);
+            header.pixdim[4..].copy_from_slice(&source.pixdim[4..]);
+        } else if c > 1 && source.dim.len() == 4 {
             header.pixdim[4] = source.pixdim[4];
+        }
+        keep_meaning(&mut header, source, options.widens, values);
+        if image.shape()[..] == shape_of(source) && affine::distance(&image.affine, &source.rectified_affine()) < SAME {
+            (header.dim_info, header.slices) = (source.dim_info, source.slices);
+            (header.slice_code, header.slice_duration) = (source.slice_code, source.slice_duration);
         }
     }
     if let Some(description) = &options.description {
@@ -198,6 +223,52 @@ fn header(image: &Image, options: &NiftiOptions) -> Header {
     header.dim = dim;
     header.datatype = options.data_type.code();
     (header.scl_slope, header.scl_inter) = options.scaling.unwrap_or((1.0, 0.0));
-    header.set_affine(&image.affine, code);
+    header.set_affine(&image.affine, codes[0]);
+    if header.qform_code > 0 {
+        header.qform_code = codes[1];
+    }
     header
+}
+
+/// The distance in mm up to which two affines are the same.
+const SAME: f64 = 1e-3;
+
+/// The lengths of the first three axes.
+fn shape_of(header: &Header) -> [usize; 3] {
+    std::array::from_fn(|axis| header.dim.get(axis).copied().unwrap_or(1))
+}
+
+/// The codes of matrix and quaternion; one that is missing is that of the other, and two that lie apart
+/// become one.
+fn codes_of(source: &Header) -> [i32; 2] {
+    let either = [source.sform_code, source.qform_code].into_iter().find(|code| *code > 0).unwrap_or(1);
+    if source.sform_code > 0 && source.qform_code > 0 && source.conflict().is_none() {
+        return [source.sform_code, source.qform_code];
+    }
+    [either; 2]
+}
+
+/// `NIFTI_INTENT_LABEL`
+const LABELS: i32 = 1002;
+
+/// Keeps the fields about what the values mean where they still hold: a prediction has the header of its
+/// image, and transforms change values.
+fn keep_meaning(header: &mut Header, source: &Header, labels: bool, values: &[f32]) {
+    let [most, least] = source.cal;
+    if most > least {
+        let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+            (low.min(f64::from(*value)), high.max(f64::from(*value)))
+        });
+        let holds = match labels {
+            // The range of an image does not apply to labels that were drawn on it.
+            true => low <= least && most <= high,
+            // That of other values is much wider than scaled ones, or lies apart.
+            false => least < high && low < most && most - least <= 10.0 * (high - low),
+        };
+        header.cal = if holds { source.cal } else { header.cal };
+    }
+    if !labels || source.intent_code == LABELS {
+        (header.intent_code, header.intent_p) = (source.intent_code, source.intent_p);
+        (header.intent_name, header.aux_file) = (source.intent_name, source.aux_file);
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use hearth_dicom::{Annotation, DicomError, Regions, Scan};
+use hearth_dicom::{Annotation, DicomError, RegionVolume, Regions, Scan};
 use hearth_image::{Image, host_device};
 
 use super::dicom::{named, warn};
@@ -16,6 +16,32 @@ pub(super) fn read(
     options: &ReadOptions,
     how: &hearth_dicom::ReadOptions,
 ) -> Result<Option<Image>, ReadError> {
+    let Some(drawn) = drawn(path, scan, options, how)? else { return Ok(None) };
+    warn(path, &drawn.findings);
+    let mut image = Image::from_values(drawn.values, drawn.shape, *drawn.grid.affine(), &host_device());
+    image.meta.path = Some(path.to_owned());
+    let largest = drawn.regions.iter().map(|region| region.label).max().unwrap_or_default();
+    image.meta.stored_type = match options.segments_as_channels {
+        true => "float32",
+        false if largest > 255 => "uint16",
+        false => "uint8",
+    }
+    .to_owned();
+    if drawn.shape[0] > 1 {
+        let [c, x, y, z] = drawn.shape;
+        image.meta.original_shape = vec![x, y, z, c];
+        image.meta.original_channel_dim = Some(-1);
+    }
+    Ok(Some(image))
+}
+
+/// The regions of a file or folder on their grid; `None` if images are requested.
+pub(super) fn drawn(
+    path: &Path,
+    scan: &Scan,
+    options: &ReadOptions,
+    how: &hearth_dicom::ReadOptions,
+) -> Result<Option<RegionVolume>, ReadError> {
     let asked = !options.segments.is_empty() || options.segments_as_channels || options.reference.is_some();
     if !asked && !scan.series.is_empty() {
         return Ok(None);
@@ -36,7 +62,7 @@ pub(super) fn read(
     let regions = Regions::open(&annotation.path, how).map_err(|e| ReadError::new(path, e))?;
     let names: Vec<&str> = options.segments.iter().map(String::as_str).collect();
     let channels = options.segments_as_channels;
-    let drawn = match (&options.reference, regions.own_grid()) {
+    Ok(Some(match (&options.reference, regions.own_grid()) {
         (Some(reference), _) => {
             let images = hearth_dicom::scan_with(reference, how).map_err(|e| ReadError::new(reference, e))?;
             on_images(path, annotation, &regions, &images, options, how)?
@@ -54,23 +80,7 @@ pub(super) fn read(
             return Err(ReadError::new(path, what));
         }
         (None, None) => on_images(path, annotation, &regions, scan, options, how)?,
-    };
-    warn(path, &drawn.findings);
-    let mut image = Image::from_values(drawn.values, drawn.shape, *drawn.grid.affine(), &host_device());
-    image.meta.path = Some(path.to_owned());
-    let largest = drawn.regions.iter().map(|region| region.label).max().unwrap_or_default();
-    image.meta.stored_type = match channels {
-        true => "float32",
-        false if largest > 255 => "uint16",
-        false => "uint8",
-    }
-    .to_owned();
-    if drawn.shape[0] > 1 {
-        let [c, x, y, z] = drawn.shape;
-        image.meta.original_shape = vec![x, y, z, c];
-        image.meta.original_channel_dim = Some(-1);
-    }
-    Ok(Some(image))
+    }))
 }
 
 /// Reads regions on the grid of the series that they, or the options, name.
@@ -81,7 +91,7 @@ fn on_images(
     images: &Scan,
     options: &ReadOptions,
     how: &hearth_dicom::ReadOptions,
-) -> Result<hearth_dicom::RegionVolume, ReadError> {
+) -> Result<RegionVolume, ReadError> {
     let series = match &options.series {
         Some(wanted) => {
             let at = named(images, options.reference.as_deref().unwrap_or(path), wanted)?;

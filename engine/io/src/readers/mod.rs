@@ -28,9 +28,12 @@
 //! # Ok::<(), ReadError>(())
 //! ```
 
+mod data_files;
 mod dicom;
 mod dicom_regions;
+mod foreign;
 mod metaimage;
+mod mgh;
 mod nifti;
 mod nnunet;
 mod npy;
@@ -54,6 +57,7 @@ use serde::{Deserialize, Serialize};
 pub use dicom::DicomReader;
 pub use dicom::accepted;
 pub use metaimage::MetaImageReader;
+pub use mgh::MghReader;
 pub use nifti::NiftiReader;
 pub use nnunet::{NnunetReader, PREPROCESSED, labels_of, preprocessed_shape};
 pub use npy::{NumpyReader, read_array};
@@ -61,7 +65,7 @@ pub use nrrd::NrrdReader;
 pub use parts::{Parts, check_grid, read_parts};
 pub use raster::RasterReader;
 pub(crate) use raw_voxels::swapped;
-pub use segments::read_segments;
+pub use segments::{read_segments, segments_overlap};
 pub use tiff::{TiffReader, WSIReader, slide_region};
 
 use hearth_dicom::quiet::caught;
@@ -89,7 +93,7 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub series: Option<String>,
-    /// The segments of a DICOM segmentation (SEG) or the regions of a structure set (RTSTRUCT), by
+    /// The segments of a DICOM segmentation (SEG) or `.seg.nrrd`, or the regions of a structure set (RTSTRUCT), by
     /// name, description or pattern (`GTV*`): the first becomes 1, and so on. By default all, by
     /// their numbers in the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -338,6 +342,9 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
         ReadError::new(path, format!("{what}; expected one of {}", known.join(" ")))
     })
 }
+        if let Some(what) = foreign::described(&name, &start).filter(|_| !probe.folder) {
+            return ReadError::new(path, what);
+        }
 
 /// Finds a reader by its name, ignoring case, or by MONAI's aliases.
 ///
@@ -363,6 +370,29 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
 fn check_regular(path: &Path) -> Result<(), ReadError> {
     let found = std::fs::metadata(path).and_then(|_| hearth_files::check_readable(path));
     found.map_err(|e| ReadError::new(path, e))
+}
+
+/// The files that are read together with a file although no list names them: those with the voxels that a
+/// header of MetaImage or NRRD names, and the other half of a NIfTI or Analyze pair.
+pub fn companions(path: &Path) -> Vec<PathBuf> {
+    let name = path.to_string_lossy();
+    let lower = name.to_lowercase();
+    let ends = |ends: [&str; 2]| ends.iter().any(|end| lower.ends_with(end));
+    let voxels = match () {
+        () if ends([".mhd", ".mha"]) => metaimage::voxel_files(path),
+        () if ends([".nhdr", ".nrrd"]) => nrrd::voxel_files(path),
+        () => None,
+    };
+    if let Some(mut voxels) = voxels {
+        voxels.retain(|path| path.is_file());
+        return voxels;
+    }
+    let halves = [(".hdr.gz", ".img"), (".hdr", ".img"), (".img.gz", ".hdr"), (".img", ".hdr")];
+    let Some((stem, other)) = halves.iter().find_map(|(this, other)| Some((name.strip_suffix(this)?, other))) else {
+        return Vec::new();
+    };
+    let names = [format!("{stem}{other}"), format!("{stem}{other}.gz")];
+    names.into_iter().map(PathBuf::from).filter(|path| path.is_file()).collect()
 }
 
 /// The number of bytes that identify a file.

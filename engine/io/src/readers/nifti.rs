@@ -5,7 +5,7 @@ use hearth_image::Image;
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::NiftiError;
 
-/// Reads NIfTI-1 and NIfTI-2; see [`crate::nifti`].
+/// Reads NIfTI-1, NIfTI-2 and pairs of Analyze 7.5; see [`crate::nifti`].
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NiftiReader;
 
@@ -28,16 +28,20 @@ impl Reader for NiftiReader {
     }
 
     fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {
-        crate::read_nifti(path).map_err(|e| match e {
-            // The message of an I/O error is only the cause; the other messages already start with
-            // the file's name.
-            NiftiError::Io { source, .. } => ReadError::new(path, source),
-            NiftiError::Field { field, what, .. } => ReadError::new(path, format!("header field {field}: {what}")),
-            NiftiError::NotNifti { what, .. }
-            | NiftiError::Damaged { what, .. }
-            | NiftiError::Unsupported { what, .. }
-            | NiftiError::Write { what, .. } => ReadError::new(path, what),
-        })
+        crate::read_nifti(path).map_err(|error| read_error(path, error))
+    }
+}
+
+/// The error of a reader. The message of an I/O error is only the cause; the other messages already start
+/// with the file's name.
+pub(super) fn read_error(path: &Path, error: NiftiError) -> ReadError {
+    match error {
+        NiftiError::Io { source, .. } => ReadError::new(path, source),
+        NiftiError::Field { field, what, .. } => ReadError::new(path, format!("header field {field}: {what}")),
+        NiftiError::NotNifti { what, .. }
+        | NiftiError::Damaged { what, .. }
+        | NiftiError::Unsupported { what, .. }
+        | NiftiError::Write { what, .. } => ReadError::new(path, what),
     }
 }
 

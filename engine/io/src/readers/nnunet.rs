@@ -144,5 +144,5 @@ fn from_frame(path: &Path) -> Result<Image, ReadError> {
     // The values of the image, in both orders.
     let values = 2 * 4 * shape.iter().product::<usize>() as u64;
     let bytes = array.read(beside.as_ref(), values).map_err(failed)?;
-    Ok(prepared(path, numbers.values(&bytes), shape))
+    Ok(prepared(path, numbers.values(&bytes).map_err(failed)?, shape))
 }

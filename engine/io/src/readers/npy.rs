@@ -51,12 +51,12 @@ hearth_registry::entry!(dyn Reader => NumpyReader, example: "", build: |_| Ok(Bo
 /// If the file is neither, is damaged, holds values that are not numbers, or is larger than the
 /// memory that this process may use.
 pub fn read_array(path: &Path) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
-    Ok(open(path, None)?.values())
+    open(path, None)?.values().map_err(|what| ReadError::new(path, what))
 }
 
 /// Reads the array with this name in an NPZ file, like [`read_array`].
 pub(super) fn read_named(path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
-    Ok(open(path, Some(name))?.values())
+    open(path, Some(name))?.values().map_err(|what| ReadError::new(path, what))
 }
 
 /// Reads the shape of the array with this name in an NPZ file, without its values.
@@ -133,9 +133,9 @@ impl Element {
     }
 
     /// Values in the order of the file.
-    fn in_order(self, bytes: &[u8], big: bool) -> Vec<f32> {
-        match self {
-            Element::Number(data_type) => voxels::in_order(bytes, data_type, big, None),
+    fn in_order(self, bytes: &[u8], big: bool) -> Result<Vec<f32>, String> {
+        Ok(match self {
+            Element::Number(data_type) => voxels::in_order(bytes, data_type, big, None)?,
             Element::Flag => bytes.par_iter().map(|byte| f32::from(u8::from(*byte != 0))).collect(),
             Element::Half => {
                 let read = |raw: &[u8; 2]| {
@@ -144,7 +144,7 @@ impl Element {
                 };
                 bytes.as_chunks::<2>().0.par_iter().map(read).collect()
             }
-        }
+        })
     }
 }
 
@@ -163,7 +163,10 @@ impl Numbers {
     }
 
     /// Converts bytes to values, in their order.
-    pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
+    ///
+    /// # Errors
+    /// A whole number that f32 cannot hold.
+    pub fn values(&self, bytes: &[u8]) -> Result<Vec<f32>, String> {
         self.stored.in_order(bytes, self.big)
     }
 }
@@ -208,11 +211,11 @@ impl Array {
     }
 
     /// The shape and values, with the last axis the fastest.
-    fn values(self) -> (Vec<usize>, Vec<f32>) {
+    fn values(self) -> Result<(Vec<usize>, Vec<f32>), String> {
         let Array { shape, fortran, bytes, stored, big, .. } = self;
-        let values = stored.in_order(&bytes, big);
+        let values = stored.in_order(&bytes, big)?;
         if !fortran {
-            return (shape, values);
+            return Ok((shape, values));
         }
         let mut out = Vec::with_capacity(values.len());
         let mut place = vec![0; shape.len()];
@@ -227,7 +230,7 @@ impl Array {
                 *index = 0;
             }
         }
-        (shape, out)
+        Ok((shape, out))
     }
 
     fn image(self, path: &Path) -> Result<Image, ReadError> {
@@ -239,14 +242,15 @@ impl Array {
             _ => return Err(ReadError::new(path, format!("an array of shape {shape:?}; expected 2 to 4 axes"))),
         };
         // From (x, y, z, c) in either order to (c, x, y, z) with z fastest.
+        let wrong = |what: String| ReadError::new(path, what);
         let step = if fortran { [1, x, x * y, x * y * z] } else { [y * z * c, z * c, c, 1] };
         let values = if let (true, Element::Number(data_type)) = (fortran, stored) {
             // NIfTI's order.
-            voxels::unpack(&bytes, data_type, big, None, [c, x, y, z])
+            voxels::unpack(&bytes, data_type, big, None, [c, x, y, z]).map_err(wrong)?
         } else if c == 1 && !fortran {
-            stored.in_order(&bytes, big)
+            stored.in_order(&bytes, big).map_err(wrong)?
         } else {
-            let values = stored.in_order(&bytes, big);
+            let values = stored.in_order(&bytes, big).map_err(wrong)?;
             let mut out = Vec::with_capacity(values.len());
             for (l, i, j) in (0..c).flat_map(|l| (0..x).flat_map(move |i| (0..y).map(move |j| (l, i, j)))) {
                 let start = l * step[3] + i * step[0] + j * step[1];
@@ -285,7 +289,7 @@ mod tests {
             let bytes = [head.concat().as_slice(), &stored].concat();
             let length = bytes.len() as u64;
             let read = Array::read(&bytes[..], length).expect("an array").values();
-            assert_eq!(read, (vec![1, 2, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+            assert_eq!(read.expect("values"), (vec![1, 2, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
         }
     }
 

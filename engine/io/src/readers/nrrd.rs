@@ -1,16 +1,19 @@
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
 use hearth_image::{Affine, Image};
 
-use super::raw_voxels::{Packing, RawVoxels, data_file, line};
-use super::{Probe, ReadError, ReadOptions, Reader};
+use super::data_files::{data_file, listed, listed_any, numbered};
+use super::raw_voxels::{Packing, RawVoxels, Source, Start, line};
+use super::{Probe, ReadError, ReadOptions, Reader, segments};
 use crate::nifti::DataType;
 
-/// Reads NRRD: `.nrrd`, or `.nhdr` with its voxels in another file of the folder; raw, gzip or
-/// text. Two or three axes in LPS, RAS or LAS, and optionally a channel axis, first or last; 3D
-/// Slicer's segmentations (`.seg.nrrd`) are label maps.
+/// Reads NRRD: `.nrrd`, or `.nhdr` with its voxels in other files of the folder or of one below it;
+/// raw, gzip or text. Two or three axes in LPS, RAS or LAS; an axis of channels before them and all
+/// axes behind them (channels, time) become channels. 3D Slicer's segmentations (`.seg.nrrd`) are label
+/// maps, with a channel for each layer of overlapping segments; with [`ReadOptions::segments`] or
+/// [`ReadOptions::segments_as_channels`] they are read as those of DICOM.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct NrrdReader;
 
@@ -31,7 +34,7 @@ impl Reader for NrrdReader {
         probe.start.starts_with(b"NRRD000")
     }
 
-    fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {
+    fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
         let error = |error: std::io::Error| ReadError::new(path, error);
         let wrong = |what: String| ReadError::new(path, what);
         let mut file = BufReader::new(hearth_files::open(path).map_err(error)?);
@@ -40,29 +43,74 @@ impl Reader for NrrdReader {
         let whole =
             |names: [&str; 2]| names.iter().find_map(|name| fields.get(*name)?.parse::<i64>().ok()).unwrap_or(0);
         let (lines, bytes) = (whole(["line skip", "lineskip"]), whole(["byte skip", "byteskip"]));
-        if lines != 0 || !(-1..=1 << 40).contains(&bytes) || (bytes == -1 && stored.packing != Packing::Raw) {
+        let packed = stored.packing != Packing::Raw;
+        if lines != 0 || !(-1..=1 << 40).contains(&bytes) || (packed && bytes != 0) {
             return Err(wrong(
                 "lines or bytes before the voxels are skipped in a way that is not supported".to_owned(),
             ));
         }
-        if let Some(name) = ["data file", "datafile"].iter().find_map(|key| fields.get(*key)) {
-            file = data_file(path, "data file", name)?;
-        }
-        if bytes == -1 {
-            let length = file.get_ref().metadata().map_err(error)?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(stored.bytes()))).map_err(error)?;
-        } else if bytes > 0 && stored.packing == Packing::Raw {
-            file.seek_relative(bytes).map_err(error)?;
-        } else if bytes > 0 {
-            return Err(wrong("byte skip within packed voxels is not supported".to_owned()));
-        }
-        stored.image(file, path)
+        let start = if bytes < 0 { Start::Last } else { Start::After(bytes as u64) };
+        let source = match DATA_FILE.iter().find_map(|key| fields.get(*key)) {
+            Some(name) => Source::Files(files(path, name, &mut file, &sizes(&fields).map_err(wrong)?)?),
+            None => Source::Here(file),
+        };
+        let image = stored.image(source, start, path)?;
+        segments::chosen(path, image, &fields, options)
     }
 }
 
 hearth_registry::entry!(dyn Reader => NrrdReader, example: "", build: |_| Ok(Box::new(NrrdReader)));
 
-/// Reads the fields up to the empty line before the voxels; keys in lower case.
+/// The other files with the voxels that the header of a file names.
+pub(super) fn voxel_files(path: &Path) -> Option<Vec<PathBuf>> {
+    let mut file = BufReader::new(hearth_files::open(path).ok()?);
+    let fields = header(&mut file).ok()?;
+    let value = DATA_FILE.iter().find_map(|key| fields.get(*key))?;
+    files(path, value, &mut file, &sizes(&fields).ok()?).ok()
+}
+
+/// The keys of the files with the voxels.
+const DATA_FILE: [&str; 2] = ["data file", "datafile"];
+
+/// The files of the voxels: one, `PATTERN FIRST LAST STEP [AXES]`, or `LIST [AXES]` with names after the
+/// header. `AXES` is the number of axes of each file; by default one less than those of the image.
+fn files(path: &Path, value: &str, file: &mut impl BufRead, sizes: &[usize]) -> Result<Vec<PathBuf>, ReadError> {
+    let wrong = |what: &str| ReadError::new(path, format!("data file is {value:?}; {what}"));
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let axes = |word: Option<&&str>| match word.map(|word| word.parse::<usize>()) {
+        None => Ok(sizes.len() - 1),
+        Some(Ok(axes)) if (1..=sizes.len()).contains(&axes) => Ok(axes),
+        Some(_) => Err(wrong("the number of axes of a file is from 1 to that of the image")),
+    };
+    // Files with all axes are slabs along the last: any number that divides it.
+    let expected = |axes: usize| sizes[axes..].iter().try_fold(1_usize, |n, length| n.checked_mul(*length));
+    match words[..] {
+        ["LIST", ref rest @ ..] if rest.len() < 2 => {
+            let axes = axes(rest.first())?;
+            if axes < sizes.len() {
+                return listed(path, "data file", file, expected(axes).unwrap_or(usize::MAX));
+            }
+            let found = listed_any(path, "data file", file)?;
+            let slabs = !found.is_empty() && sizes[axes - 1].is_multiple_of(found.len());
+            if slabs { Ok(found) } else { Err(wrong("the number of files must divide the last axis")) }
+        }
+        [pattern, first, last, step, ref rest @ ..] if pattern.contains('%') && rest.len() < 2 => {
+            let numbers = [first, last, step].map(str::parse);
+            let [Ok(first), Ok(last), Ok(step)] = numbers else {
+                return Err(wrong("expected a pattern, the first number, the last one and the step"));
+            };
+            let (found, axes) = (numbered(path, "data file", pattern, [first, last, step])?, axes(rest.first())?);
+            let fits = match axes < sizes.len() {
+                true => expected(axes) == Some(found.len()),
+                false => sizes[axes - 1].is_multiple_of(found.len()),
+            };
+            if fits { Ok(found) } else { Err(wrong("the number of files is not that of its slices")) }
+        }
+        _ => Ok(vec![data_file(path, "data file", value)?]),
+    }
+}
+
+/// Reads the fields up to the empty line before the voxels, or up to a list of files; keys in lower case.
 pub(super) fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
     let (mut fields, mut number) = (HashMap::new(), 0);
     if line(file, &mut number)?.is_none_or(|text| !text.starts_with("NRRD000")) {
@@ -78,13 +126,22 @@ pub(super) fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>,
         else {
             return Err(format!("the header has a line without a colon: {text:.40}"));
         };
-        fields.insert(key.trim().to_lowercase(), value.trim().to_owned());
+        let (key, value) = (key.trim().to_lowercase(), value.trim().to_owned());
+        // Names of files follow, up to the end of the file.
+        let last = DATA_FILE.contains(&key.as_str()) && value.split_whitespace().next() == Some("LIST");
+        fields.insert(key, value);
+        if last {
+            break;
+        }
     }
     Ok(fields)
 }
 
-/// Parses a vector such as `(1,0,0)`, or `none`.
-fn vector(text: &str) -> Result<Option<[f64; 3]>, String> {
+/// A vector of a space with up to four axes; the missing ones are 0.
+type Vector = [f64; 4];
+
+/// Parses a vector such as `(1,0,0)`, of the number of axes of the space, or `none`.
+fn vector(text: &str, axes: usize) -> Result<Option<Vector>, String> {
     if text.eq_ignore_ascii_case("none") {
         return Ok(None);
     }
@@ -92,32 +149,102 @@ fn vector(text: &str) -> Result<Option<[f64; 3]>, String> {
     let parsed =
         inner.map(|inner| inner.split(',').map(|part| part.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>());
     match parsed {
-        Some(Ok(all)) if all.len() == 3 && all.iter().all(|number| number.is_finite()) => {
-            Ok(Some([all[0], all[1], all[2]]))
+        Some(Ok(all)) if all.len() == axes && all.iter().all(|number| number.is_finite()) => {
+            Ok(Some(std::array::from_fn(|axis| all.get(axis).copied().unwrap_or(0.0))))
         }
-        _ => Err(format!("{text:?} is not a vector of three numbers")),
+        _ => Err(format!("{text:?} is not a vector of {axes} numbers")),
     }
 }
 
 /// Parses vectors, which may contain spaces.
-fn vectors(text: &str) -> Result<Vec<Option<[f64; 3]>>, String> {
+fn vectors(text: &str, axes: usize) -> Result<Vec<Option<Vector>>, String> {
     let mut found = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
         let end = if rest.starts_with('(') { rest.find(')').map(|at| at + 1) } else { rest.find(char::is_whitespace) };
         let (one, after) = rest.split_at(end.unwrap_or(rest.len()));
-        found.push(vector(one)?);
+        found.push(vector(one, axes)?);
         rest = after.trim_start();
     }
     Ok(found)
 }
 
+/// The lengths of the axes.
+fn sizes(fields: &HashMap<String, String>) -> Result<Vec<usize>, String> {
+    let sizes: Option<Vec<usize>> =
+        fields.get("sizes").and_then(|text| text.split_whitespace().map(|n| n.parse().ok()).collect());
+    let sizes = sizes.filter(|all| !all.is_empty() && all.iter().all(|n| (1..=u32::MAX as usize).contains(n)));
+    sizes.ok_or_else(|| "sizes is missing or has no whole numbers above 0".to_owned())
+}
+
+/// The number of axes of the space, and the signs that turn its first three into RAS. Without a space,
+/// coordinates are LPS, as in ITK.
+fn space(fields: &HashMap<String, String>) -> Result<(usize, [f64; 3]), String> {
+    let name = fields.get("space").map(|space| space.to_lowercase());
+    let (axes, signs) = match name.as_deref() {
+        None => (3, [-1.0, -1.0, 1.0]),
+        Some("left-posterior-superior" | "lps") => (3, [-1.0, -1.0, 1.0]),
+        Some("right-anterior-superior" | "ras") => (3, [1.0, 1.0, 1.0]),
+        Some("left-anterior-superior" | "las") => (3, [-1.0, 1.0, 1.0]),
+        Some("left-posterior-superior-time" | "lpst") => (4, [-1.0, -1.0, 1.0]),
+        Some("right-anterior-superior-time" | "rast") => (4, [1.0, 1.0, 1.0]),
+        Some("left-anterior-superior-time" | "last") => (4, [-1.0, 1.0, 1.0]),
+        Some(other) => return Err(format!("space is {other:?}; LPS, RAS and LAS are supported")),
+    };
+    match fields.get("space dimension") {
+        None => Ok((axes, signs)),
+        Some(text) => match text.parse() {
+            Ok(axes @ 2..=4) => Ok((axes, signs)),
+            _ => Err(format!("space dimension is {text:?}; expected 2, 3 or 4")),
+        },
+    }
+}
+
+/// Which axes of the file are which.
+struct Axes {
+    /// Channels of a voxel that are adjacent: the first axis, if it has no direction.
+    first: bool,
+    /// Number of spatial axes, which come next.
+    spatial: usize,
+}
+
+impl Axes {
+    fn of(sizes: usize, kinds: &[&str], directions: Option<&[Option<Vector>]>) -> Result<Self, String> {
+        // An axis without a direction, with one along time alone, or with a kind of channels.
+        let apart = |axis: usize| match directions {
+            Some(all) => match all.get(axis).copied().flatten() {
+                Some([x, y, z, time]) => [x, y, z] == [0.0; 3] && time != 0.0,
+                None => true,
+            },
+            None => kinds.get(axis).is_some_and(|kind| !["domain", "space", "none", "???"].contains(kind)),
+        };
+        let first = apart(0);
+        let begin = usize::from(first);
+        // Without directions, axes after the third are no axes of space.
+        let spatial = (begin..sizes).take_while(|axis| !apart(*axis)).count();
+        let spatial = if spatial > 3 { 3 } else { spatial };
+        let whole = directions.is_none() && spatial == 3;
+        if let Some(axis) = (begin + spatial..sizes).find(|axis| !apart(*axis) && !whole) {
+            return Err(format!(
+                "axis {axis} is one of space behind an axis of channels; expected channels first or last"
+            ));
+        }
+        if !(2..=3).contains(&spatial) {
+            return Err(format!("it has {spatial} axes besides channels; expected 2 or 3"));
+        }
+        Ok(Axes { first, spatial })
+    }
+
+    /// The places of the spatial axes.
+    fn spatial(&self) -> std::ops::Range<usize> {
+        let begin = usize::from(self.first);
+        begin..begin + self.spatial
+    }
+}
+
 fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
     let field = |key: &str| fields.get(key).map(String::as_str);
-    let sizes: Option<Vec<usize>> =
-        field("sizes").and_then(|text| text.split_whitespace().map(|n| n.parse().ok()).collect());
-    let sizes = sizes.filter(|all| all.iter().all(|n| (1..=u32::MAX as usize).contains(n)));
-    let sizes = sizes.ok_or_else(|| "sizes is missing or has no whole numbers above 0".to_owned())?;
+    let sizes = sizes(fields)?;
     let data_type = match field("type").unwrap_or_default() {
         "signed char" | "int8" | "int8_t" => DataType::I8,
         "uchar" | "unsigned char" | "uint8" | "uint8_t" => DataType::U8,
@@ -137,31 +264,23 @@ fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
         "txt" | "text" | "ascii" => Packing::Text,
         other => return Err(format!("encoding is {other:?}; raw, gzip and text are supported")),
     };
-    let directions = field("space directions").map(vectors).transpose()?;
+    let (space_axes, signs) = space(fields)?;
+    let directions = field("space directions").map(|text| vectors(text, space_axes)).transpose()?;
     let kinds: Vec<&str> = field("kinds").map(|text| text.split_whitespace().collect()).unwrap_or_default();
-    // The channel axis: the axis without a direction, or with a kind of channels.
-    let apart = |axis: usize| match &directions {
-        Some(all) => all.get(axis).is_none_or(Option::is_none),
-        None => kinds.get(axis).is_some_and(|kind| !["domain", "space", "none", "???"].contains(kind)),
-    };
-    let channels: Vec<usize> = (0..sizes.len()).filter(|axis| apart(*axis)).collect();
-    let channel = match channels[..] {
-        [] if sizes.len() == 4 => Some(3),
-        [] => None,
-        [axis] if axis == 0 || axis + 1 == sizes.len() => Some(axis),
-        _ => return Err(format!("axes {channels:?} of {} have no direction; one may, the first or last", sizes.len())),
-    };
-    let spatial: Vec<usize> = (0..sizes.len()).filter(|axis| Some(*axis) != channel).collect();
-    if !(2..=3).contains(&spatial.len()) {
-        return Err(format!("it has {} axes besides channels; expected 2 or 3", spatial.len()));
-    }
-    let affine = affine(fields, directions.as_deref(), &spatial)?;
+    let axes = Axes::of(sizes.len(), &kinds, directions.as_deref())?;
+    let spatial: Vec<usize> = axes.spatial().collect();
+    let mut directions: Vec<Option<Vector>> = directions.unwrap_or_default();
+    directions.resize(sizes.len(), None);
+    let origin = field("space origin").map(|text| vector(text, space_axes)).transpose()?.flatten();
+    let affine = affine(fields, signs, &directions, origin.unwrap_or_default(), &spatial)?;
     let size = |place: usize| spatial.get(place).map_or(1, |axis| sizes[*axis]);
+    let behind = &sizes[axes.spatial().end..];
+    let following = behind.iter().try_fold(1_usize, |n, length| n.checked_mul(*length));
     Ok(RawVoxels {
         shape: [size(0), size(1), size(2)],
         spatial_dims: spatial.len(),
-        channels: channel.map_or(1, |axis| sizes[axis]),
-        interleaved: channel == Some(0),
+        adjacent: if axes.first { sizes[0] } else { 1 },
+        following: following.ok_or_else(|| format!("{sizes:?} values; expected 1 to 2^33 values"))?,
         data_type,
         big_endian: field("endian") == Some("big"),
         packing,
@@ -169,28 +288,25 @@ fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
     })
 }
 
-/// The affine from voxel to mm, RAS. Without a space, coordinates are LPS, as in ITK.
+/// The affine from voxel to mm, RAS.
 fn affine(
     fields: &HashMap<String, String>,
-    directions: Option<&[Option<[f64; 3]>]>,
+    signs: [f64; 3],
+    directions: &[Option<Vector>],
+    origin: Vector,
     spatial: &[usize],
 ) -> Result<Affine, String> {
-    let space = fields.get("space").map(|space| space.to_lowercase());
-    let signs = match space.as_deref() {
-        None | Some("left-posterior-superior" | "lps") => [-1.0, -1.0, 1.0],
-        Some("right-anterior-superior" | "ras") => [1.0, 1.0, 1.0],
-        Some("left-anterior-superior" | "las") => [-1.0, 1.0, 1.0],
-        Some(other) => return Err(format!("space is {other:?}; LPS, RAS and LAS are supported")),
-    };
     let spacings: Vec<f64> = match fields.get("spacings") {
         Some(text) => text.split_whitespace().map(|n| n.parse().unwrap_or(f64::NAN)).collect(),
         None => Vec::new(),
     };
-    let origin = fields.get("space origin").map(|text| vector(text)).transpose()?.flatten().unwrap_or_default();
+    if let Some([.., time]) = spatial.iter().filter_map(|axis| directions[*axis]).find(|vector| vector[3] != 0.0) {
+        return Err(format!("an axis of space has the direction {time} in time; expected 0"));
+    }
     let mut affine = hearth_image::affine::IDENTITY;
     for row in 0..3 {
         for (column, axis) in spatial.iter().enumerate() {
-            let along = match directions.and_then(|all| all.get(*axis).copied().flatten()) {
+            let along = match directions[*axis] {
                 Some(vector) => vector[row],
                 None => {
                     let length = spacings.get(*axis).copied().filter(|n| n.is_finite() && *n > 0.0).unwrap_or(1.0);

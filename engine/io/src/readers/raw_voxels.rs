@@ -1,8 +1,8 @@
 //! Voxels in the form of NRRD and MetaImage files: numbers of one type, the first axis fastest.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use hearth_image::{Affine, Image, host_device};
 
@@ -26,17 +26,6 @@ pub(super) fn line(file: &mut impl BufRead, number: &mut usize) -> Result<Option
     Ok((read > 0).then(|| text.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-/// The file of the voxels that a header names; it must be in the same folder.
-pub(super) fn data_file(header: &Path, key: &str, name: &str) -> Result<BufReader<File>, ReadError> {
-    // `%` marks a pattern for many files.
-    if name.is_empty() || name.contains(['/', '\\', '%']) || name.to_uppercase().starts_with("LIST") {
-        let what = "expected the name of one file in the same folder";
-        return Err(ReadError::new(header, format!("{key} is {name:?}; {what}")));
-    }
-    let data = header.with_file_name(name);
-    hearth_files::open(&data).map(BufReader::new).map_err(|error| ReadError::new(&data, error))
-}
-
 /// The maximum number of values of an image.
 const MAX_VALUES: usize = 8 << 30;
 
@@ -50,6 +39,24 @@ pub(super) enum Packing {
     Text,
 }
 
+/// Where the voxels are stored.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// After the header.
+    Here(BufReader<File>),
+    /// In these files, each with the same number of voxels, in their order.
+    Files(Vec<PathBuf>),
+}
+
+/// The place of the voxels in each file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// After this number of bytes.
+    After(u64),
+    /// At the end of the file.
+    Last,
+}
+
 /// An image as described by its header.
 #[derive(Clone, Debug)]
 pub(super) struct RawVoxels {
@@ -57,9 +64,10 @@ pub(super) struct RawVoxels {
     pub shape: [usize; 3],
     /// Number of spatial axes, 2 or 3.
     pub spatial_dims: usize,
-    pub channels: usize,
-    /// Whether the channels of a voxel are adjacent; otherwise each channel is contiguous.
-    pub interleaved: bool,
+    /// Number of channels of a voxel that are adjacent.
+    pub adjacent: usize,
+    /// Number of images, each with all its voxels, that follow one another: the axes after the third.
+    pub following: usize,
     pub data_type: DataType,
     pub big_endian: bool,
     pub packing: Packing,
@@ -68,59 +76,82 @@ pub(super) struct RawVoxels {
 }
 
 impl RawVoxels {
-    /// The number of bytes of the voxels, unpacked.
-    pub fn bytes(&self) -> u64 {
-        let sizes = self.shape.iter().chain([&self.channels]);
-        sizes.fold(self.data_type.size() as u64, |bytes, length| bytes.saturating_mul(*length as u64))
-    }
-
-    /// Reads the values after the header onto the CPU.
-    pub fn image(self, data: impl Read, path: &Path) -> Result<Image, ReadError> {
+    /// Reads the values onto the CPU. The channels of the image are those of its voxels, and for each of
+    /// them the axes after the third.
+    ///
+    /// # Errors
+    /// A file that is missing, damaged or too short, and values that the image cannot hold.
+    pub fn image(self, source: Source, start: Start, path: &Path) -> Result<Image, ReadError> {
         let wrong = |what: String| ReadError::new(path, what);
-        let sizes = self.shape.iter().chain([&self.channels]);
+        let sizes = self.shape.iter().chain([&self.adjacent, &self.following]);
         let count = sizes.clone().try_fold(1_usize, |n, length| n.checked_mul(*length));
+        let channels = self.adjacent.saturating_mul(self.following);
         let count = count.filter(|count| (1..=MAX_VALUES).contains(count)).ok_or_else(|| {
-            wrong(format!("{:?} voxels of {} channels; expected 1 to 2^33 values", self.shape, self.channels))
+            wrong(format!("{:?} voxels of {channels} channels; expected 1 to 2^33 values", self.shape))
         })?;
         // The bytes, those in the other order, and the values.
-        check_room(2 * self.bytes() + 4 * count as u64).map_err(wrong)?;
-        let bytes = match self.packing {
-            Packing::Raw => self.unpacked(data),
-            Packing::Gzip => self.unpacked(flate2::read::MultiGzDecoder::new(data)),
-            Packing::Zlib => self.unpacked(flate2::read::ZlibDecoder::new(data)),
-            Packing::Text => text(data, count),
-        };
-        let mut bytes = bytes.map_err(wrong)?;
-        // Text was already converted to numbers.
+        check_room((2 * self.data_type.size() as u64 + 4) * count as u64).map_err(wrong)?;
+        // Text is converted to numbers as it is read.
         let (data_type, big) = match self.packing {
             Packing::Text => (DataType::F32, false),
             _ => (self.data_type, self.big_endian),
         };
-        if self.interleaved && self.channels > 1 {
-            bytes = swapped(&bytes, count / self.channels, self.channels, data_type.size());
+        let mut bytes = Vec::new();
+        match source {
+            Source::Here(file) => self.part(file, start, count, &mut bytes).map_err(wrong)?,
+            Source::Files(files) => {
+                let each = count / files.len().max(1);
+                if each * files.len() != count {
+                    return Err(wrong(format!("{count} values in {} files of one size", files.len())));
+                }
+                for file in files {
+                    let wrong = |what: String| ReadError::new(&file, what);
+                    let open = hearth_files::open(&file).map_err(|error| ReadError::new(&file, error))?;
+                    self.part(BufReader::new(open), start, each, &mut bytes).map_err(wrong)?;
+                }
+            }
+        }
+        if self.adjacent > 1 {
+            bytes = swapped(&bytes, count / self.adjacent, self.adjacent, data_type.size());
         }
         let [nx, ny, nz] = self.shape;
-        let out = voxels::unpack(&bytes, data_type, big, None, [self.channels, nx, ny, nz]);
-        let mut image = Image::from_values(out, [self.channels, nx, ny, nz], self.affine, &host_device());
+        let out = voxels::unpack(&bytes, data_type, big, None, [channels, nx, ny, nz]).map_err(wrong)?;
+        let mut image = Image::from_values(out, [channels, nx, ny, nz], self.affine, &host_device());
         let axes = &self.shape[..self.spatial_dims];
-        let several = self.channels > 1;
+        let several = channels > 1;
         image.meta.path = Some(path.to_owned());
         image.meta.spatial_dims = self.spatial_dims;
         image.meta.stored_type = self.data_type.name().to_owned();
-        image.meta.original_shape = axes.iter().copied().chain(several.then_some(self.channels)).collect();
+        image.meta.original_shape = axes.iter().copied().chain(several.then_some(channels)).collect();
         image.meta.original_channel_dim = several.then_some(-1);
         Ok(image)
     }
 
-    fn unpacked(&self, data: impl Read) -> Result<Vec<u8>, String> {
-        let length = self.bytes();
-        // Memory grows with the data that is present, whatever the header states.
-        let mut bytes = Vec::new();
-        data.take(length).read_to_end(&mut bytes).map_err(|error| format!("the voxels can't be read: {error}"))?;
-        if (bytes.len() as u64) < length {
-            return Err(format!("the voxels end after {} of {length} bytes", bytes.len()));
+    /// Appends the bytes of `count` values of a file.
+    fn part(&self, mut file: BufReader<File>, start: Start, count: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        let length = count as u64 * self.data_type.size() as u64;
+        let io = |error: std::io::Error| format!("the voxels can't be read: {error}");
+        match start {
+            Start::After(bytes) => file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX)).map_err(io)?,
+            Start::Last => {
+                let all = file.get_ref().metadata().map_err(io)?.len();
+                file.seek(SeekFrom::Start(all.saturating_sub(length))).map_err(io)?;
+            }
         }
-        Ok(bytes)
+        let before = out.len();
+        // Memory grows with the data that is present, whatever the header states.
+        match self.packing {
+            Packing::Raw => file.take(length).read_to_end(out),
+            Packing::Gzip => flate2::read::MultiGzDecoder::new(file).take(length).read_to_end(out),
+            Packing::Zlib => flate2::read::ZlibDecoder::new(file).take(length).read_to_end(out),
+            Packing::Text => return text(file, count, self.data_type, out),
+        }
+        .map_err(io)?;
+        let found = (out.len() - before) as u64;
+        if found < length {
+            return Err(format!("the voxels end after {found} of {length} bytes"));
+        }
+        Ok(())
     }
 }
 
@@ -136,20 +167,25 @@ pub(crate) fn swapped(bytes: &[u8], rows: usize, columns: usize, size: usize) ->
     out
 }
 
-/// Converts numbers in text to f32 in little-endian order.
-fn text(data: impl Read, count: usize) -> Result<Vec<u8>, String> {
+/// Appends numbers in text as f32 in little-endian order.
+fn text(data: impl Read, count: usize, data_type: DataType, out: &mut Vec<u8>) -> Result<(), String> {
     let mut text = String::new();
     // A number has at most about 30 characters.
     let most = (count as u64).saturating_mul(64);
     data.take(most).read_to_string(&mut text).map_err(|error| format!("the voxels can't be read: {error}"))?;
-    let mut bytes = Vec::new();
+    let mut found = 0;
     for word in text.split_ascii_whitespace().take(count) {
         let number: f32 = word.parse().map_err(|error| format!("a voxel is not a number: {error}"))?;
-        bytes.extend(number.to_le_bytes());
+        if !matches!(data_type, DataType::F32 | DataType::F64)
+            && let Ok(whole) = word.parse::<i128>()
+        {
+            voxels::check_whole(whole)?;
+        }
+        out.extend(number.to_le_bytes());
+        found += 1;
     }
-    let found = bytes.len() / size_of::<f32>();
     if found < count {
         return Err(format!("the voxels end after {found} of {count} numbers"));
     }
-    Ok(bytes)
+    Ok(())
 }

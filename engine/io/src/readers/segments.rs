@@ -1,12 +1,15 @@
 //! Names and colours of the labels in a file.
 
+use std::collections::HashMap;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hearth_dicom::Regions;
+use hearth_dicom::{FindingKind, Region, Regions, select_regions};
+use hearth_image::{Image, host_device};
 
-use super::{ReadError, ReadOptions, nrrd};
-use crate::writers::Segment;
+use super::dicom::warn;
+use super::{ReadError, ReadOptions, check_room, dicom_regions, nrrd};
+use crate::writers::{Layers, Segment};
 
 /// Reads the labels of a `.seg.nrrd` of 3D Slicer, a DICOM segmentation or a structure set. They
 /// are in the order of the file, with the values that [`read_image_with`](super::read_image_with)
@@ -25,9 +28,23 @@ pub fn read_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Ve
     if start.starts_with(b"NRRD000") {
         let mut file = BufReader::new(hearth_files::open(path).map_err(error)?);
         let fields = nrrd::header(&mut file).map_err(|what| ReadError::new(path, what))?;
-        return Ok(of_slicer(&|key| fields.get(&key).map(String::as_str)));
+        return Ok(numbered(of_slicer(&|key| fields.get(&key).map(String::as_str)), options));
     }
     if hearth_dicom::is_dicom(&start) { of_dicom(path, options) } else { Ok(Vec::new()) }
+}
+
+/// Whether segments of a DICOM segmentation or structure set share voxels, so that a label map loses some of
+/// them and [`ReadOptions::segments_as_channels`] does not. Other files have no such segments.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn segments_overlap(path: impl AsRef<Path>, options: &ReadOptions) -> Result<bool, ReadError> {
+    let path = path.as_ref();
+    let how = aliased(options);
+    let scan = hearth_dicom::scan_with(path, &how).map_err(|error| ReadError::new(path, error))?;
+    let options = ReadOptions { segments_as_channels: false, ..options.clone() };
+    let drawn = dicom_regions::drawn(path, &scan, &options, &how)?;
+    Ok(drawn.is_some_and(|drawn| drawn.findings.iter().any(|finding| finding.kind == FindingKind::Overlap)))
 }
 
 /// `Segment0_Name` and so on, with keys in lower case.
@@ -40,6 +57,7 @@ fn of_slicer<'a>(field: &dyn Fn(String) -> Option<&'a str>) -> Vec<Segment> {
         let Some(name) = of("name").or_else(|| of("id")) else { break };
         let label = of("labelvalue").and_then(|text| text.parse().ok()).unwrap_or(place + 1);
         let mut segment = Segment::new(label, name);
+        segment.layer = Some(of("layer").and_then(|text| text.parse().ok()).unwrap_or(0));
         let parts = of("color").map(|text| text.split_whitespace().map(str::parse::<f64>).collect::<Vec<_>>());
         if let Some([Ok(r), Ok(g), Ok(b)]) = parts.as_deref() {
             segment.colour = [*r, *g, *b].map(|part| (part * 255.0).round().clamp(0.0, 255.0) as u8);
@@ -65,14 +83,73 @@ fn of_dicom(path: &Path, options: &ReadOptions) -> Result<Vec<Segment>, ReadErro
         segment
     });
     let known: Vec<Segment> = known.collect();
-    if options.segments.is_empty() {
-        return Ok(known);
-    }
-    // Requested segments count from 1, in their order.
+    Ok(numbered(known, options))
+}
+
+/// The segments with the values that reading with these options assigns: requested ones count from 1, in
+/// their order.
+fn numbered(known: Vec<Segment>, options: &ReadOptions) -> Vec<Segment> {
     let numbered = options.segments.iter().enumerate().map(|(place, name)| {
         let label = place as u32 + 1;
         let own = known.iter().find(|segment| segment.name.eq_ignore_ascii_case(name));
         own.map_or_else(|| Segment::new(label, name), |own| Segment { label, ..own.clone() })
     });
-    Ok(numbered.collect())
+    let numbered: Vec<Segment> = numbered.collect();
+    let mut all = if options.segments.is_empty() { known } else { numbered };
+    if !options.segments.is_empty() || options.segments_as_channels {
+        all.iter_mut().for_each(|segment| segment.layer = None);
+    }
+    all
+}
+
+/// The requested segments of a `.seg.nrrd`: a label map, or a channel for each. Without a request, or
+/// without segments, the image as it is stored.
+pub(super) fn chosen(
+    path: &Path,
+    image: Image,
+    fields: &HashMap<String, String>,
+    options: &ReadOptions,
+) -> Result<Image, ReadError> {
+    let segments = of_slicer(&|key| fields.get(&key).map(String::as_str));
+    if segments.is_empty() || (options.segments.is_empty() && !options.segments_as_channels) {
+        return Ok(image);
+    }
+    let layers = Layers::of(&image, &segments).map_err(|what| ReadError::new(path, what))?;
+    let known: Vec<Region> = layers.segments.iter().map(|of| Region::new(of.label, of.name.clone())).collect();
+    let names: Vec<&str> = options.segments.iter().map(String::as_str).collect();
+    let how = aliased(options);
+    let (wanted, findings) = select_regions(&known, &names, path, &how).map_err(|error| ReadError::new(path, error))?;
+    warn(path, &findings);
+    let values = image.to_vec();
+    let [_, nx, ny, nz] = image.data.dims();
+    let size = nx * ny * nz;
+    let count = if options.segments_as_channels { wanted.len() } else { 1 };
+    check_room(4 * (count * size) as u64).map_err(|what| ReadError::new(path, what))?;
+    let (mut out, mut shared) = (vec![0.0_f32; count * size], 0_usize);
+    for (number, (places, region)) in wanted.iter().enumerate() {
+        let start = if options.segments_as_channels { number * size } else { 0 };
+        let value = if options.segments_as_channels { 1.0 } else { region.label as f32 };
+        for segment in places.iter().map(|place| &layers.segments[*place]) {
+            let layer = &values[segment.layer.unwrap_or(0) * size..][..size];
+            let inside = layer.iter().map(|stored| *stored == segment.label as f32);
+            for (voxel, _) in out[start..start + size].iter_mut().zip(inside).filter(|(_, inside)| *inside) {
+                shared += usize::from(*voxel != 0.0 && *voxel != value);
+                *voxel = value;
+            }
+        }
+    }
+    if shared > 0 {
+        tracing::warn!("{}: segments overlap in {shared} voxel(s): the later one was used", path.display());
+    }
+    let mut meta = image.meta.clone();
+    meta.original_shape = if count > 1 { vec![nx, ny, nz, count] } else { vec![nx, ny, nz] };
+    meta.original_channel_dim = (count > 1).then_some(-1);
+    Ok(Image { meta, ..Image::from_values(out, [count, nx, ny, nz], image.affine, &host_device()) })
+}
+
+/// The options of `hearth_dicom` with the aliases of these.
+fn aliased(options: &ReadOptions) -> hearth_dicom::ReadOptions {
+    let mut how = hearth_dicom::ReadOptions::default();
+    how.aliases = options.aliases.iter().map(|(name, others)| (name.clone(), others.clone())).collect();
+    how
 }

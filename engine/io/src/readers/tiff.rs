@@ -1,10 +1,11 @@
 use std::path::Path;
 
 use hearth_image::{Image, affine, host_device};
-use hearth_slides::{PageInfo, Raster, Slide, TiffFile};
+use hearth_slides::{PageInfo, Raster, Samples, Slide, TiffFile};
 
 use super::raster::planar;
 use super::{Probe, ReadError, ReadOptions, Reader};
+use crate::nifti::voxels;
 
 /// The maximum number of values of a slide's level that is read as one image.
 const MAX_VALUES: usize = 1 << 30;
@@ -68,10 +69,12 @@ impl Reader for TiffReader {
         }
         if depth == 1 {
             let page = file.read(pages.first().copied().unwrap_or(0)).map_err(error)?;
+            check_whole(&page.samples).map_err(|what| ReadError::new(path, what))?;
             let (pixels, stored) = (page.samples.to_f32(), page.samples.kind().name());
             return Ok(planar(path, &pixels, [width, height, channels], options.reverse_indexing, stored));
         }
         let read = pages.iter().map(|page| file.read(*page)).collect::<Result<Vec<Raster>, _>>().map_err(error)?;
+        read.iter().try_for_each(|page| check_whole(&page.samples)).map_err(|what| ReadError::new(path, what))?;
         let stored = read.first().map_or("uint8", |page| page.samples.kind().name());
         let planes: Vec<Vec<f32>> = read.iter().map(|page| page.samples.to_f32()).collect();
         let size = if options.reverse_indexing { [width, height] } else { [height, width] };
@@ -87,6 +90,15 @@ impl Reader for TiffReader {
         image.meta.path = Some(path.to_owned());
         image.meta.stored_type = stored.to_owned();
         Ok(image)
+    }
+}
+
+/// Fails for a whole number that f32 cannot hold.
+fn check_whole(samples: &Samples) -> Result<(), String> {
+    match samples {
+        Samples::U32(all) => all.iter().try_for_each(|value| voxels::check_whole((*value).into())),
+        Samples::I32(all) => all.iter().try_for_each(|value| voxels::check_whole((*value).into())),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes an image in the format of the file's suffix: NIfTI, NRRD, MetaImage, PNG, NPY.
 
 mod encoded;
+mod layers;
 mod metaimage;
 mod nrrd;
 mod regions;
@@ -17,6 +18,8 @@ use hearth_image::Image;
 use crate::nifti::NiftiError;
 use crate::{NiftiOptions, write_nifti};
 pub use hearth_surface::Space as SurfaceSpace;
+pub(crate) use layers::Layers;
+pub use layers::label_map;
 pub use regions::{RegionFile, coding_of, parse_codes, read_codes, regions_of};
 pub use surfaces::{SurfaceOptions, Written, file_part, surface_bytes, write_surfaces};
 
@@ -30,7 +33,7 @@ pub struct WriteOptions {
     /// Factor for the values of a PNG; 255 for values from 0 to 1, as MONAI's
     /// `PILWriter(scale=255)`.
     pub scale: Option<f32>,
-    /// Names and colours of labels in `.seg.nrrd`; other labels are named `Segment_1` and so on.
+    /// Names, colours and layers of labels in `.seg.nrrd`; other labels are named `Segment_1` and so on.
     #[setters(skip)]
     pub segments: Vec<Segment>,
 }
@@ -46,12 +49,21 @@ pub struct Segment {
     pub colour: [u8; 3],
     /// DICOM codes of what it is.
     pub coding: Option<Coding>,
+    /// The channel that has it, of an image whose channels are label maps (`.seg.nrrd` with layers).
+    /// Without a layer, a label map has it, or the channel of its place.
+    pub layer: Option<usize>,
 }
 
 impl Segment {
+    /// Whether this is another segment after it got its layer.
+    fn is(&self, given: &Segment) -> bool {
+        let layer = given.layer.is_none() || given.layer == self.layer;
+        layer && self.label == given.label && self.name == given.name
+    }
+
     /// Creates a label with a colour that differs from those of its neighbours.
     pub fn new(label: u32, name: impl Into<String>) -> Self {
-        Segment { label, name: name.into(), colour: nrrd::usual_colour(label), coding: None }
+        Segment { label, name: name.into(), colour: nrrd::usual_colour(label), coding: None, layer: None }
     }
 }
 
@@ -94,7 +106,8 @@ pub const SUFFIXES: [&str; 6] = [".nii", ".nii.gz", ".nrrd", ".mha", ".png", ".n
 ///
 /// NIfTI is written as by [`write_nifti`]. NRRD and MetaImage are compressed, in LPS, in the type
 /// of [`WriteOptions::nifti`]; `.seg.nrrd` is a segmentation of 3D Slicer, with a name and a colour
-/// for each label. PNG needs a 2-D image with 1 to 4 channels, its first axis the width, and values
+/// for each label. It has layers if the image has channels: those of the segments' layers, or one channel
+/// of 0 and 1 for each segment. PNG needs a 2-D image with 1 to 4 channels, its first axis the width, and values
 /// from 0 to 65535 after scaling; they are rounded and stored in 8 bits if all fit, else in 16. NPY
 /// is f32, `[C, X, Y, Z]` (without `Z` for a 2-D image).
 ///
@@ -107,11 +120,15 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
         return Ok(write_nifti(path, image, options.nifti.clone())?);
     }
     let format = |what: String| WriteError::Format { path: path.to_owned(), what };
-    if name.ends_with(".nrrd") || name.ends_with(".mha") {
+    if name.ends_with(".seg.nrrd") {
+        let layers = Layers::of(image, &options.segments).map_err(format)?;
+        let encoded = encoded::encode(&layers.image, &options.nifti.clone().for_labels()).map_err(format)?;
+        whole(path, |file| nrrd::write(&layers.image, &encoded, Some(&layers), file))
+    } else if name.ends_with(".nrrd") || name.ends_with(".mha") {
         let encoded = encoded::encode(image, &options.nifti).map_err(format)?;
         whole(path, |file| match name.ends_with(".mha") {
             true => metaimage::write(image, &encoded, file),
-            false => nrrd::write(image, &encoded, options, name.ends_with(".seg.nrrd"), file),
+            false => nrrd::write(image, &encoded, None, file),
         })
     } else if name.ends_with(".png") {
         let picture = Picture::of(image, options.scale).map_err(format)?;

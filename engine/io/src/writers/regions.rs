@@ -1,14 +1,15 @@
 //! Writes labels as DICOM objects that refer to the series they were drawn on: SEG, RTSTRUCT,
 //! report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hearth_dicom::write::{self, Code, Coding, SegmentationType};
 use hearth_dicom::{Authorship, DicomError, Grid, Region, RegionVolume, Series};
 use hearth_image::Image;
 
-use super::{Segment, WriteError, surfaces};
+use super::layers::Layers;
+use super::{Segment, WriteError};
 
 /// A kind of DICOM file that holds regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +40,12 @@ impl RegionFile {
     }
 }
 
-/// Converts a label map to regions; labels without a segment are named `Segment_1` and so on. A
-/// segment's codes are those of the table for its name, or else its own.
+/// Converts a label map, layers of labels, or a channel for each segment to regions; labels without a
+/// segment are named `Segment_1` and so on. A segment's codes are those of the table for its name, or else
+/// its own. Regions of layers whose labels repeat are numbered from 1.
 ///
 /// # Errors
-/// If the image has several channels, or values that are not labels.
+/// If the image has values that are not labels, or segments do not suit its channels.
 pub fn regions_of(
     path: &Path,
     image: &Image,
@@ -51,27 +53,22 @@ pub fn regions_of(
     codes: &BTreeMap<String, Coding>,
 ) -> Result<RegionVolume, WriteError> {
     let format = |what: String| WriteError::Format { path: path.to_owned(), what };
-    if image.channels() != 1 {
-        let what = format!("regions need a label map with one channel; the image has {} channels", image.channels());
-        return Err(format(what));
-    }
-    let values = image.to_vec();
-    let present = surfaces::labels(&values).map_err(format)?;
-    let mut all: Vec<Segment> = segments.to_vec();
-    for label in present {
-        if !all.iter().any(|segment| segment.label == label) {
-            all.push(Segment::new(label, format!("Segment_{label}")));
-        }
-    }
-    all.sort_by_key(|segment| segment.label);
-    let region = |segment: Segment| {
-        let mut region = Region::new(segment.label, segment.name);
+    let layers = Layers::of(image, segments).map_err(format)?;
+    let labels: BTreeSet<u32> = layers.segments.iter().map(|segment| segment.label).collect();
+    let unique = labels.len() == layers.segments.len();
+    let region = |(place, segment): (usize, &Segment)| {
+        let label = if unique { segment.label } else { place as u32 + 1 };
+        let mut region = Region::new(label, segment.name.clone());
         region.color = Some(segment.colour);
-        region.coding = coding_of(codes, &region.name).or(segment.coding);
+        region.coding = coding_of(codes, &region.name).or_else(|| segment.coding.clone());
         region
     };
-    let regions = all.into_iter().map(region).collect();
-    Ok(RegionVolume::of_labels(values, regions, Grid::new(image.shape(), image.affine)))
+    let regions = layers.segments.iter().enumerate().map(region).collect();
+    let grid = Grid::new(image.shape(), image.affine);
+    Ok(match image.channels() {
+        1 => RegionVolume::of_labels(image.to_vec(), regions, grid),
+        _ => RegionVolume::of_channels(layers.channels(), regions, grid),
+    })
 }
 
 /// Looks up a name in a table, ignoring case.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hearth_image::{Affine, Image};
 use hearth_surface::{Mesh, Smoothing, Space, SurfaceError};
 
+use super::layers::Layers;
 use super::{Segment, WriteError};
 
 /// Options of surfaces.
@@ -38,12 +39,12 @@ pub struct Written {
     pub volume: f64,
 }
 
-/// Writes the surface of each label of a map into a separate file: `liver.stl` stays `liver.stl`
+/// Writes the surface of each label of a map, or of each segment of several channels, into a separate file: `liver.stl` stays `liver.stl`
 /// for one label, and becomes `liver_spleen.stl` and so on for several. `segments` selects labels
 /// and their names; if it is empty, all labels are written, with those names.
 ///
 /// # Errors
-/// If the name ends in neither `.stl` nor `.obj`, the image has several channels, a label has no
+/// If the name ends in neither `.stl` nor `.obj`, the segments do not suit the image's channels, no label has a
 /// voxel, two names lead to the same file, or a file exists or cannot be written.
 pub fn write_surfaces(
     path: impl AsRef<Path>,
@@ -57,20 +58,26 @@ pub fn write_surfaces(
     if !["stl", "obj"].contains(&end.as_str()) {
         return Err(format("expected a name that ends in .stl or .obj".to_owned()));
     }
-    if image.channels() != 1 {
-        return Err(format(format!(
-            "surfaces need a label map with one channel; the image has {} channels",
-            image.channels()
-        )));
-    }
-    let values = image.to_vec();
-    let present = labels(&values).map_err(format)?;
+    let layers = Layers::of(image, segments).map_err(format)?;
+    let values = layers.image.to_vec();
+    let size = image.shape().iter().product::<usize>();
+    let layer = |segment: &Segment| &values[segment.layer.unwrap_or(0) * size..][..size];
+    let present = |segment: &&Segment| layer(segment).contains(&(segment.label as f32));
+    let all: Vec<&Segment> = layers.segments.iter().filter(present).collect();
     let chosen: Vec<Segment> = match segments {
-        [] => present.iter().map(|label| Segment::new(*label, format!("{label}"))).collect(),
-        given => given.iter().filter(|segment| present.contains(&segment.label)).cloned().collect(),
+        [] if image.channels() == 1 => {
+            let named = |segment: &&Segment| Segment { name: segment.label.to_string(), ..(*segment).clone() };
+            all.iter().map(named).collect()
+        }
+        [] => all.iter().map(|segment| (*segment).clone()).collect(),
+        given => {
+            let of_given = |given: &Segment| all.iter().copied().find(|found| found.is(given)).cloned();
+            given.iter().filter_map(of_given).collect()
+        }
     };
     if chosen.is_empty() {
-        let known = if present.is_empty() { "it has none".to_owned() } else { format!("it has {present:?}") };
+        let labels: Vec<u32> = all.iter().map(|segment| segment.label).collect();
+        let known = if labels.is_empty() { "it has none".to_owned() } else { format!("it has {labels:?}") };
         return Err(format(format!("the image has no voxel of these labels; {known}")));
     }
     let mut paths: Vec<PathBuf> = Vec::new();
@@ -86,7 +93,7 @@ pub fn write_surfaces(
     }
     let mut written = Vec::new();
     for (segment, file) in chosen.iter().zip(paths) {
-        let made = surface_bytes(&values, image.shape(), &image.affine, segment, &end, options);
+        let made = surface_bytes(layer(segment), image.shape(), &image.affine, segment, &end, options);
         let (bytes, mesh) = made.map_err(|error| format(error.to_string()))?;
         let io = |source| WriteError::Io { path: file.clone(), source };
         hearth_files::replace(&file, bytes).map_err(io)?;

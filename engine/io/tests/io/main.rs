@@ -3,6 +3,7 @@
 mod blosc2;
 #[path = "../../../../tests/clients.rs"]
 mod clients;
+mod formats;
 mod nifti;
 mod readers;
 mod reports;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use hearth_image::{Image, affine, host_device};
 use hearth_io::nifti::DataType;
-use hearth_io::readers::choose;
-use hearth_io::writers::Segment;
-use hearth_io::{NiftiOptions, WriteOptions, read_image, write_image};
+use hearth_io::readers::{choose, read_segments};
+use hearth_io::writers::{Segment, label_map};
+use hearth_io::{NiftiOptions, ReadOptions, WriteOptions, read_image, read_image_with, write_image};
 
 fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/volumes").join(name)
@@ -73,7 +73,7 @@ fn segmentations_of_3d_slicer_have_names_and_colours() {
     let values = vec![0.0, 1.0, 2.0, 2.0, 0.0, 5.0, 0.0, 1.0];
     let labels = Image::from_values(values.clone(), [1, 2, 2, 2], affine::IDENTITY, &host_device());
     let mut options = WriteOptions::label();
-    options.segments.push(Segment { label: 2, name: "liver\nx".to_owned(), colour: [255, 0, 51], coding: None });
+    options.segments.push(Segment { name: "liver\nx".to_owned(), colour: [255, 0, 51], ..Segment::new(2, "") });
     write_image(&path, &labels, &options).expect("written");
     let bytes = fs::read(&path).expect("a file");
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(3000)]).into_owned();
@@ -90,6 +90,71 @@ fn segmentations_of_3d_slicer_have_names_and_colours() {
     }
     let again = read_image(&path).expect("read");
     assert_eq!((again.to_vec(), again.meta.stored_type.as_str()), (values, "uint8"));
+}
+
+/// Two layers of 2 x 2 x 1 voxels, as 3D Slicer and pynrrd write them: a tumour in the liver.
+#[test]
+fn overlapping_segments_come_back_as_they_went() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let of = |place: usize, name: &str, layer: usize, label: usize| {
+        format!(
+            "Segment{place}_ID:=Segment_{place}\nSegment{place}_Name:={name}\nSegment{place}_Color:=0.4 0.2 0.{place}\n\
+             Segment{place}_LabelValue:={label}\nSegment{place}_Layer:={layer}\n"
+        )
+    };
+    let segments = [of(0, "Liver", 0, 1), of(1, "Spleen", 0, 2), of(2, "Tumour", 1, 1)].concat();
+    let text = format!(
+        "NRRD0005\ntype: uint8\ndimension: 4\nspace: left-posterior-superior\nsizes: 2 2 2 1\n\
+         space directions: none (1,0,0) (0,1,0) (0,0,1)\nkinds: list domain domain domain\nencoding: text\n\
+         space origin: (0,0,0)\n{segments}\n1 0 1 1 2 0 0 1\n"
+    );
+    fs::write(at("a.seg.nrrd"), text).expect("written");
+    let image = read_image(at("a.seg.nrrd")).expect("read");
+    let segments = read_segments(at("a.seg.nrrd"), &ReadOptions::default()).expect("read");
+    // Voxels in the order of the file: liver, liver and tumour, spleen, tumour.
+    assert_eq!(image.to_vec(), [1.0, 2.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+    let mut options = WriteOptions::label();
+    options.segments.clone_from(&segments);
+    write_image(at("b.seg.nrrd"), &image, &options).expect("written");
+    let again = read_image(at("b.seg.nrrd")).expect("read");
+    assert_eq!((again.to_vec(), again.data.dims()), (image.to_vec(), [2, 2, 2, 1]));
+    let read = read_segments(at("b.seg.nrrd"), &ReadOptions::default()).expect("read");
+    assert_eq!(read, segments);
+    let layers: Vec<_> = read.iter().map(|of| (of.name.as_str(), of.layer, of.label)).collect();
+    assert_eq!(layers, [("Liver", Some(0), 1), ("Spleen", Some(0), 2), ("Tumour", Some(1), 1)]);
+    let bytes = fs::read(at("b.seg.nrrd")).expect("a file");
+    let head = String::from_utf8_lossy(&bytes).into_owned();
+    let mut ids: Vec<&str> = head.lines().filter(|line| line.contains("_ID:=")).collect();
+    assert_eq!(ids, ["Segment0_ID:=Segment_1", "Segment1_ID:=Segment_2", "Segment2_ID:=Segment_1_2"]);
+    ids.dedup_by_key(|line| line.split(":=").nth(1));
+    assert_eq!(ids.len(), 3);
+    // Segments on request, as of DICOM: in their order, or a channel for each.
+    let mut asked = ReadOptions::default();
+    asked.segments = vec!["tumour".to_owned(), "Gall*".to_owned(), "Li*".to_owned()];
+    let of_request = |asked: &ReadOptions| read_image_with(at("b.seg.nrrd"), asked).expect("read").to_vec();
+    assert_eq!(of_request(&asked), [3.0, 0.0, 3.0, 1.0]);
+    let named = read_segments(at("b.seg.nrrd"), &asked).expect("read");
+    assert_eq!(named.iter().map(|of| (of.label, of.layer)).collect::<Vec<_>>(), [(1, None), (2, None), (3, None)]);
+    asked.segments_as_channels = true;
+    assert_eq!(of_request(&asked), [[0.0, 0.0, 1.0, 1.0], [0.0; 4], [1.0, 0.0, 1.0, 0.0]].concat());
+    asked.segments = vec!["heart".to_owned()];
+    let error = read_image_with(at("b.seg.nrrd"), &asked).expect_err("no such segment").to_string();
+    assert!(error.contains("heart") && error.contains("Spleen"), "{error}");
+    // A label map has one label for each voxel.
+    let error = label_map(&image, &segments).expect_err("an overlap");
+    assert!(error.contains("Liver") && error.contains("Tumour"), "{error}");
+    // Channels of regions: each is complete.
+    let regions = Image::from_values(vec![1.0, 1.0, 0.0, 1.0, 0.0, 0.0], [3, 2, 1, 1], image.affine, &host_device());
+    options.segments =
+        ["whole", "core", "rest"].iter().zip(1..).map(|(name, label)| Segment::new(label, *name)).collect();
+    write_image(at("c.seg.nrrd"), &regions, &options).expect("written");
+    let read = read_segments(at("c.seg.nrrd"), &ReadOptions::default()).expect("read");
+    assert_eq!(read.iter().map(|of| of.layer).collect::<Vec<_>>(), [Some(0), Some(1), Some(0)]);
+    assert_eq!(read_image(at("c.seg.nrrd")).expect("read").to_vec(), [1.0, 1.0, 0.0, 2.0]);
+    options.segments.pop();
+    let error = write_image(at("d.seg.nrrd"), &regions, &options).expect_err("one too few").to_string();
+    assert!(error.contains("3 channels") && error.contains("whole, core") && !at("d.seg.nrrd").exists(), "{error}");
 }
 
 /// A hand-written header, with voxels as text.
@@ -114,7 +179,7 @@ fn spaces_and_text_are_read_and_others_refused() {
     for (more, sizes, said) in [
         ("space: scanner-xyz", "2 2 2", "LPS, RAS and LAS"),
         ("space directions: (1,0) (0,1) (0,0)", "2 2 2", "not a vector"),
-        ("data file: ../../etc/passwd", "2 2 2", "same folder"),
+        ("data file: ../../etc/passwd", "2 2 2", "header's folder"),
         ("byte skip: -1", "2 2 2", "not supported"),
         ("", "2 2 3", "the voxels end after 8 of 12"),
         ("", "2 0 3", "sizes"),
@@ -146,12 +211,13 @@ fn damaged_metaimages_are_refused() {
         read_image(&path).map(|_| ()).map_err(|error| error.to_string())
     };
     for (from, to, said) in [
-        ("NDims = 3", "NDims = 7", "expected 2 or 3"),
+        ("NDims = 3", "NDims = 8", "expected 2 to 7"),
+        ("NDims = 3", "NDims = 4", "expected 4"),
         ("DimSize = 4 3 2", "DimSize = 4 3", "expected 3"),
         ("DimSize = 4 3 2", "DimSize = 4 -3 2", "whole numbers above 0"),
         ("DimSize = 4 3 2", "DimSize = 40000 30000 20000", "expected 1 to 2^33"),
         ("MET_SHORT", "MET_STRING", "another type of numbers"),
-        ("LOCAL", "../../etc/passwd", "same folder"),
+        ("LOCAL", "../../etc/passwd", "header's folder"),
         ("LOCAL", "missing.raw", "missing.raw"),
         ("ElementSpacing = 0.5", "ElementSpacing = x", "expected numbers"),
     ] {
