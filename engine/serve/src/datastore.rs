@@ -26,7 +26,7 @@ pub const FINAL: &str = "final";
 /// The tag of labels that a model made.
 pub const ORIGINAL: &str = "original";
 /// File extensions of images.
-const IMAGES: [&str; 7] = [".seg.nrrd", ".nii.gz", ".nii", ".nrrd", ".mha", ".dcm", ".zip"];
+const IMAGES: [&str; 9] = [".seg.nrrd", ".nii.gz", ".nii", ".nrrd", ".mha", ".mgz", ".mgh", ".dcm", ".zip"];
 
 /// A file of an image or label, as `datastore_v2.json` has it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -34,7 +34,7 @@ pub fn check_id(what: &str, id: &str) -> Result<(), String> {
 }
 
 /// File extensions of images, the longest first.
-const ENDS: [&str; 16] = [
+const ENDS: [&str; 18] = [
     ".seg.nrrd",
     ".nii.gz",
     ".nrrd",
@@ -44,6 +44,8 @@ const ENDS: [&str; 16] = [
     ".nii",
     ".mha",
     ".mhd",
+    ".mgz",
+    ".mgh",
     ".hdr",
     ".dcm",
     ".zip",

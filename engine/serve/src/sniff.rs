@@ -15,7 +15,7 @@ pub fn end_of(path: &Path) -> Option<&'static str> {
         let mut inner = Vec::new();
         // The stream is cut off here, which is an error after the first bytes.
         let _ = flate2::read::GzDecoder::new(&head[..]).take(HEAD as u64).read_to_end(&mut inner);
-        return is_nifti(&inner).then_some(".nii.gz");
+        return if is_mgh(&inner) { Some(".mgz") } else { is_nifti(&inner).then_some(".nii.gz") };
     }
     let starts = |magic: &[u8]| head.starts_with(magic);
     if starts(b"PK\x03\x04") || starts(b"PK\x05\x06") {
@@ -24,6 +24,8 @@ pub fn end_of(path: &Path) -> Option<&'static str> {
         Some(".nii")
     } else if head.get(128..132) == Some(b"DICM") {
         Some(".dcm")
+    } else if is_mgh(&head) {
+        Some(".mgh")
     } else if starts(b"NRRD000") {
         Some(".nrrd")
     } else if starts(b"\x89PNG") {
@@ -38,6 +40,13 @@ pub fn end_of(path: &Path) -> Option<&'static str> {
 fn is_nifti(head: &[u8]) -> bool {
     let first = head.get(344..347).is_some_and(|magic| magic == b"n+1");
     first || head.get(4..7).is_some_and(|magic| magic == b"n+2")
+}
+
+/// Version 1, four lengths above 0 and a type, big-endian: a volume of FreeSurfer.
+fn is_mgh(head: &[u8]) -> bool {
+    let word = |at: usize| head.get(at..at + 4).and_then(|word| word.try_into().ok()).map(i32::from_be_bytes);
+    let lengths = [4, 8, 12, 16].into_iter().all(|at| word(at).is_some_and(|length| length > 0));
+    word(0) == Some(1) && lengths && word(20).is_some_and(|kind| [0, 1, 3, 4, 10].contains(&kind)) && head.len() >= 284
 }
 
 #[cfg(test)]
@@ -59,6 +68,12 @@ mod tests {
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(&nifti).unwrap();
         assert_eq!(of(&gz.finish().unwrap()), Some(".nii.gz"));
+        let mut mgh = [1_i32, 4, 3, 2, 1, 3].map(i32::to_be_bytes).concat();
+        mgh.resize(300, 0);
+        assert_eq!(of(&mgh), Some(".mgh"));
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&mgh).unwrap();
+        assert_eq!(of(&gz.finish().unwrap()), Some(".mgz"));
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(b"text").unwrap();
         assert_eq!(of(&gz.finish().unwrap()), None);

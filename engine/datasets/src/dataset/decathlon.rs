@@ -164,7 +164,7 @@ fn fields(entry: &Value) -> BTreeMap<String, Field> {
 /// File name without suffix.
 pub(crate) fn case_name(path: &Path) -> String {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    [".nii.gz", ".nii", ".tif", ".tiff", ".svs", ".png", ".jpg", ".npy"]
+    [".nii.gz", ".nii", ".mgz", ".mgh", ".tif", ".tiff", ".svs", ".png", ".jpg", ".npy"]
         .iter()
         .find_map(|s| name.strip_suffix(s))
         .unwrap_or(&name)

@@ -7,6 +7,8 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use hearth_io::readers::companions;
+
 use super::{Field, Item};
 
 /// A version that changes with the output of a transform or reader, so that caches on disk are
@@ -150,16 +152,4 @@ fn list(path: &Path, out: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) -> io::R
         }
     }
     Ok(())
-}
-
-/// Files that are read together with a file although no list names them: the other half of a NIfTI
-/// pair.
-fn companions(path: &Path) -> Vec<PathBuf> {
-    let name = path.to_string_lossy();
-    let halves = [(".hdr.gz", ".img"), (".hdr", ".img"), (".img.gz", ".hdr"), (".img", ".hdr")];
-    let Some((stem, other)) = halves.iter().find_map(|(this, other)| Some((name.strip_suffix(this)?, other))) else {
-        return Vec::new();
-    };
-    let names = [format!("{stem}{other}"), format!("{stem}{other}.gz")];
-    names.into_iter().map(PathBuf::from).filter(|p| p.is_file()).collect()
 }

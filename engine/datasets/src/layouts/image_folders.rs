@@ -21,7 +21,7 @@ const FOLDERS: [(&str, &[&str]); 3] = [
 const SUFFIXES: [&str; 7] = ["", "_seg", "_label", "_labels", "_mask", "-seg", "-label"];
 
 /// Endings of volumes and pictures.
-const ENDINGS: [&str; 13] = [
+const ENDINGS: [&str; 17] = [
     ".seg.nrrd",
     ".nii.gz",
     ".nii",
@@ -29,6 +29,10 @@ const ENDINGS: [&str; 13] = [
     ".nhdr",
     ".mha",
     ".mhd",
+    ".mgz",
+    ".mgh",
+    ".hdr.gz",
+    ".hdr",
     ".tif",
     ".tiff",
     ".png",

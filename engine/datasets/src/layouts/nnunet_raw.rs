@@ -132,7 +132,7 @@ fn numbered_alone(dir: &Path) -> bool {
 
 fn is_image(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let ends = [".nii.gz", ".nii", ".tif", ".tiff", ".png", ".npy", ".nrrd", ".mha"];
+    let ends = [".nii.gz", ".nii", ".tif", ".tiff", ".png", ".npy", ".nrrd", ".mha", ".mgz", ".mgh"];
     !name.starts_with('.') && ends.iter().any(|end| name.ends_with(end))
 }
 

@@ -93,9 +93,9 @@ pub struct ReadOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub series: Option<String>,
-    /// The segments of a DICOM segmentation (SEG) or `.seg.nrrd`, or the regions of a structure set (RTSTRUCT), by
-    /// name, description or pattern (`GTV*`): the first becomes 1, and so on. By default all, by
-    /// their numbers in the file.
+    /// The segments of a DICOM segmentation (SEG) or a `.seg.nrrd`, or the regions of a structure set
+    /// (RTSTRUCT), by name, description or pattern (`GTV*`): the first becomes 1, and so on. By default
+    /// all, by their numbers in the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub segments: Vec<String>,

@@ -19,8 +19,8 @@ impl Layers {
     ///
     /// A label map is one layer. The channels of an image whose segments name layers, or that has no
     /// segments, are its layers. Otherwise each channel is the segment of its place, and has values from 0 to
-    /// 1, of which those from 0.5 on are within it; segments that do not overlap share a layer. Labels without a segment get one, named
-    /// `Segment_1` and so on.
+    /// 1, of which those from 0.5 on are within it; segments that do not overlap share a layer.
+    /// Labels without a segment get one, named `Segment_1` and so on.
     ///
     /// # Errors
     /// Values that are not labels, and segments that do not suit the channels.

@@ -106,10 +106,10 @@ pub const SUFFIXES: [&str; 6] = [".nii", ".nii.gz", ".nrrd", ".mha", ".png", ".n
 ///
 /// NIfTI is written as by [`write_nifti`]. NRRD and MetaImage are compressed, in LPS, in the type
 /// of [`WriteOptions::nifti`]; `.seg.nrrd` is a segmentation of 3D Slicer, with a name and a colour
-/// for each label. It has layers if the image has channels: those of the segments' layers, or one channel
-/// of 0 and 1 for each segment. PNG needs a 2-D image with 1 to 4 channels, its first axis the width, and values
-/// from 0 to 65535 after scaling; they are rounded and stored in 8 bits if all fit, else in 16. NPY
-/// is f32, `[C, X, Y, Z]` (without `Z` for a 2-D image).
+/// for each label. It has layers if the image has several channels: those of the segments' layers, or
+/// one channel with 0 outside and 1 inside for each segment. PNG needs a 2-D image with 1 to 4
+/// channels, its first axis the width, and values from 0 to 65535 after scaling; they are rounded and
+/// stored in 8 bits if all fit, else in 16. NPY is f32, `[C, X, Y, Z]` (without `Z` for a 2-D image).
 ///
 /// # Errors
 /// Where the suffix is not supported, the format cannot hold the image, or an I/O error occurs.

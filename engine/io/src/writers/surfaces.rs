@@ -39,13 +39,14 @@ pub struct Written {
     pub volume: f64,
 }
 
-/// Writes the surface of each label of a map, or of each segment of several channels, into a separate file: `liver.stl` stays `liver.stl`
-/// for one label, and becomes `liver_spleen.stl` and so on for several. `segments` selects labels
-/// and their names; if it is empty, all labels are written, with those names.
+/// Writes the surface of each label of a map, or of each segment of several channels, into a separate
+/// file: `liver.stl` stays `liver.stl` for one label, and becomes `liver_spleen.stl` and so on for
+/// several. `segments` selects labels and their names; if it is empty, all labels are written, with
+/// those names.
 ///
 /// # Errors
-/// If the name ends in neither `.stl` nor `.obj`, the segments do not suit the image's channels, no label has a
-/// voxel, two names lead to the same file, or a file exists or cannot be written.
+/// If the name ends in neither `.stl` nor `.obj`, the segments do not suit the image's channels, no
+/// label has a voxel, two names lead to the same file, or a file exists or cannot be written.
 pub fn write_surfaces(
     path: impl AsRef<Path>,
     image: &Image,

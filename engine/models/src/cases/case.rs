@@ -164,8 +164,10 @@ fn of_path(path: &Path) -> Sample {
 const UNNAMED: &str = "image";
 
 /// Extensions of files that contain a whole image.
-pub(crate) const IMAGES: &[&str] =
-    &["nii.gz", "nii", "hdr", "nrrd", "nhdr", "mha", "mhd", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
+pub(crate) const IMAGES: &[&str] = &[
+    "nii.gz", "nii", "hdr", "hdr.gz", "mgz", "mgh", "mgh.gz", "nrrd", "nhdr", "mha", "mhd", "npy", "npz", "tif",
+    "tiff", "png", "jpg", "jpeg", "bmp",
+];
 
 /// The name of an image without its extension; for a folder its real name on disk. Bytes that are
 /// not UTF-8 are kept, so that two images that differ only in them get different results.

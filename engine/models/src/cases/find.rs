@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::Item;
 use hearth_data::layouts::{self, Layout, Target, Wants};
+use hearth_data::readers::companions;
 use hearth_recipe::recipe::{Node, Recipe};
 use hearth_recipe::text::some;
 use hearth_recipe::{Context, Outcome, RecipeError, notice};
@@ -91,14 +92,13 @@ pub(crate) fn name_others(given: &Path, images: &[PathBuf], what: &str) {
         let results = std::fs::read_dir(path).into_iter().flatten().flatten().any(|entry| is_record(&entry.path()));
         results || is_record(path) || ["predict", "ensemble"].iter().any(|command| written_by(path, command))
     };
-    // The voxels of an image whose header is another file.
-    let voxels = |path: &Path| {
-        let of_header = ["hdr", "mhd", "nhdr"].iter().any(|end| images.contains(path.with_extension(end).as_path()));
-        of_header && path.extension().is_some_and(|end| ["img", "raw", "zraw", "gz"].iter().any(|known| end == *known))
-    };
+    // The voxels of images whose headers are other files, and the folders that they are in.
+    let files = images.iter().flat_map(|image| companions(image));
+    let within = |path: PathBuf| path.ancestors().take_while(|at| *at != given).map(Path::to_owned).collect::<Vec<_>>();
+    let voxels: BTreeSet<PathBuf> = files.flat_map(within).collect();
     let listed = std::fs::read_dir(given).into_iter().flatten().flatten().map(|entry| entry.path());
     let others =
-        listed.filter(|path| !images.contains(path.as_path()) && !hidden(path) && !ours(path) && !voxels(path));
+        listed.filter(|path| !images.contains(path.as_path()) && !hidden(path) && !ours(path) && !voxels.contains(path));
     let name = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() { format!("{name}/") } else { name }

@@ -135,7 +135,7 @@ pub fn is_of(picture: &str, case: &str) -> bool {
     let last = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
     let bare = |name: &str| {
         let name = last(name);
-        let ends = [".nii.gz", ".nii", ".dcm", ".png", ".tif", ".tiff", ".svs"];
+        let ends = [".nii.gz", ".nii", ".mgz", ".mgh", ".dcm", ".png", ".tif", ".tiff", ".svs"];
         ends.iter().find_map(|end| name.strip_suffix(end).map(str::to_owned)).unwrap_or(name)
     };
     picture == case || bare(picture) == bare(case)

@@ -72,7 +72,10 @@ impl Confusion {
 /// A name without folders and without image suffixes.
 fn stem(name: &str) -> String {
     let name = hearth_files::csv_text(name).trim().rsplit(['/', '\\']).next().unwrap_or(name);
-    let ends = [".nii.gz", ".nii", ".png", ".jpg", ".jpeg", ".dcm", ".npy", ".tif", ".tiff", ".bmp", ".mha", ".nrrd"];
+    let ends = [
+        ".nii.gz", ".nii", ".png", ".jpg", ".jpeg", ".dcm", ".npy", ".tif", ".tiff", ".bmp", ".mha", ".nrrd", ".mgz",
+        ".mgh",
+    ];
     let end = ends.iter().find(|end| name.to_ascii_lowercase().ends_with(**end));
     end.map_or(name, |end| &name[..name.len() - end.len()]).to_owned()
 }

@@ -81,7 +81,7 @@ impl SaveImage {
     pub fn path_of(&self, image: &Image, case: &str) -> PathBuf {
         let file = image.meta.path.as_ref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());
         let name = file.as_deref().unwrap_or(case);
-        let stem = [".nii.gz", ".hdr.gz", ".img.gz"].iter().find_map(|s| name.strip_suffix(s));
+        let stem = [".nii.gz", ".hdr.gz", ".img.gz", ".mgh.gz", ".seg.nrrd"].iter().find_map(|s| name.strip_suffix(s));
         let stem = stem.or_else(|| name.rsplit_once('.').map(|(stem, _)| stem)).unwrap_or(name);
         let postfix = if self.output_postfix.is_empty() { String::new() } else { format!("_{}", self.output_postfix) };
         let folder = if self.separate_folder { self.output_dir.join(stem) } else { self.output_dir.clone() };
