@@ -98,14 +98,42 @@ pub fn npy(bytes: &[u8]) {
     });
 }
 
-/// NRRD.
+/// NRRD, and files of its voxels after [`NEXT_FILE`]; segments are read too.
 pub fn nrrd(bytes: &[u8]) {
-    with_file("x.nrrd", bytes, |path| drop(hearth_data::read_image(path)));
+    with_header("x.nrrd", bytes, |path| {
+        drop(hearth_data::read_image(path));
+        drop(hearth_data::readers::read_segments(path, &hearth_data::ReadOptions::default()));
+    });
 }
 
-/// MetaImage.
+/// MetaImage, and files of its voxels after [`NEXT_FILE`].
 pub fn metaimage(bytes: &[u8]) {
-    with_file("x.mha", bytes, |path| drop(hearth_data::read_image(path)));
+    with_header("x.mha", bytes, |path| drop(hearth_data::read_image(path)));
+}
+
+/// Volumes of FreeSurfer, plain or gzip.
+pub fn mgh(bytes: &[u8]) {
+    with_file("x.mgh", bytes, |path| {
+        if let Ok(image) = hearth_data::read_image(path) {
+            let _ = (image.spacing(), image.orientation(), image.to_vec().len());
+        }
+    });
+}
+
+/// A pair of Analyze 7.5: the header, and the values after [`NEXT_FILE`].
+pub fn analyze(bytes: &[u8]) {
+    let files: Vec<(&str, &[u8])> = ["x.hdr", "x.img"].into_iter().zip(split(bytes)).collect();
+    with_files(&files, |folder| {
+        if let Ok(image) = hearth_data::read_nifti(folder.join("x.hdr")) {
+            let _ = (image.spacing(), image.orientation(), image.to_vec().len());
+        }
+    });
+}
+
+/// Writes a header, and up to three files that it may name: `0.raw`, `1.raw` and `2.raw`.
+fn with_header(name: &str, bytes: &[u8], read: impl FnOnce(&Path)) {
+    let files: Vec<(&str, &[u8])> = [name, "0.raw", "1.raw", "2.raw"].into_iter().zip(split(bytes)).collect();
+    with_files(&files, |folder| read(&folder.join(name)));
 }
 
 /// Arrays of Blosc2: an image, and its labels after [`NEXT_FILE`].

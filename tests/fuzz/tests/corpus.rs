@@ -38,6 +38,16 @@ fn metaimage() {
 }
 
 #[test]
+fn mgh() {
+    replay("mgh", hearth_fuzz::mgh);
+}
+
+#[test]
+fn analyze() {
+    replay("analyze", hearth_fuzz::analyze);
+}
+
+#[test]
 fn b2nd() {
     replay("b2nd", hearth_fuzz::b2nd);
 }

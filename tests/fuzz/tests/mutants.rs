@@ -29,11 +29,13 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// The limits are those that the functions of `hearth_fuzz` set, or the reader states.
-const KINDS: [Kind; 23] = [
+const KINDS: [Kind; 25] = [
     Kind { name: "nifti", read: hearth_fuzz::nifti, fixed: MIB, each: 1032 * 9 },
     Kind { name: "npy", read: hearth_fuzz::npy, fixed: MIB, each: 1032 * 9 },
     Kind { name: "nrrd", read: hearth_fuzz::nrrd, fixed: MIB, each: 1032 * 13 },
     Kind { name: "metaimage", read: hearth_fuzz::metaimage, fixed: MIB, each: 1032 * 13 },
+    Kind { name: "mgh", read: hearth_fuzz::mgh, fixed: MIB, each: 1032 * 9 },
+    Kind { name: "analyze", read: hearth_fuzz::analyze, fixed: MIB, each: 1032 * 9 },
     // Labels are assumed to have their image's size, in larger chunks.
     Kind { name: "b2nd", read: hearth_fuzz::b2nd, fixed: 256 * MIB, each: 1032 * 48 },
     Kind { name: "raster", read: hearth_fuzz::raster, fixed: 8 * MIB, each: 1032 * 13 },
