@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use hearth_data::dicom::write::SegmentationType;
 use hearth_data::dicom::{Authorship, DrawnBy, Series, scan};
-use hearth_data::readers::read_segments;
-use hearth_data::writers::{RegionFile, Segment, SurfaceOptions, SurfaceSpace, read_codes, regions_of, write_surfaces};
+use hearth_data::readers::{read_segments, segments_overlap};
+use hearth_data::writers::{
+    RegionFile, Segment, SurfaceOptions, SurfaceSpace, label_map, read_codes, regions_of, write_surfaces,
+};
 use hearth_data::{Image, ReadOptions, WriteOptions, read_image_with, write_image};
 
 use crate::error::{Context, Failure, Outcome};
@@ -155,9 +157,16 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     if args.like.is_some() && !own.is_empty() {
         options.reference.clone_from(&args.like);
     }
-    let image = read_image_with(input, &options)?;
+    // Segments that share voxels stay complete where the output has layers or regions.
+    if format != Format::Volume && !own.is_empty() && own.iter().all(|segment| segment.layer.is_none()) {
+        options.segments_as_channels = segments_overlap(input, &options)?;
+    }
+    let mut image = read_image_with(input, &options)?;
     let segments = merged(own, named);
     match format {
+    if format == Format::Volume && args.label && segments.iter().any(|segment| segment.layer.is_some()) {
+        image = label_map(&image, &segments).map_err(|what| Failure::new(format!("{}: {what}", input.display())))?;
+    }
         Format::Surface => surfaces(output, &image, &segments, args),
         Format::Dicom => dicom(input, output, &image, &segments, args),
         Format::Volume | Format::Named => {

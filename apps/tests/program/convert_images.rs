@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::common::{fail, phantom, succeed, text};
 use hearth_data::dicom::{ReadOptions, Segmentation, SegmentationKind, StructureSet};
 use hearth_data::readers::read_segments;
-use hearth_data::{Image, NiftiOptions, read_image, write_nifti};
+use hearth_data::writers::Segment;
+use hearth_data::{Image, NiftiOptions, WriteOptions, read_image, write_image, write_nifti};
 
 fn first(folder: &Path) -> PathBuf {
     fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).min().expect("a file")
@@ -145,4 +146,30 @@ fn labels_become_dicom_and_come_back() {
         .expect("written");
     fail(&["convert", &plain, &out, "--like", &like, "--codes", &text(&at("bad.toml"))], 1, &["bad.toml", "gtv"]);
     fail(&["convert", &plain, &text(&at("x.nii")), "--to", "seg"], 1, &["--to", ".dcm"]);
+}
+
+/// A tumour in the liver, in layers as 3D Slicer writes them.
+#[test]
+fn overlapping_segments_come_back_as_they_went() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let values = vec![1.0, 1.0, 1.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let layers = Image::from_values(values, [2, 2, 2, 2], hearth_data::affine::IDENTITY, &hearth_data::host_device());
+    let mut options = WriteOptions::label();
+    for (name, label, layer) in [("liver", 1, 0), ("spleen", 2, 0), ("tumour", 1, 1)] {
+        options.segments.push(Segment { layer: Some(layer), ..Segment::new(label, name) });
+    }
+    let first = at("first.seg.nrrd");
+    write_image(&first, &layers, &options).expect("written");
+    let again = at("again.seg.nrrd");
+    succeed(&["convert", &text(&first), &text(&again)]);
+    assert_eq!(fs::read(&first).expect("a file"), fs::read(&again).expect("a file"));
+    // A label map has one label for each voxel; a file of channels keeps the layers.
+    let map = text(&at("map.nii.gz"));
+    fail(&["convert", &text(&first), &map, "--label"], 1, &["first.seg.nrrd", "liver", "tumour", ".seg.nrrd"]);
+    succeed(&["convert", &text(&first), &map]);
+    assert_eq!(read_image(&map).expect("readable").to_vec(), layers.to_vec());
+    // Each surface is complete.
+    let said = succeed(&["convert", &text(&first), &text(&at("organ.stl")), "--smooth", "0"]);
+    assert!(["liver", "spleen", "tumour"].iter().all(|name| at(&format!("organ_{name}.stl")).is_file()), "{said}");
 }
