@@ -135,6 +135,20 @@ fn tags_are_bounded_and_typed() {
     told(tiff(&[good().with(317, short(3))]), "predictor 3");
     told(tiff(&[good().with(317, short(77))]), "predictor 77");
     told(tiff(&[good().with(259, short(34925))]), "compression LZMA");
+    for (tag, words) in [
+        (50001, "compression WebP is not supported; convert it: vips tiffsave"),
+        (34887, "compression LERC is not supported; convert it: gdal_translate"),
+        (50002, "compression JPEG XL is not supported; convert it"),
+        (52546, "compression JPEG XL is not supported; convert it"),
+        (34934, "compression JPEG XR is not supported; convert it"),
+        (60001, "compression number 60001 is not supported"),
+    ] {
+        let bytes = tiff(&[good().with(259, short(tag))]);
+        told(bytes.clone(), words);
+        // A slide is refused when it is opened, not at its first tile.
+        let error = Slide::from_bytes("bad.tif", bytes, &SlideOptions::default()).expect_err("refused").to_string();
+        assert!(error.contains(words), "{error}");
+    }
     told(tiff(&[good().with(259, short(6))]), "compression old-style JPEG");
     told(tiff(&[good().with(262, short(8))]), "photometric interpretation 8");
     told(tiff(&[good().with(32997, short(5))]), "a volume of 5 slices");

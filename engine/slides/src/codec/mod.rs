@@ -59,12 +59,31 @@ impl Compression {
             Compression::Jpeg2000 | Compression::Jpeg2000YCbCr => "JPEG 2000".into(),
             Compression::Other(2..=4) => "CCITT fax".into(),
             Compression::Other(6) => "old-style JPEG".into(),
+            Compression::Other(22610 | 34934) => "JPEG XR".into(),
             Compression::Other(34887) => "LERC".into(),
             Compression::Other(34925) => "LZMA".into(),
+            Compression::Other(34933) => "PNG".into(),
             Compression::Other(50001) => "WebP".into(),
             Compression::Other(50002 | 52546) => "JPEG XL".into(),
             Compression::Other(tag) => format!("number {tag}"),
         }
+    }
+
+    /// Fails for a compression that is not supported, with a program that converts it.
+    pub fn check_supported(self) -> Result<(), Fault> {
+        let Compression::Other(tag) = self else { return Ok(()) };
+        let by = match tag {
+            // Of slides a pyramid stays one.
+            50001 => "vips tiffsave IN OUT.tif --tile --pyramid --compression jpeg --Q 90",
+            2..=4 | 34925 => "tiffcp -c lzw IN OUT.tif",
+            6 => "vips tiffsave IN OUT.tif --compression lzw",
+            34887 | 50002 | 52546 => "gdal_translate -co COMPRESS=DEFLATE -co TILED=YES IN OUT.tif",
+            22610 | 34933 | 34934 => "bfconvert -compression LZW IN OUT.ome.tif",
+            _ => {
+                return Err(Fault::unsupported(format!("compression {} is not supported", self.name())));
+            }
+        };
+        Err(Fault::unsupported(format!("compression {} is not supported; convert it: {by}", self.name())))
     }
 
     /// Whether it encodes pixels rather than bytes, so that byte order and predictors do not apply.
@@ -93,6 +112,7 @@ impl Compression {
     }
 
     pub fn check_plausible(self, stored: u64, unpacked: u64) -> Result<(), Fault> {
+        self.check_supported()?;
         if unpacked > self.most(stored) {
             return Err(Fault::damaged(format!("{stored} bytes of {} cannot hold {unpacked}", self.name())));
         }
@@ -139,7 +159,7 @@ pub(crate) fn decode(
         Compression::Jpeg => jpeg::decode(bytes, shape, jpeg_tables, color),
         Compression::Jpeg2000 => jpeg2000::decode(&bytes, shape, color == JpegColor::YCbCr),
         Compression::Jpeg2000YCbCr => jpeg2000::decode(&bytes, shape, shape.samples == 3),
-        Compression::Other(_) => Err(Fault::unsupported(format!("compression {}", compression.name()))),
+        Compression::Other(_) => compression.check_supported().map(|()| bytes),
     };
     let decoded = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());

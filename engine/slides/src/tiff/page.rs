@@ -203,6 +203,7 @@ impl Page {
     /// The format of the decoded pixels, if they can be read.
     pub fn format(&self) -> Result<Format, Fault> {
         let unsupported = |what: String| Err(Fault::Unsupported(what));
+        self.compression.check_supported()?;
         if self.depth > 1 {
             return unsupported(format!("a volume of {} slices in one page", self.depth));
         }
