@@ -86,7 +86,7 @@ fn volumes(image: &Image, names: &Names) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_data::{affine, host_device, read_image};
+    use hearth_data::{ReadOptions, affine, host_device, read_image, read_image_with};
 
     fn names() -> Vec<(String, u32)> {
         vec![("spleen".to_owned(), 1), ("tumour".to_owned(), 2)]
@@ -117,5 +117,18 @@ mod tests {
             assert!(file.to_string_lossy().ends_with(format.end()));
             assert_eq!(read_image(&file).expect("an image").to_vec(), map().to_vec(), "{format:?}");
         }
+    }
+
+    /// A channel for each region: the core is within the whole.
+    #[test]
+    fn regions_that_overlap_stay_complete_in_layers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let channels = vec![1.0, 1.0, 1.0, 0.0, 1.0, 0.0];
+        let regions = Image::from_values(channels.clone(), [2, 3, 1, 1], affine::IDENTITY, &host_device());
+        let answer = of_image(&regions, Format::SegNrrd, &names(), true, folder.path()).expect("a file");
+        let mut options = ReadOptions::default();
+        options.segments_as_channels = true;
+        let read = read_image_with(answer.file.expect("a file"), &options).expect("an image");
+        assert_eq!((read.data.dims(), read.to_vec()), ([2, 3, 1, 1], channels));
     }
 }

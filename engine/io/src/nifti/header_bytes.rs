@@ -76,7 +76,7 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Header, NiftiError> {
         _ if version == 1 && analyze::is_header(path, magic) => return of_analyze(&fields, path),
         _ if version == 1 && magic == [0; 4] => {
             let what = "not a NIfTI file: it has no magic; a header of Analyze 7.5 has a name that ends in .hdr, and an \
-                        .img with the values beside it";
+                        .img with the values next to it";
             return Err(not(what.to_owned()));
         }
         _ => return Err(not(format!("not a NIfTI file: magic is {:?}", String::from_utf8_lossy(magic)))),
