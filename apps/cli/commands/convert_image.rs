@@ -29,7 +29,8 @@ pub struct ImageOptions {
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
     /// Which DICOM series of a folder with several to convert: its UID, number or description
-    /// (*thorax*), or a rule: most-slices, thinnest
+    /// (*thorax*), or a rule: most-slices, thinnest; with #KEY one of several volumes of a series, as
+    /// `data inspect` lists them: UID#echo2, #localizer
     #[arg(long, value_name = "NAME")]
     pub series: Option<String>,
     /// Accept this fault of a DICOM series, such as MissingSlices; may be given several times
@@ -259,8 +260,8 @@ fn the_series(folder: &Path, wanted: Option<&str>) -> Outcome<Series> {
         Some(wanted) => found.select(wanted).map_err(|why| Failure::new(format!("{}: {why}", doing())))?,
         None if found.series.len() == 1 => 0,
         None => {
-            let listed: Vec<String> = found.series.iter().map(|series| format!("\n  {}", series.summary())).collect();
-            let advice = format!("expected one series, found {}; choose by --series{}", listed.len(), listed.concat());
+            let count = found.series.len();
+            let advice = format!("expected one series, found {count}; choose by --series{}", found.list());
             return Err(Failure::new(format!("{}: {advice}", doing())));
         }
     };

@@ -29,7 +29,8 @@ pub struct FileArgs {
     #[arg(long, requires = "statistics")]
     pub stats_include_incomplete: bool,
     /// Which DICOM series of a study with several to use: its UID, number or description (*thorax*), or
-    /// a rule: most-slices, thinnest, auto (the one that suits the network, with the reason)
+    /// a rule: most-slices, thinnest, auto (the one that suits the network, with the reason). With #KEY
+    /// one of several volumes of a series, as `data inspect` lists them: UID#echo2, #localizer
     #[arg(long, value_name = "WHICH")]
     pub series: Option<String>,
     /// Predict DICOM series of any modality, also those that the model is not for (an MR by a model of CT)

@@ -70,4 +70,5 @@ mod tasks;
 mod terminal;
 mod too_large;
 mod training;
+mod volumes;
 mod watch;

@@ -192,7 +192,7 @@ fn of_map(
 ) -> Result<Answer, Refusal> {
     if let Some(series) = series {
         let by = Authorship::new(&card.description).description(&card.title);
-        let by = by.contribution(format!("{}; series {}", card.made_by, series.uid()));
+        let by = by.contribution(format!("{}; series {}", card.made_by, series.name()));
         let codes = Codes::new();
         let regions = Regions::new(map, card, &codes).map_err(refused)?;
         let file = RegionFile::Segmentation(SegmentationType::Binary);

@@ -243,7 +243,7 @@ struct BundlePreparer;
 impl Prepare for BundlePreparer {
     fn prepare(&self, case: &Case, _previous: Option<&Path>) -> Outcome<Prepared> {
         let series = match case {
-            Case::Series(found) => Some(found.series.uid().to_owned()),
+            Case::Series(found) => Some(found.series.name()),
             Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => None,
         };
         let absolute = |file: &PathBuf| std::path::absolute(file).while_doing(|| file.display().to_string());

@@ -32,7 +32,7 @@ impl Case {
         match self {
             Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => of_path(path),
             Case::Series(found) => {
-                let series = Value::Text(found.series.uid().to_owned());
+                let series = Value::Text(found.series.name());
                 of_path(&found.folder).with(LoadImage::series_key("image"), series)
             }
             Case::Item(item) => {
@@ -86,7 +86,10 @@ impl Case {
         match self {
             Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => path.display().to_string(),
             Case::Item(item) => item.case.clone(),
-            Case::Series(found) => found.folder.display().to_string(),
+            Case::Series(found) => {
+                let key = found.series.key().map_or_else(String::new, |key| format!("#{key}"));
+                format!("{}{key}", found.folder.display())
+            }
         }
     }
 
@@ -107,7 +110,9 @@ impl Case {
         match found.series.len() {
             1 => Ok(found.series.remove(0)),
             0 => Err(refused("it is not a series of DICOM".to_owned())),
-            several => Err(refused(format!("it is {several} series of DICOM; give one of them by --series"))),
+            several => {
+                Err(refused(format!("it is {several} series of DICOM; give one of them by --series:{}", found.list())))
+            }
         }
     }
 
@@ -120,10 +125,10 @@ impl Case {
         Ok(read_image_with(first, &self.reading())?)
     }
 
-    /// The options for reading its files: a series by its UID.
+    /// The options for reading its files: a series by its UID, and the key of its volume.
     pub fn reading(&self) -> ReadOptions {
         match self {
-            Case::Series(found) => ReadOptions::default().series(found.series.uid()),
+            Case::Series(found) => ReadOptions::default().series(found.series.name()),
             Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => ReadOptions::default(),
         }
     }

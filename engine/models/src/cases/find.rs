@@ -54,7 +54,7 @@ impl<'a> CaseFinder<'a> {
     ///
     /// # Errors
     /// A damaged data set, or one without a channel that the model needs; a folder that cannot be
-    /// read; a study without the selected series.
+    /// read.
     pub fn find(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
         let Sought { series, upload, any_modality } = sought;
         if !upload && let Some(layout) = layout_of(given, self.layout) {
@@ -67,7 +67,7 @@ impl<'a> CaseFinder<'a> {
             let modalities = if any_modality { &[] } else { self.modalities };
             let found = series_below(given, series.or(self.series), modalities)?;
             if !found.is_empty() {
-                return Ok(found.into_iter().map(|found| Case::Series(Box::new(found))).collect());
+                return Ok(found);
             }
         }
         if let Some(series) = series {

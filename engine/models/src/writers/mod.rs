@@ -85,7 +85,7 @@ pub(crate) struct Writing<'a, 'b> {
 /// The author of a case's DICOM files.
 pub(crate) fn authorship(card: &Card, series: &Series) -> Authorship {
     let by = Authorship::new(&card.description).description(&card.title);
-    by.contribution(format!("{}; series {}", card.made_by, series.uid()))
+    by.contribution(format!("{}; series {}", card.made_by, series.name()))
 }
 
 impl<'a> Writing<'a, '_> {

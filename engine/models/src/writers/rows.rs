@@ -189,7 +189,7 @@ fn result(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     }
     if let Case::Series(found) = writing.case {
         let series = &found.series;
-        let said = [series.patient().unwrap_or_default(), series.study(), series.uid()];
+        let said = [series.patient().unwrap_or_default().to_owned(), series.study().to_owned(), series.name()];
         IDENTIFIERS.iter().zip(said).for_each(|(key, value)| writing.facts[*key] = json!(value));
     }
     writing.make(path, || map.write(path).while_doing(|| format!("cannot write {}", path.display())))?;
@@ -222,7 +222,7 @@ fn dicom(writing: &mut Writing<'_, '_>, paths: &[PathBuf], file: Option<RegionFi
         }
     }
     let mut facts = writing.facts.clone();
-    facts["series"] = json!(series.uid());
+    facts["series"] = json!(series.name());
     writing.outputs.make(path, facts, || replace(path, bytes))?;
     let kind = dicom_ending(file).trim_start_matches('_').trim_end_matches(".dcm");
     writing.report.file(&format!("dicom_{kind}"), path);
