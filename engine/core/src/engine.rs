@@ -1,6 +1,6 @@
 //! The event machine: [`Engine`] keeps the handlers and the state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -90,6 +90,8 @@ pub struct Engine {
     /// The values that handlers keep, by the handlers' keys.
     pub(crate) store: BTreeMap<String, Store>,
     pub(crate) attach: Option<Attach>,
+    /// Handlers whose state a snapshot may hold although they are not registered.
+    pub(crate) without: BTreeSet<String>,
     removals: Remover,
 }
 
@@ -134,6 +136,7 @@ impl Engine {
             requests: Requests::default(),
             store: BTreeMap::new(),
             attach: None,
+            without: BTreeSet::new(),
             saves: Saves::default(),
             progress: Progress::default(),
             interrupt_flag: Arc::default(),
@@ -180,8 +183,37 @@ impl Engine {
     /// When a filter contradicts itself, compares with a counter the event does not have, or an
     /// event is custom and not registered.
     pub fn add_boxed(&mut self, handler: Box<dyn Handler>) -> Result<HandlerId, RegisterError> {
+        let alternatives = self.accepted(&*handler)?;
         let name = handler.name().to_owned();
-        let refuse = |what: String| RegisterError(format!("handler `{name}` cannot be added: {what}"));
+        self.wanted |= alternatives.iter().filter_map(|(event, _)| bit(*event)).fold(0, |all, one| all | one);
+        let same = self.entries.iter().filter(|entry| entry.key == name || is_numbered(&entry.key, &name)).count();
+        let key = if same == 0 { name } else { format!("{name}#{}", same + 1) };
+        let id = HandlerId(self.entries.len() as u64);
+        self.entries.push(Entry {
+            id,
+            key,
+            when: alternatives,
+            every_rank: handler.ranks() == Ranks::All,
+            handler: Some(handler),
+            disabled: false,
+            tally: Tally::default(),
+            errors: 0,
+            first_error: None,
+        });
+        Ok(id)
+    }
+
+    /// Checks a handler as [`Engine::add_boxed`] does, without adding it.
+    ///
+    /// # Errors
+    /// As [`Engine::add_boxed`].
+    pub fn check(&self, handler: &dyn Handler) -> Result<(), RegisterError> {
+        self.accepted(handler).map(drop)
+    }
+
+    /// The events and filters that a handler subscribes to.
+    fn accepted(&self, handler: &dyn Handler) -> Result<Vec<(Event, Filter)>, RegisterError> {
+        let refuse = |what: String| RegisterError(format!("handler `{}` cannot be added: {what}", handler.name()));
         let mut alternatives = Vec::new();
         for when in handler.subscriptions() {
             when.check().map_err(|error| refuse(error.to_string()))?;
@@ -200,22 +232,7 @@ impl Engine {
                 alternatives.push((*event, filter.clone()));
             }
         }
-        self.wanted |= alternatives.iter().filter_map(|(event, _)| bit(*event)).fold(0, |all, one| all | one);
-        let same = self.entries.iter().filter(|entry| entry.key == name || is_numbered(&entry.key, &name)).count();
-        let key = if same == 0 { name } else { format!("{name}#{}", same + 1) };
-        let id = HandlerId(self.entries.len() as u64);
-        self.entries.push(Entry {
-            id,
-            key,
-            when: alternatives,
-            every_rank: handler.ranks() == Ranks::All,
-            handler: Some(handler),
-            disabled: false,
-            tally: Tally::default(),
-            errors: 0,
-            first_error: None,
-        });
-        Ok(id)
+        Ok(alternatives)
     }
 
     /// Removes a handler; returns `None` when it was already removed. Its times remain in the

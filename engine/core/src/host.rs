@@ -228,7 +228,10 @@ pub trait Host {
     /// `backward_completed` their gradients are `gradients.NAME`. NAME is as in `layer_statistics`.
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError>;
 
-    /// Replaces or adds a tensor of the current iteration.
+    /// Replaces or adds a tensor of the current iteration. `weights.NAME` replaces a parameter of the
+    /// network in training, from the next forward pass on, and at `backward_completed`
+    /// `gradients.NAME` the gradient that the optimizer will see: f32, in the shape that
+    /// [`tensor`](Self::tensor) has. On several ranks every rank must put the same weights.
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError>;
 
     /// Combines several tensors into one, on the device.

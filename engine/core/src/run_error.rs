@@ -67,6 +67,8 @@ pub enum RunErrorKind {
         /// The value given.
         asked: u64,
     },
+    /// A snapshot has the state of a handler that is not registered.
+    MissingHandler(String),
     /// A snapshot contradicts itself, or a handler could not restore its part of it.
     Snapshot(String),
 }
@@ -98,6 +100,11 @@ impl fmt::Display for RunError {
             RunErrorKind::MaxEpochs { asked } => {
                 write!(f, "max_epochs is {asked}, but {epoch} epochs were run already; give {epoch} or more")
             }
+            RunErrorKind::MissingHandler(handler) => write!(
+                f,
+                "the snapshot holds a state of handler `{handler}`, which is not registered; register it, or call \
+                 `restore_without` to drop the state"
+            ),
             RunErrorKind::Snapshot(what) => write!(f, "the snapshot cannot be restored: {what}"),
         }
     }

@@ -20,18 +20,35 @@ impl Engine {
         Snapshot { state, handlers, store: self.store.clone() }
     }
 
+    /// Lets [`Engine::restore`] drop the state of a handler that is not registered: what it has
+    /// counted or kept is lost.
+    pub fn restore_without(&mut self, handler: impl Into<String>) {
+        self.without.insert(handler.into());
+    }
+
+    /// The names of [`Engine::restore_without`] that no restored snapshot had.
+    pub fn unused_without(&self) -> impl Iterator<Item = &str> {
+        self.without.iter().map(String::as_str)
+    }
+
     /// Restores a snapshot; the next [`Engine::run`] resumes from it. Fields that belong to this
     /// process are kept: name, rank, world size, `max_epochs`, and the key metric if one is set.
     ///
     /// # Errors
-    /// When the snapshot's counters contradict each other, or a handler refuses its part. The state
-    /// is then unchanged, but handlers restored before that one may have changed.
+    /// When the snapshot's counters contradict each other, a handler with a state is not registered
+    /// ([`Engine::restore_without`]), or a handler refuses its part. The state is then unchanged, but
+    /// handlers restored before that one may have changed.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RunError> {
         if let Some(fault) = fault(&snapshot.state) {
             return Err(self.error(RunErrorKind::Snapshot(fault)));
         }
-        for key in snapshot.handlers.keys().filter(|key| !self.entries.iter().any(|entry| entry.key == **key)) {
-            tracing::warn!("the snapshot holds a state of handler `{key}`, which is not registered");
+        let is_known = |key: &String| self.entries.iter().any(|entry| entry.key == *key);
+        let missing: Vec<&String> = snapshot.handlers.keys().filter(|key| !is_known(key)).collect();
+        for key in missing {
+            if !self.without.remove(key) {
+                return Err(self.error(RunErrorKind::MissingHandler(key.clone())));
+            }
+            tracing::warn!("the state of handler `{key}` is dropped, because it is not registered");
         }
         for index in 0..self.entries.len() {
             let entry = &mut self.entries[index];
