@@ -183,6 +183,9 @@ struct hearth_host {
     /* A tensor of the iteration: `image`, `label`, `pred`; of the network: `weights.NAME`, and at
        backward_completed `gradients.NAME`. Set `size` of `tensor` before. */
     int32_t (*tensor)(const hearth_host *host, const char *name, hearth_tensor *tensor);
+    /* Replaces or adds a tensor of the iteration. `weights.NAME` replaces a parameter of the network in
+       training, at backward_completed `gradients.NAME` the gradient of the next step: f32, in the shape
+       that `tensor` has. */
     int32_t (*put_tensor)(const hearth_host *host, const char *name, const hearth_tensor *tensor);
     /* Combines tensors on the device. `how`: {"mean": {"weights": null}}, {"vote": {"num_classes": 2}}. */
     int32_t (*combine)(const hearth_host *host, const char *const *inputs, size_t count, const char *how,

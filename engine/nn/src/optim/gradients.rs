@@ -107,6 +107,11 @@ impl Gradients {
         self.0.remove(path)
     }
 
+    /// Replaces the gradient of a parameter by its path; flat, and outside autodiff.
+    pub fn put(&mut self, path: &str, gradient: Tensor<1>) {
+        self.0.insert(path.to_owned(), gradient);
+    }
+
     /// Iterates over paths and gradients, sorted by path.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Tensor<1>)> {
         self.0.iter().map(|(path, gradient)| (path.as_str(), gradient))

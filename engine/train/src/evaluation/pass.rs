@@ -275,7 +275,13 @@ impl<N: Network> Host for Evaluation<N> {
             NamesOf::Outputs => {
                 self.losses.iter().filter(|loss| loss.last.is_some()).map(|loss| loss.name.clone()).collect()
             }
-            NamesOf::Tensors => self.feed.tensor_names(),
+            NamesOf::Tensors => {
+                let of_network = match &self.networks[..] {
+                    [network] => layer_tensors::names(network, None),
+                    _ => Vec::new(),
+                };
+                self.feed.tensor_names().into_iter().chain(of_network).collect()
+            }
             NamesOf::Numbers => {
                 let measured = self.metrics.iter().filter(|metric| metric.rows.len() > metric.before);
                 measured.map(|metric| metric.name.clone()).chain(self.feed.facts().number_names()).collect()
@@ -349,6 +355,10 @@ impl<N: Network> Host for Evaluation<N> {
     }
 
     fn put_tensor(&mut self, name: &str, tensor: HostTensor<'_>) -> Result<(), HostError> {
+        if !self.feed.contains(name) && layer_tensors::is_of_network(name) {
+            let why = "a pass of an evaluator does not change the network; do so in a handler of the trainer";
+            return Err(HostError::new(format!("tensor `{name}` cannot be put: {why}")));
+        }
         self.feed.put(name, &tensor)
     }
 

@@ -71,16 +71,22 @@ impl<N: Network> Learner<N> {
     /// The network of several ranks for a forward pass whose gradients are reduced during the
     /// backward pass: for the last batch of a step.
     pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
-        let waiting = self.pending.as_ref().map_or(0, |(_, count)| *count);
         let apart = !self.on_processor;
         match &self.reducer {
-            Some(reducer) if waiting + 1 >= accumulate && reducer.ranks.overlaps(apart) => {
+            Some(reducer) if self.reduces_early(accumulate) => {
                 let factor = self.scaler.as_ref().map(|scaler| scaler.scale().recip());
                 let before = self.pending.as_ref().map(|(sum, count)| (sum.clone(), count + 1));
                 Ok(reducer.watch(self.network()?, &Watching { factor, before, apart }))
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether the gradients of the current batch are summed over ranks during its backward pass.
+    pub fn reduces_early(&self, accumulate: u64) -> bool {
+        let waiting = self.pending.as_ref().map_or(0, |(_, count)| *count);
+        let of = |reducer: &Reducer| waiting + 1 >= accumulate && reducer.ranks.overlaps(!self.on_processor);
+        self.reducer.as_ref().is_some_and(of)
     }
 
     /// Computes the gradients of a loss of the current batch.

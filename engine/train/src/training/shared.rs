@@ -8,7 +8,8 @@ use crate::evaluation::evaluators::Evaluators;
 use crate::ranks::Ranks;
 
 /// Defines the methods of `Host` for a workflow with the fields `feed`, `evaluators`, `options` and
-/// `epoch`, and a method `outputs` with the names of its numbers. `$learner` is the network for
+/// `epoch`, and methods `outputs` and `tensor_names` with the names of
+/// its numbers and tensors. `$learner` is the network for
 /// evaluators, and its learning rate is that of the training.
 macro_rules! host_parts {
     ($learner:ident) => {
@@ -16,7 +17,7 @@ macro_rules! host_parts {
             use hearth_engine::NamesOf;
             match of {
                 NamesOf::Outputs => self.outputs(),
-                NamesOf::Tensors => self.feed.tensor_names(),
+                NamesOf::Tensors => self.tensor_names(),
                 NamesOf::Numbers => self.feed.facts().number_names(),
                 NamesOf::Texts => self.feed.facts().text_names(),
                 NamesOf::Engines => self.evaluators.names(),

@@ -189,6 +189,16 @@ impl<N: Network> Training<N> {
         Ok(())
     }
 
+    /// The names of the tensors that handlers can read now, in alphabetical order.
+    fn tensor_names(&self) -> Vec<String> {
+        let mut names = self.feed.tensor_names();
+        if let Ok(network) = self.learner.network() {
+            names.extend(layer_tensors::names(network, self.gradients.as_ref()));
+        }
+        names.sort_unstable();
+        names
+    }
+
     /// The names of the numbers that handlers can read now.
     fn outputs(&self) -> Vec<String> {
         let known = [("loss", self.loss_tensor.is_some()), ("scale", self.learner.scaler.is_some())];
@@ -267,7 +277,18 @@ impl<N: Network> Host for Training<N> {
                 "a prediction from a handler has no gradient; replace `image` or `label` at iteration_started instead";
             return Err(HostError::new(format!("tensor `pred` cannot be put while training: {why}")));
         }
-        self.feed.put(name, &tensor)
+        if self.feed.contains(name) || !layer_tensors::is_of_network(name) {
+            return self.feed.put(name, &tensor);
+        }
+        if self.gradients.is_some()
+            && name.starts_with("gradients.")
+            && self.learner.reduces_early(self.options.accumulate)
+        {
+            let why = "several ranks have summed them during the backward pass; set distributed.overlap = \"off\"";
+            return Err(HostError::new(format!("tensor `{name}` cannot be put: {why}")));
+        }
+        let written = layer_tensors::write(&mut self.learner.network, self.gradients.as_mut(), name, &tensor);
+        written.unwrap_or_else(|| self.feed.put(name, &tensor))
     }
 
     host_parts!(learner);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Balls, SIDE, TRAINING, evaluator, loss, network};
 use hearth_data::{ImageInfo, Meta};
-use hearth_engine::{Event, LayerStatistics, LayerValues, NamesOf};
+use hearth_engine::{Event, Host, HostTensor, LayerStatistics, LayerValues, NamesOf};
 use hearth_nn::networks::UNet;
 use hearth_nn::optim::OptimizerConfig;
 use hearth_nn::weights;
@@ -60,7 +60,9 @@ fn a_batch_tells_its_numbers_and_texts() {
             let host = &mut cx.host;
             let mut lines = own.lock().unwrap();
             for of in [NamesOf::Outputs, NamesOf::Tensors, NamesOf::Numbers, NamesOf::Texts, NamesOf::Engines] {
-                lines.push(host.names(of).join(" "));
+                // The names of the weights are in another test.
+                let names = host.names(of).into_iter().filter(|name| !name.starts_with("weights."));
+                lines.push(names.collect::<Vec<_>>().join(" "));
             }
             for name in ["age", "place", "image.spacing", "image.original_shape"] {
                 lines.push(format!("{name} {:?}", host.numbers(name)?));
@@ -181,6 +183,133 @@ fn statistics_of_weights_are_those_of_the_file_and_gradients_are_what_a_step_tak
         trained += u64::from(gradient.std > 0.0);
     }
     assert!(trained > 5 && seen["gradients"].len() < before.len(), "running statistics have no gradient");
+}
+
+/// All weights of the network in training.
+fn all_weights(host: &mut dyn Host) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+    let names = host.names(NamesOf::Tensors).into_iter().filter(|name| name.starts_with("weights."));
+    let read = |name: String| {
+        let tensor = host.tensor(&name).unwrap();
+        let (shape, values) = (tensor.shape.clone(), tensor.to_f32().unwrap());
+        (name, shape, values)
+    };
+    names.map(read).collect()
+}
+
+#[test]
+fn a_gradient_that_a_handler_puts_is_the_one_of_the_step() {
+    let optimizer = OptimizerConfig::sgd(0.0).with("lr", 1.0).unwrap();
+    let one = Balls { cases: 2, batch: 2 };
+    let mut trainer =
+        SupervisedTrainer::builder(network(3, 0.0), loss(), &optimizer, one).max_epochs(1).build().unwrap();
+    let before: Arc<Mutex<Vec<(String, Vec<usize>, Vec<f32>)>>> = Arc::default();
+    let own = before.clone();
+    trainer
+        .engine_mut()
+        .on(Event::BackwardCompleted, move |cx| {
+            *own.lock().unwrap() = all_weights(&mut *cx.host);
+            let gradients = cx.host.names(NamesOf::Tensors).into_iter().filter(|name| name.starts_with("gradients."));
+            for (index, name) in gradients.enumerate() {
+                let shape = cx.host.tensor(&name)?.shape.clone();
+                let count = shape.iter().product();
+                let value = if index == 0 { 0.5 } else { 0.0 };
+                cx.host.put_tensor(&name, HostTensor::from_f32(shape, &vec![value; count])?)?;
+                assert_eq!(cx.host.tensor(&name)?.to_f32()?, vec![value; count]);
+            }
+            let error = cx.host.put_tensor("gradients.none", HostTensor::from_f32(vec![1], &[0.0])?).unwrap_err();
+            assert!(error.to_string().contains("the network has no parameter none"), "{error}");
+            Ok(())
+        })
+        .unwrap();
+    trainer
+        .engine_mut()
+        .on(Event::IterationCompleted, move |cx| {
+            let before = before.lock().unwrap();
+            let after = all_weights(&mut *cx.host);
+            let moved = |(before, after): (&f32, &f32)| before - after;
+            let moved: Vec<Vec<f32>> = before
+                .iter()
+                .zip(&after)
+                .map(|(before, after)| before.2.iter().zip(&after.2).map(moved).collect())
+                .collect();
+            let changed: Vec<&Vec<f32>> = moved.iter().filter(|layer| layer.iter().any(|by| *by != 0.0)).collect();
+            assert_eq!(changed.len(), 1, "one layer has a gradient");
+            assert!(changed[0].iter().all(|by| (by - 0.5).abs() < 1e-6), "{changed:?}");
+            let error = cx.host.put_tensor("gradients.none", HostTensor::from_f32(vec![1], &[0.0])?).unwrap_err();
+            assert!(error.to_string().contains("put them at backward_completed"), "{error}");
+            Ok(())
+        })
+        .unwrap();
+    trainer.run().unwrap();
+}
+
+#[test]
+fn weights_are_swapped_for_a_validation_and_come_back() {
+    let optimizer = OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap();
+    let trained = |swaps: bool| {
+        let mut trainer =
+            SupervisedTrainer::builder(network(1, 0.0), loss(), &optimizer, TRAINING).max_epochs(2).build().unwrap();
+        trainer.add_evaluator("validation", evaluator());
+        let other = Arc::new(Mutex::new(Vec::new()));
+        let measured = Arc::new(Mutex::new(Vec::new()));
+        if swaps {
+            // The weights of another network, by name.
+            let mut giver = SupervisedTrainer::builder(network(5, 0.0), loss(), &optimizer, TRAINING)
+                .max_epochs(1)
+                .build()
+                .unwrap();
+            let own = other.clone();
+            let read = move |cx: &mut hearth_engine::Context<'_>| {
+                *own.lock().unwrap() = all_weights(&mut *cx.host);
+                Ok(())
+            };
+            giver.engine_mut().on(Event::Started, read).unwrap();
+            giver.run().unwrap();
+            let (other, own) = (other.clone(), measured.clone());
+            let swap = move |cx: &mut hearth_engine::Context<'_>| {
+                let mine = all_weights(&mut *cx.host);
+                let put = |host: &mut dyn Host, all: &[(String, Vec<usize>, Vec<f32>)]| {
+                    for (name, shape, values) in all {
+                        host.put_tensor(name, HostTensor::from_f32(shape.clone(), values).unwrap()).unwrap();
+                    }
+                };
+                put(&mut *cx.host, &other.lock().unwrap());
+                let metrics = cx.host.run("validation")?;
+                own.lock().unwrap().push(metrics.values().next().copied().unwrap());
+                put(&mut *cx.host, &mine);
+                let (name, _, values) = &mine[0];
+                let wrong = HostTensor::from_f32(vec![values.len() + 1], &vec![0.0; values.len() + 1])?;
+                let error = cx.host.put_tensor(name, wrong).unwrap_err().to_string();
+                assert!(
+                    error.contains("has the shape") && error.contains(name.trim_start_matches("weights.")),
+                    "{error}"
+                );
+                Ok(())
+            };
+            trainer.engine_mut().on(Event::EpochCompleted, swap).unwrap();
+        }
+        trainer.run().unwrap();
+        let measured = measured.lock().unwrap().clone();
+        (weights::to_bytes(trainer.network().unwrap()).unwrap(), measured)
+    };
+    let (plain, _) = trained(false);
+    let (swapped, measured) = trained(true);
+    assert!(plain == swapped, "the training is the same to the bit");
+    let direct = evaluator().run(&network(5, 0.0), 1).unwrap().values().next().copied().unwrap();
+    assert_eq!(measured, [direct, direct], "the validation saw the other weights");
+}
+
+#[test]
+fn a_pass_of_an_evaluator_does_not_change_the_network() {
+    let mut evaluator = evaluator();
+    let check = |cx: &mut hearth_engine::Context<'_>| {
+        let (name, shape, values) = all_weights(&mut *cx.host).swap_remove(0);
+        let error = cx.host.put_tensor(&name, HostTensor::from_f32(shape, &values)?).unwrap_err().to_string();
+        assert!(error.contains("a pass of an evaluator does not change the network"), "{error}");
+        Ok(())
+    };
+    evaluator.engine_mut().on(Event::IterationStarted, check).unwrap();
+    evaluator.run(&network(5, 0.0), 1).unwrap();
 }
 
 #[test]

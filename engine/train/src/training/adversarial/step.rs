@@ -141,6 +141,11 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         Ok(())
     }
 
+    /// The names of the tensors that handlers can read now.
+    fn tensor_names(&self) -> Vec<String> {
+        self.feed.tensor_names()
+    }
+
     /// The names of the numbers that handlers can read now.
     fn outputs(&self) -> Vec<String> {
         let (losses, scales) = (self.losses.names().next().is_some(), self.generator.scaler.is_some());
