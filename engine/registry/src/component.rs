@@ -5,7 +5,9 @@
 //! that plugins can extend call it ([`find`]).
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::fault::Fault;
@@ -88,12 +90,35 @@ pub trait Component: Send + Sync {
     /// The plugin's own message.
     fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String>;
 
-    /// Plugin and version, for the keys of caches: `mine 0.1.0`.
+    /// Plugin, version and hash of its files, for the keys of caches: `mine 0.1.0 8d3f...`. A rebuilt
+    /// plugin has another one.
     fn version(&self) -> String;
 }
 
 /// Finds the component of a kind and a name (`mine.Blur`) and builds it from its options.
 pub type Finder = dyn Fn(ComponentKind, &str, &Node) -> Result<Arc<dyn Component>, Fault> + Send + Sync;
+
+thread_local! {
+    static PLACES: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads a recipe whose plugins have these files or folders: its components are searched there, too.
+pub fn with_places<T>(places: Vec<PathBuf>, read: impl FnOnce() -> T) -> T {
+    /// Restores the places, also after a panic.
+    struct Before(Vec<PathBuf>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            PLACES.set(std::mem::take(&mut self.0));
+        }
+    }
+    let _before = Before(PLACES.replace(places));
+    read()
+}
+
+/// The files and folders of the recipe that this thread reads: see [`with_places`].
+pub fn places() -> Vec<PathBuf> {
+    PLACES.with_borrow(Clone::clone)
+}
 
 static FINDER: RwLock<Option<Arc<Finder>>> = RwLock::new(None);
 
@@ -140,6 +165,14 @@ mod tests {
         assert!(HostArray::new(vec![2, 3], vec![0.0; 6]).is_ok());
         assert!(HostArray::new(vec![2, 3], vec![0.0; 5]).is_err());
         assert!(HostArray::new(vec![usize::MAX, 2], vec![0.0; 2]).is_err());
+    }
+
+    #[test]
+    fn places_are_those_of_the_recipe_that_is_read() {
+        let inner = || with_places(vec!["/b".into()], places);
+        assert_eq!(with_places(vec!["/a".into()], || (inner(), places())), (vec!["/b".into()], vec!["/a".into()]));
+        let _ = std::panic::catch_unwind(|| with_places(vec!["/c".into()], || panic!("a bad recipe")));
+        assert!(places().is_empty());
     }
 
     #[test]

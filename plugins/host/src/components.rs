@@ -1,9 +1,11 @@
 //! Components of plugins in recipes: see `hearth_registry::component`.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use abi_stable::std_types::{RSlice, RStr, RString};
 use hearth_plugin::__private as view;
@@ -13,6 +15,7 @@ use hearth_registry::component::{self, Component, ComponentKind, HostArray};
 use hearth_registry::{Fault, Node, nearest};
 use serde::{Deserialize, Serialize};
 
+use crate::error::PluginError;
 use crate::load::{Plugin, option_info};
 use crate::search::Search;
 use crate::shown::shown;
@@ -71,17 +74,41 @@ pub(crate) fn owned(array: HostArray<'_>) -> HostArray<'static> {
     HostArray { shape, values: Cow::Owned(values.into_owned()), affine }
 }
 
-/// Makes components of plugins available to recipes: from `given` first, then from
-/// [`Search::standard`].
+/// Makes components of plugins available to recipes: from `given`, the recipe's paths and the other
+/// places of [`Search::standard`]. Each plugin is loaded once, and each reader built once.
 pub fn provide_components(given: &[PathBuf]) {
     let given = given.to_vec();
+    let kept = Mutex::new(Kept::default());
     component::provide(Arc::new(move |kind: ComponentKind, name: &str, options: &Node| {
         let (plugin, component) = name.split_once('.').unwrap_or((name, ""));
-        let missing = |why: String| Fault::at("name", why);
-        let found = Search::standard(&given, &[]).load(plugin).map_err(|error| missing(error.to_string()))?;
         let toml::Value::Table(options) = options.to_toml() else { return Err(Fault::new("expected a table")) };
-        found.component(kind, component, options)
+        // Held while a plugin is loaded, so that several threads load it once.
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = kept.readers.get(name).filter(|_| kind == ComponentKind::Reader) {
+            return Ok(reader.clone());
+        }
+        let places = component::places();
+        let found = match kept.plugins.entry((plugin.to_owned(), places.clone())) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let missing = |error: PluginError| Fault::at("name", error.to_string());
+                place.insert(Search::standard(&given, &places).load(plugin).map_err(missing)?)
+            }
+        };
+        let made = found.component(kind, component, options)?;
+        if kind == ComponentKind::Reader {
+            kept.readers.insert(name.to_owned(), made.clone());
+        }
+        Ok(made)
     }));
+}
+
+/// The plugins that were loaded for components, and their readers, which have no options.
+#[derive(Default)]
+struct Kept {
+    /// By name and the places of the recipe.
+    plugins: HashMap<(String, Vec<PathBuf>), Plugin>,
+    readers: HashMap<String, Arc<dyn Component>>,
 }
 
 /// Checks that a plugin has a component of this kind and name; the error lists the existing ones.

@@ -21,6 +21,7 @@ use libloading::Library;
 
 use crate::c::CPlugin;
 use crate::components::{self, ComponentInfo};
+use crate::content::content_hash;
 use crate::error::PluginError;
 use crate::file::{Identity, examine};
 use crate::isolated::Apart;
@@ -28,12 +29,16 @@ use crate::loaded::Loaded;
 use crate::permitted::permitted;
 use crate::report::Info;
 use crate::search::Found;
+use crate::watched::{Name, Watched, WatchedComponent};
 
 /// A loaded plugin. The library stays loaded until the process ends.
 #[derive(Clone)]
 pub struct Plugin {
     path: Option<PathBuf>,
+    /// The hash of its files, if it has any.
+    hash: Option<String>,
     identity: Identity,
+    name: Name,
     options: Vec<OptionInfo>,
     components: Vec<ComponentInfo>,
     root: Root,
@@ -75,8 +80,10 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     let full = path.canonicalize().map_err(|source| PluginError::File { path: path.to_owned(), source })?;
     // SAFETY: opening a library runs its initialisers. The user chose this file, and its identity
     // is that of a plugin for this host. It is never closed, so nothing from it can dangle.
-    let library: &'static Library =
-        unsafe { open(&full) }.map(|library| Box::leak(Box::new(library)) as _).map_err(|e| open_error(reason(&e)))?;
+    let library: &'static Library = Name::new(&identity.name)
+        .call(|| unsafe { open(&full) })
+        .map(|library| Box::leak(Box::new(library)) as _)
+        .map_err(|e| open_error(reason(&e)))?;
 
     if identity.header.is_some() {
         let root = CPlugin::open(library, &identity, &full)?;
@@ -133,7 +140,15 @@ pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
 pub fn load_isolated(found: &Found, limit: Duration) -> Result<Plugin, PluginError> {
     found.require_consent()?;
     let (apart, Info { path, identity, options, components, .. }) = Apart::open(found, limit)?;
-    Ok(Plugin { path, identity, options, components, root: Root::Apart(apart) })
+    let hash = hash_of(path.as_deref())?;
+    let name = Name::new(&identity.name);
+    Ok(Plugin { path, hash, identity, name, options, components, root: Root::Apart(apart) })
+}
+
+/// The hash of a plugin's files; `None` without a file.
+fn hash_of(path: Option<&Path>) -> Result<Option<String>, PluginError> {
+    let hash = |path: &Path| content_hash(path).map_err(|source| PluginError::File { path: path.to_owned(), source });
+    path.map(hash).transpose()
 }
 
 /// The system's error text; libloading's own is only "dlopen failed".
@@ -184,18 +199,20 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 
 impl Plugin {
     fn new(path: Option<PathBuf>, identity: Identity, root: Root) -> Result<Self, PluginError> {
+        let name = Name::new(&identity.name);
         let plugin_error = |why: String| PluginError::Plugin { name: identity.name.clone(), why };
-        let options = match &root {
-            Root::Rust(root) => rust_options(*root).map_err(|why| plugin_error(why.into_string()))?,
-            Root::C(root) => root.options().map_err(plugin_error)?,
-            Root::Apart(_) => Vec::new(),
-        };
-        let components = match &root {
-            Root::Rust(root) => rust_components(*root).map_err(|why| plugin_error(why.into_string()))?,
-            Root::C(root) => root.components().map_err(plugin_error)?,
-            Root::Apart(_) => Vec::new(),
-        };
-        Ok(Self { path, options, components, root, identity })
+        let options = name.call(|| match &root {
+            Root::Rust(root) => rust_options(*root).map_err(|why| plugin_error(why.into_string())),
+            Root::C(root) => root.options().map_err(plugin_error),
+            Root::Apart(_) => Ok(Vec::new()),
+        })?;
+        let components = name.call(|| match &root {
+            Root::Rust(root) => rust_components(*root).map_err(|why| plugin_error(why.into_string())),
+            Root::C(root) => root.components().map_err(plugin_error),
+            Root::Apart(_) => Ok(Vec::new()),
+        })?;
+        let hash = hash_of(path.as_deref())?;
+        Ok(Self { path, hash, options, components, root, identity, name })
     }
 
     /// The plugin's identity.
@@ -206,6 +223,12 @@ impl Plugin {
     /// The plugin's file; `None` for a plugin that is linked into the program.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// The hash of the plugin's files ([`content_hash`](crate::content_hash)); `None` for a plugin
+    /// that is linked into the program.
+    pub fn hash(&self) -> Option<&str> {
+        self.hash.as_deref()
     }
 
     /// The plugin's options.
@@ -230,7 +253,14 @@ impl Plugin {
         options: toml::Table,
     ) -> Result<Arc<dyn Component>, Fault> {
         components::find(self, kind, name)?;
-        let version = format!("{} {}", self.identity.name, self.identity.version);
+        let made = self.name.call(|| self.any_component(name, options))?;
+        Ok(Arc::new(WatchedComponent::new(self.name, made)))
+    }
+
+    fn any_component(&self, name: &str, options: toml::Table) -> Result<Arc<dyn Component>, Fault> {
+        // Authors rebuild a plugin without a new version.
+        let hash = self.hash.as_deref().map_or_else(String::new, |hash| format!(" {hash}"));
+        let version = format!("{} {}{hash}", self.identity.name, self.identity.version);
         let made = match &self.root {
             Root::C(root) => {
                 let info = self.components.iter().find(|info| info.name == name);
@@ -259,7 +289,13 @@ impl Plugin {
     /// If an option is unknown, missing or of another type, or the plugin refuses it:
     /// [`PluginError::Options`] has its key. A panic is such an error without a key.
     pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
-        Ok(permitted(self.any_handler(options)?, &self.identity))
+        let handler = self.name.call(|| self.any_handler(options))?;
+        // A handler in a process of its own cannot harm this one.
+        let handler: Box<dyn Handler> = match self.root {
+            Root::Apart(_) => handler,
+            Root::Rust(_) | Root::C(_) => Box::new(Watched::new(self.name, handler)),
+        };
+        Ok(permitted(handler, &self.identity))
     }
 
     fn any_handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {

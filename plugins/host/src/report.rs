@@ -166,6 +166,9 @@ impl Info {
     }
 }
 
+/// What the host lends to every handler.
+const READS: &str = "images, labels, predictions, weights, gradients, names and files of the cases";
+
 /// `epoch_completed every 2`
 fn describe(event: Event, filter: &Filter) -> String {
     let mut text = event.to_string();
@@ -194,6 +197,7 @@ impl fmt::Display for Info {
         }
         writeln!(f, "  built by  {}", self.identity.built_with())?;
         if !self.loaded {
+            writeln!(f, "  may read  {READS}")?;
             writeln!(f, "  may do    {}", needs::describe(self.identity.needs.as_deref()))?;
             if self.identity.adds_components {
                 writeln!(f, "  adds      components that recipes name")?;
@@ -218,6 +222,9 @@ impl fmt::Display for Info {
                 writeln!(f, "  an error  {on_error}")?;
             }
             None => writeln!(f, "  listens   depends on its options")?,
+        }
+        if self.defaults.as_ref().is_none_or(|defaults| !defaults.events.is_empty()) {
+            writeln!(f, "  may read  {READS}")?;
         }
         writeln!(f, "  may do    {}", needs::describe(self.identity.needs.as_deref()))?;
         for info in &self.components {

@@ -91,6 +91,14 @@ impl Found {
         }
     }
 
+    /// Where the file was found; `None` if the plugin is linked into the program.
+    pub fn origin(&self) -> Option<Origin> {
+        match self {
+            Found::File { origin, .. } => Some(*origin),
+            Found::BuiltIn(_) => None,
+        }
+    }
+
     /// The plugin's identity. None of its code runs.
     ///
     /// # Errors
@@ -146,8 +154,8 @@ impl Search {
         Self::default()
     }
 
-    /// The standard order: the given paths (`--plugin`, [`Given::paths`]), `HEARTH_PLUGIN_PATH`,
-    /// the recipe's paths, the user's data folder, the program's folder and installation, and last
+    /// The standard order: the given paths (`--plugin`, [`Given::paths`]), the recipe's paths,
+    /// `HEARTH_PLUGIN_PATH`, the user's data folder, the program's folder and installation, and last
     /// the plugins that are linked into the program.
     ///
     /// Warns, once per process, about invalid entries of `HEARTH_PLUGIN_PATH`.
@@ -194,9 +202,9 @@ impl Search {
     ) -> Self {
         let mut search = Self::empty();
         search.extend(Origin::Given, Given::paths(given).map(Path::to_owned));
+        search.extend(Origin::Recipe, recipe.iter().cloned());
         let variable = variable.map(env::split_paths).into_iter().flatten();
         search.extend(Origin::Environment, variable.filter(|path| !path.as_os_str().is_empty()));
-        search.extend(Origin::Recipe, recipe.iter().cloned());
         search.extend(Origin::User, user);
         if let Some(folder) = program.and_then(Path::parent) {
             // In cargo's target folder, `deps` has the latest build; the copy above it may be
@@ -414,9 +422,9 @@ mod tests {
         };
         let mut expected = vec![
             (Origin::Given, given.clone()),
+            (Origin::Recipe, "/recipe".into()),
             (Origin::Environment, "/env/a".into()),
             (Origin::Environment, "/env/b".into()),
-            (Origin::Recipe, "/recipe".into()),
             (Origin::User, "/user".into()),
             (Origin::Beside, bin.clone()),
         ];

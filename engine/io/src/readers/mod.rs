@@ -161,6 +161,12 @@ pub trait Reader: Send + Sync {
         10
     }
 
+    /// What the keys of caches include besides the name: another version may read a file
+    /// differently. `None` for readers of this program, whose own version is included anyway.
+    fn version(&self) -> Option<String> {
+        None
+    }
+
     /// Reads an image onto the CPU.
     ///
     /// # Errors
@@ -336,15 +342,15 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
     let name = path.to_string_lossy().to_lowercase();
     let by_suffix = |r: &&Arc<dyn Reader>| !probe.folder && r.suffixes().iter().any(|s| name.ends_with(s));
     readers.iter().find(by_suffix).cloned().ok_or_else(|| {
+        if let Some(what) = foreign::described(&name, &start).filter(|_| !probe.folder) {
+            return ReadError::new(path, what);
+        }
         let known: Vec<&str> = readers.iter().flat_map(|r| r.suffixes().iter().copied()).collect();
         let what =
             if probe.folder { "the folder holds no image that a reader knows" } else { "no reader knows this file" };
         ReadError::new(path, format!("{what}; expected one of {}", known.join(" ")))
     })
 }
-        if let Some(what) = foreign::described(&name, &start).filter(|_| !probe.folder) {
-            return ReadError::new(path, what);
-        }
 
 /// Finds a reader by its name, ignoring case, or by MONAI's aliases.
 ///
@@ -364,12 +370,6 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
         Fault::new(format!("there is no reader {name:?}; known are {}", names.join(", ")))
             .meaning(nearest(name, names.iter().copied()))
     })
-}
-
-/// Rejects devices and pipes: reading them could block or never end.
-fn check_regular(path: &Path) -> Result<(), ReadError> {
-    let found = std::fs::metadata(path).and_then(|_| hearth_files::check_readable(path));
-    found.map_err(|e| ReadError::new(path, e))
 }
 
 /// The files that are read together with a file although no list names them: those with the voxels that a
@@ -393,6 +393,12 @@ pub fn companions(path: &Path) -> Vec<PathBuf> {
     };
     let names = [format!("{stem}{other}"), format!("{stem}{other}.gz")];
     names.into_iter().map(PathBuf::from).filter(|path| path.is_file()).collect()
+}
+
+/// Rejects devices and pipes: reading them could block or never end.
+fn check_regular(path: &Path) -> Result<(), ReadError> {
+    let found = std::fs::metadata(path).and_then(|_| hearth_files::check_readable(path));
+    found.map_err(|e| ReadError::new(path, e))
 }
 
 /// The number of bytes that identify a file.

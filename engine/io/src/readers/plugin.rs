@@ -1,7 +1,8 @@
 //! Readers of plugins, which run on host memory: `mine.Raw`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hearth_image::{Image, host_device};
 use hearth_registry::component::{self, Component, ComponentKind};
@@ -19,9 +20,18 @@ struct PluginReader {
 /// Finds the plugin's reader for a name with a dot.
 pub(super) fn find(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     let component = component::find(ComponentKind::Reader, name, &Node::empty())?;
-    // Leaked once per reader name in a recipe.
-    let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    Ok(Arc::new(PluginReader { name, component }))
+    Ok(Arc::new(PluginReader { name: interned(name), component }))
+}
+
+/// The name, kept for the rest of the process, once.
+fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    names.get(name).copied().unwrap_or_else(|| {
+        let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+        names.insert(name);
+        name
+    })
 }
 
 impl Reader for PluginReader {
@@ -31,6 +41,10 @@ impl Reader for PluginReader {
 
     fn suffixes(&self) -> &[&str] {
         &[]
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.component.version())
     }
 
     fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {

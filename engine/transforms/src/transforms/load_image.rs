@@ -206,8 +206,14 @@ impl Transform for LoadImage {
         Ok(())
     }
 
+    /// Includes the version of a plugin's reader: caches of another version are not used.
     fn describe(&self) -> serde_json::Value {
-        describe(self.name(), self)
+        let mut about = describe(self.name(), self);
+        let reader = self.reader.as_deref().and_then(|name| readers::by_name(name).ok());
+        if let Some(version) = reader.and_then(|reader| reader.version()) {
+            about["plugin"] = version.into();
+        }
+        about
     }
 }
 
