@@ -59,6 +59,7 @@ pub use crate::ssim::KernelType;
 
 use burn::tensor::Tensor;
 use hearth_kernels::label::LabelError;
+use hearth_registry::Fault;
 
 /// An error of a metric: invalid inputs or options.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -142,6 +143,14 @@ pub trait Metric: Send {
     /// Fails with the first invalid option.
     fn check_for(&self, classes: usize) -> Result<(), MetricError>;
 
+    /// Loads what the metric needs before its first update: the library of a plugin.
+    ///
+    /// # Errors
+    /// A plugin that is missing or refuses the options.
+    fn load(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Whether the metric takes one score per image instead of a label map.
     fn takes_scores(&self) -> bool {
         false
@@ -206,6 +215,10 @@ impl Metric for Box<dyn Metric> {
 
     fn check_for(&self, classes: usize) -> Result<(), MetricError> {
         (**self).check_for(classes)
+    }
+
+    fn load(&self) -> Result<(), Fault> {
+        (**self).load()
     }
 
     fn takes_scores(&self) -> bool {

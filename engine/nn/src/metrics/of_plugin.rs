@@ -1,6 +1,7 @@
 //! Metrics of plugins, computed on host memory: `mine.Sharpness`.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Tensor;
 use hearth_registry::component::{self, Component, ComponentKind, HostArray};
@@ -26,7 +27,12 @@ fn yes() -> bool {
 struct OfPlugin {
     name: &'static str,
     shared: Shared,
-    component: Arc<dyn Component>,
+    /// The plugin's own options.
+    options: Node,
+    /// The places of plugins of the recipe.
+    places: Vec<PathBuf>,
+    /// Loaded by [`PerItem::load`]: commands that do not measure need no plugin.
+    component: OnceLock<Arc<dyn Component>>,
 }
 
 /// Builds the metric for a name with a dot, from its table without the name.
@@ -39,13 +45,22 @@ pub(super) fn build(name: &str, table: &Node) -> Result<Box<dyn Metric>, Fault> 
         }
     }
     let shared: Shared = hearth_registry::read(&own)?;
-    let component = component::find(ComponentKind::Metric, name, &options)?;
     // Leaks one name per metric of a recipe, which is read only a few times in a process.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    Ok(Box::new(OfPlugin { name, shared, component }.gathered()))
+    let places = component::places();
+    Ok(Box::new(OfPlugin { name, shared, options, places, component: OnceLock::new() }.gathered()))
 }
 
 impl OfPlugin {
+    fn component(&self) -> Result<&Arc<dyn Component>, Fault> {
+        if let Some(component) = self.component.get() {
+            return Ok(component);
+        }
+        let find = || component::find(ComponentKind::Metric, self.name, &self.options);
+        let found = component::with_places(self.places.clone(), find)?;
+        Ok(self.component.get_or_init(|| found))
+    }
+
     /// The items of a batch in host memory, each `[C, X, Y, Z]`.
     fn items(&self, batch: &Tensor<5>) -> Result<(Vec<f32>, [usize; 5]), MetricError> {
         Ok((read(self.name, batch.clone())?, batch.dims()))
@@ -62,6 +77,7 @@ impl PerItem for OfPlugin {
         let failed = |why: String| MetricError::new(self.name, why);
         let (pred, pred_shape) = self.items(pred)?;
         let (label, label_shape) = self.items(label)?;
+        let component = self.component().map_err(|fault| failed(fault.to_string()))?;
         let items = pred_shape[0];
         let sizes = |shape: [usize; 5]| shape[1..].iter().product::<usize>().max(1);
         let pairs = pred.chunks(sizes(pred_shape)).zip(label.chunks(sizes(label_shape)));
@@ -70,7 +86,7 @@ impl PerItem for OfPlugin {
             let affine = affine(spacing.get(index).or(spacing.first()).copied().unwrap_or([1.0; 3]));
             let array = |values, shape: [usize; 5]| HostArray { shape: shape[1..].to_vec(), values, affine };
             let inputs = [array(pred.into(), pred_shape), array(label.into(), label_shape)];
-            let row = self.component.run(&inputs, "").map_err(|why| failed(component::reports(&why)))?.pop();
+            let row = component.run(&inputs, "").map_err(|why| failed(component::reports(&why)))?.pop();
             let row = row.ok_or_else(|| failed("the plugin returned nothing: expected a row of numbers".to_owned()))?;
             if row.values.is_empty() || rows.first().is_some_and(|first| first.len() != row.values.len()) {
                 let expected = rows.first().map_or_else(|| "at least 1".to_owned(), |first| first.len().to_string());
@@ -80,6 +96,10 @@ impl PerItem for OfPlugin {
             rows.push(row.values.into_owned());
         }
         Ok(rows)
+    }
+
+    fn load(&self) -> Result<(), Fault> {
+        self.component().map(drop)
     }
 
     fn higher_is_better(&self) -> Option<bool> {

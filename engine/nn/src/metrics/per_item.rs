@@ -1,7 +1,7 @@
 //! Metrics that measure each item separately: [`PerItem`], and [`Gathered`], which stores the rows.
 
 use burn::tensor::Tensor;
-use hearth_registry::type_name;
+use hearth_registry::{Fault, type_name};
 
 use super::{Aggregate, Metric, MetricError, MetricReduction, Rows, reduce};
 
@@ -68,6 +68,14 @@ pub trait PerItem: Send {
     /// The first invalid option.
     fn check_for(&self, classes: usize) -> Result<(), MetricError> {
         let _ = classes;
+        Ok(())
+    }
+
+    /// See [`Metric::load`].
+    ///
+    /// # Errors
+    /// A plugin that is missing or refuses the options.
+    fn load(&self) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -161,6 +169,10 @@ impl<M: PerItem> PerItem for Gathered<M> {
         self.metric.check_for(classes)
     }
 
+    fn load(&self) -> Result<(), Fault> {
+        self.metric.load()
+    }
+
     fn takes_scores(&self) -> bool {
         self.metric.takes_scores()
     }
@@ -189,6 +201,10 @@ impl<M: PerItem + KeepsRows> Metric for M {
 
     fn check_for(&self, classes: usize) -> Result<(), MetricError> {
         PerItem::check_for(self, classes)
+    }
+
+    fn load(&self) -> Result<(), Fault> {
+        PerItem::load(self)
     }
 
     fn takes_scores(&self) -> bool {
