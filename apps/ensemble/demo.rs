@@ -124,6 +124,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         max_restarts: 0,
         resume: false,
         continues: false,
+        without: Vec::new(),
         dry_run: false,
         defaults: false,
         ranks: RanksArgs::default(),

@@ -24,7 +24,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf], defaults: bool) -> O
     check_training(plan, &network)?;
     let discriminator = plan.discriminator(&network)?;
     let plugins = plugins::find(plan, given)?;
-    handlers::check(plan, &own(plan, &plugins)?)?;
+    handlers::check(plan, &allowed(plan, &plugins)?)?;
 
     if defaults {
         out!("{}", plan.recipe.to_toml()?.trim_end());
@@ -64,12 +64,11 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf], defaults: bool) -> O
         let identity = listed.found.identity().map_err(|error| listed.error(plan, error))?;
         let place = match &listed.found {
             Found::BuiltIn(_) => "built in".to_owned(),
-            Found::File { path, origin: Origin::Beside } => shown_path(path),
-            Found::File { path, origin } => {
-                let allowed = *origin != Origin::Recipe || is_allowed(path, &identity);
-                let more = if allowed { "" } else { ", if it is allowed (--allow-plugin)" };
-                format!("would load {}{more}; its options are not checked", shown_path(path))
-            }
+            Found::File { path, .. } if may_be_loaded(&listed.found) => shown_path(path),
+            Found::File { path, .. } => format!(
+                "would load {}, if it is allowed (--allow-plugin); its options and events are not checked",
+                shown_path(path)
+            ),
         };
         out!("  {} {}  {place}", identity.name, identity.version);
     }
@@ -84,15 +83,24 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf], defaults: bool) -> O
     Ok(())
 }
 
-/// Loads the program's own plugins, whose options can then be checked. The libraries of others stay
-/// closed.
-fn own(plan: &Plan, plugins: &[Listed]) -> Outcome<Vec<Attached>> {
-    let is_own = |found: &Found| matches!(found, Found::BuiltIn(_) | Found::File { origin: Origin::Beside, .. });
+/// Loads the plugins that the user has named, installed or allowed, whose options and events can then be
+/// checked. A library that only the recipe names stays closed.
+fn allowed(plan: &Plan, plugins: &[Listed]) -> Outcome<Vec<Attached>> {
     Ok(plugins
         .iter()
-        .filter(|listed| is_own(&listed.found))
+        .filter(|listed| may_be_loaded(&listed.found))
         .map(|listed| listed.load(plan))
         .collect::<Result<_, _>>()?)
+}
+
+/// Whether a plugin may be loaded without a question.
+fn may_be_loaded(found: &Found) -> bool {
+    match found {
+        Found::File { path, origin: Origin::Recipe } => {
+            found.identity().is_ok_and(|identity| is_allowed(path, &identity))
+        }
+        Found::File { .. } | Found::BuiltIn(_) => true,
+    }
 }
 
 /// The number of voxels along each axis, as text.

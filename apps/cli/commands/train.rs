@@ -9,7 +9,7 @@ use crate::folders;
 use crate::interrupt;
 use crate::note;
 use crate::ranks::{self, RanksArgs, Restarts, is_first};
-use crate::recipe::{Document, bundled, isolate, list_for_sets};
+use crate::recipe::{Document, PluginChanges, bundled, isolate, leave_out, list_for_sets, list_given};
 use crate::run::{Finished, Plan, Session, check_resume, not_held_out, together};
 use crate::sharing::finished;
 use crate::terminal::{self, seconds};
@@ -53,6 +53,9 @@ pub struct Args {
     /// one; may be given several times
     #[arg(long = "plugin", value_name = "PATH|NAME")]
     pub plugins: Vec<PathBuf>,
+    /// With --resume: continue without this plugin, or handler, and its state
+    #[arg(long, value_name = "NAME", requires = "resume")]
+    pub without: Vec<String>,
     /// Run plugins in separate processes, so that a crash, an exit or a hang disables the plugin, and
     /// the run continues; all plugins, or those named, such as --isolated=mine,stats
     #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
@@ -140,7 +143,7 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         say_of_previous_stage(&plan, &args.data)?;
     }
     if args.resume {
-        return resume(plan, &args.data, &args.plugins, &args.out, ranks);
+        return resume(plan, args, &args.out, ranks);
     }
     let reserve = || folders::check_new_run(&args.out).and_then(|()| folders::Reserved::new(&args.out)).map(Some);
     let reserved = if first { reserve() } else { Ok(None) };
@@ -173,10 +176,11 @@ pub(super) fn say_of_previous_stage(plan: &Plan, data: &Path) -> Outcome {
 }
 
 /// Resumes a run.
-pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, ranks: Option<Ranks>) -> Outcome {
+pub(super) fn resume(plan: Plan, args: &Args, out: &Path, ranks: Option<Ranks>) -> Outcome {
     let folder = folders::open_run(out)?;
-    check_resume(&plan, data, &folder)?;
-    let mut session = Session::of_run(plan, data, plugins, &folder, ranks)?;
+    check_resume(&plan, &args.data, &folder, &PluginChanges::of(&args.without, &args.plugins))?;
+    let mut session = Session::of_run(plan, &args.data, &args.plugins, &folder, ranks)?;
+    session.continue_without(&args.without);
     if session.is_first() || ranks::is_launched()? {
         interrupt::running(session.interrupt_flag());
     }
@@ -192,11 +196,12 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
     let finished = session.run();
     warnings::over();
     interrupt::over();
-    let Finished { end, epoch, best, seconds: took, tuning, failures, folder, data, key: _ } = finished?;
+    let Finished { end, epoch, best, seconds: took, tuning, failures, folder, data, plugins, key: _ } = finished?;
     let root = folder.root().display();
     if let RunEnd::Interrupted(_) = end {
         note!("stopped in epoch {epoch}; resume with:");
-        note!("  hearth train --data {} --out {root} --resume", data.display());
+        let plugins: String = plugins.iter().map(|plugin| format!(" --plugin {}", plugin.display())).collect();
+        note!("  hearth train --data {} --out {root} --resume{plugins}", data.display());
         return Err(Failure::interrupted());
     }
     if let RunEnd::Terminated(why) = end {
@@ -269,9 +274,9 @@ impl Args {
         self.set_folds(&mut document)?;
         self.set_init(&mut document)?;
         if let Some(names) = &self.isolated {
-            isolate(&mut document, names, &self.plugins)?;
+            isolate(&mut document, names)?;
         }
-        list_for_sets(&mut document, &self.sets, &self.plugins)?;
+        list_for_sets(&mut document, &self.sets)?;
         for set in &self.sets {
             document.set(set)?;
         }
@@ -290,6 +295,10 @@ impl Args {
                 document.set_option(option, key, value)?;
             }
         }
+        if self.resume {
+            leave_out(document, &self.without)?;
+        }
+        list_given(document, &self.plugins)?;
         // A run that is extended needs a longer schedule.
         for set in self.sets.iter().filter(|set| self.resume && of_schedule(set)) {
             document.set(set)?;

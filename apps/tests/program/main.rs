@@ -51,6 +51,7 @@ mod pathology;
 mod pictures;
 mod plan;
 mod plugins_in_c;
+mod plugins_of_a_run;
 mod predict;
 mod profile;
 #[cfg(unix)]

@@ -73,6 +73,35 @@ fn live_a_plugin_in_python_in_a_run() {
 }
 
 #[test]
+fn live_an_error_in_python_names_the_authors_line() {
+    if crate::clients::find(&["ctypes"], "a_plugin_in_c_in_a_run").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dir = text(&folder.path().join("diary"));
+    succeed(&["plugin", "new", "run-diary", "--template", "python", "--out", &dir]);
+    let file = folder.path().join("diary/run_diary.py");
+    let source = fs::read_to_string(&file).unwrap();
+    // The error is raised within the standard library, as that of a request is within the SDK.
+    let broken = source.replace("        self.lines += 1\n", "        __import__('json').loads('no JSON')\n");
+    assert_ne!(broken, source);
+    fs::write(&file, &broken).unwrap();
+    let line = 1 + broken.lines().position(|line| line.contains("no JSON")).unwrap();
+    let (data, recipe) = (text(&phantom(folder.path(), 3)), text(&tiny_recipe(folder.path())));
+    let run = |out: &str, more: &[&str]| {
+        let out = text(&folder.path().join(out));
+        let train = ["train", &recipe, "--data", &data, "--out", &out, "--epochs", "1", "--device", "cpu"];
+        let dev = hearth().args(["plugin", "dev", &dir, "--once", "--"]).args(train).args(more).output().unwrap();
+        assert!(!dev.status.success());
+        errors(&dev)
+    };
+    let said = run("quiet", &[]);
+    assert!(said.contains(&format!("(run_diary.py:{line})")) && !said.contains("Traceback"), "{said}");
+    let said = run("verbose", &["-v"]);
+    assert!(said.contains("Traceback") && said.contains("decoder.py"), "{said}");
+}
+
+#[test]
 fn values_survive_and_attachments_are_in_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile(folder.path(), "keeper", include_str!("../in_c/keeper.c"));

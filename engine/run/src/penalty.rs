@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::tensor::Tensor;
 use hearth_nn::metrics::{Aggregate, Metric, MetricConfig, MetricError, count, read, without_ignored};
 
-use hearth_recipe::Outcome;
+use hearth_registry::Fault;
 
 /// The value of a distance to an empty mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,8 +85,9 @@ pub fn diagonal(shape: [usize; 3], spacing: [f64; 3]) -> f64 {
 ///
 /// # Errors
 /// A metric that cannot be built.
-pub fn measuring(config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
+pub fn measuring(config: &MetricConfig, empty: Empty) -> Result<(Box<dyn Metric>, Penalties), Fault> {
     let (inner, penalties) = (config.build()?, Penalties::default());
+    inner.load()?;
     let measures = Measures::of(config);
     if ![(true, false), (false, true)].into_iter().any(|(one, both)| empty.value(measures, one, both, 1.0).is_some()) {
         return Ok((inner, penalties));

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use hearth_data::{Effect, Pipeline, Progress, RecipeOptions, Transform};
+use hearth_nn::metrics::{Metric, MetricConfig};
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_registry::Registry;
 use hearth_train::{Abilities, Post, Precision, TestTimeAugmentation, device};
 
+use crate::penalty::{Empty, Penalties, measuring};
 use hearth_recipe::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
 use hearth_recipe::{At, Outcome};
 
@@ -65,7 +67,11 @@ impl Plan {
     /// Makes the plan of one of several ranks on this machine. Each rank uses its own GPU if there
     /// are several and the recipe names none.
     pub fn of_rank(document: Document, local_rank: usize) -> Outcome<Self> {
-        let mut recipe = Recipe::read(&document)?;
+        let recipe = Recipe::read(&document)?;
+        recipe.clone().with_plugins(|| Self::of_recipe(document, recipe, local_rank))
+    }
+
+    fn of_recipe(document: Document, mut recipe: Recipe, local_rank: usize) -> Outcome<Self> {
         let device = device::parse_for_rank(&recipe.training.device, local_rank)
             .map_err(|error| document.error_at("training.device", error.to_string()))?;
         // Set before the first work on the device.
@@ -123,7 +129,8 @@ impl Plan {
     /// Wraps the recipe's inferer in its test-time augmentation.
     pub fn augmentation(&self) -> Outcome<Option<TestTimeAugmentation>> {
         let Recipe { tta, inferer, training, .. } = &self.recipe;
-        let augmentation = tta.build(&self.document, inferer.shared(), training.seed)?;
+        let build = || tta.build(&self.document, inferer.shared(), training.seed);
+        let augmentation = self.recipe.with_plugins(build)?;
         if augmentation.is_some() && self.recipe.output() == Output::Scores {
             let what =
                 "test-time augmentation maps predictions back to the image; this task predicts numbers: remove [tta]";
@@ -134,12 +141,19 @@ impl Plan {
 
     /// The post-processing of a prediction.
     pub fn post_prediction(&self) -> Outcome<Vec<Post>> {
-        Ok(post::steps("prediction", &self.recipe.post.prediction)?)
+        Ok(self.recipe.with_plugins(|| post::steps("prediction", &self.recipe.post.prediction))?)
     }
 
     /// The post-processing of a label before the metric sees it.
     pub fn post_label(&self) -> Outcome<Vec<Post>> {
-        Ok(post::steps("label", &self.recipe.post.label)?)
+        Ok(self.recipe.with_plugins(|| post::steps("label", &self.recipe.post.label))?)
+    }
+
+    /// Builds a metric of the recipe, with its plugin if it is of one, and counts how often an empty
+    /// mask takes its rule.
+    pub fn measuring(&self, name: &str, config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
+        let built = self.recipe.with_plugins(|| measuring(config, empty));
+        Ok(built.map_err(|fault| self.document.located(&format!("metric.{name}"), fault))?)
     }
 
     /// The network with its initial weights, on the given device.

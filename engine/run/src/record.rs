@@ -13,8 +13,10 @@ use toml::{Table, Value};
 use crate::cases::Cases;
 use crate::fingerprint::Fingerprint;
 use crate::folders;
+use crate::handlers::plugins::{Attached, Recorded};
 use crate::plan::Plan;
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::recipe::PluginChanges;
+use hearth_recipe::{Context, Outcome, RecipeError, warning};
 
 /// The file in the run's folder.
 const FILE: &str = "run.json";
@@ -39,6 +41,9 @@ pub struct Record {
     training: Vec<String>,
     /// The validation cases.
     validation: Vec<String>,
+    /// The plugins, with the hashes of their files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    plugins: Vec<Recorded>,
     /// What the training cases look like, in a file of its own.
     #[serde(skip)]
     fingerprint: Option<Fingerprint>,
@@ -77,13 +82,44 @@ impl Record {
         let recipe = plan.recipe.to_toml()?;
         let data = data.display().to_string();
         let (training, validation) = (names(cases.training), names(cases.validation));
-        Ok(Self { id: None, recipe, data, training, validation, fingerprint: None })
+        Ok(Self { id: None, recipe, data, training, validation, plugins: Vec::new(), fingerprint: None })
     }
 
     /// Gives a new run its name.
     #[must_use]
     pub fn named(self) -> Self {
         Self { id: Some(new_id()), ..self }
+    }
+
+    /// Records the plugins of the run.
+    #[must_use]
+    pub fn with_plugins(self, plugins: &[Attached]) -> Self {
+        Self { plugins: plugins.iter().map(Attached::recorded).collect(), ..self }
+    }
+
+    /// The record of a resumed run: it has the recipe and the plugins of now, which [`check`](Self::check)
+    /// has accepted. Plugins with other files than before are reported.
+    pub fn resumed(self, plan: &Plan, plugins: &[Attached]) -> Outcome<Self> {
+        let plugins: Vec<Recorded> = plugins.iter().map(Attached::recorded).collect();
+        for plugin in &plugins {
+            let before = self.plugins.iter().find(|before| before.name == plugin.name);
+            if let Some(before) = before.filter(|before| before.hash != plugin.hash) {
+                let place = |of: &Recorded| match (&of.path, &of.hash) {
+                    (Some(path), Some(hash)) => format!("{} ({hash})", path.display()),
+                    _ => "the one of this program".to_owned(),
+                };
+                let (name, was, now) = (&plugin.name, place(before), place(plugin));
+                warning!("the plugin `{name}` has changed since the run was started: it was {was}, now it is {now}");
+            }
+        }
+        Ok(Self { recipe: plan.recipe.to_toml()?, plugins, ..self })
+    }
+
+    /// Whether the run's recipe lists a plugin of this name.
+    pub fn has_plugin(&self, name: &str) -> bool {
+        let recipe: Table = toml::from_str(&self.recipe).unwrap_or_default();
+        let plugins = recipe.get("plugins").and_then(Value::as_array);
+        plugins.is_some_and(|list| list.iter().any(|plugin| plugin.get("name").and_then(Value::as_str) == Some(name)))
     }
 
     /// The run's name; `None` for a run of an earlier version.
@@ -119,8 +155,9 @@ impl Record {
         folders::replace(&folder.root().join(FILE), &(serde_json::to_string_pretty(self)? + "\n"))
     }
 
-    /// Fails if the run in the folder differs from this one; the error names the first difference.
-    pub fn check(&self, folder: &RunFolder) -> Outcome {
+    /// Fails if the run in the folder differs from this one in more than these changes; the error names
+    /// the first difference.
+    pub fn check(&self, folder: &RunFolder, changes: &PluginChanges) -> Outcome {
         let path = folder.root().join(FILE);
         if !path.exists() {
             return Ok(());
@@ -130,7 +167,14 @@ impl Record {
             serde_json::from_str(&hearth_files::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
         let advice = "a run is resumed with what it was started with; start a new run to change it";
         let cannot = format!("cannot resume {}", folder.root().display());
-        let (before, now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
+        let (mut before, mut now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
+        for recipe in [&mut before, &mut now] {
+            let Some(Value::Array(plugins)) = recipe.get_mut("plugins") else { continue };
+            plugins.retain(|plugin| {
+                let is = |name: &String| plugin.get("name").and_then(Value::as_str) == Some(name);
+                !changes.without.iter().chain(&changes.given).any(is)
+            });
+        }
         if let Some((key, before, now)) = difference("", &Value::Table(before), &Value::Table(now)) {
             return Err(RecipeError::new(format!(
                 "{cannot}: {key} is {now} in its recipe.toml, it was {before}; {advice}"

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use burn::module::Module;
 use hearth_data::{DataLoader, LoaderOptions};
-use hearth_engine::{Better, Engine, RunEnd};
+use hearth_engine::{Better, Engine, RunEnd, RunError, RunErrorKind};
 use hearth_kernels::{Tuning, TuningClock, memory};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::layers::has_batch_norm;
@@ -29,13 +29,13 @@ use crate::handlers::plugins::Attached;
 use crate::handlers::{attachments, plugins};
 use crate::memory::caches::check_caches;
 use crate::memory::check::crops_of_a_case;
-use crate::penalty::{Empty, Penalties, measuring};
+use crate::penalty::{Empty, Penalties};
 use crate::plan::Plan;
 use crate::progress::PassProgress;
 use crate::record::{Record, run_id};
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
-use hearth_recipe::recipe::{DropLast, Listens, Recipe};
+use hearth_recipe::recipe::{DropLast, Listens, PluginChanges, Recipe};
 use hearth_recipe::{At, Context, Outcome, RecipeError};
 use hearth_recipe::{failure, notice, warning};
 
@@ -81,6 +81,14 @@ impl Session {
         Self::prepare(plan, data, given, if begun { Start::Checkpoint } else { Start::Init }, ranks)
     }
 
+    /// Lets [`resume`](Self::resume) drop the states of these handlers, if they are missing.
+    pub fn continue_without(&mut self, handlers: &[String]) {
+        handlers.iter().for_each(|handler| self.trainer.engine_mut().restore_without(handler));
+        if let Some(evaluator) = self.trainer.evaluator_engine_mut(VALIDATION) {
+            handlers.iter().for_each(|handler| evaluator.restore_without(handler));
+        }
+    }
+
     fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
         let ranks = ranks.filter(|ranks| ranks.world() > 1).map(|ranks| plan.recipe.distributed.apply(ranks));
         let prepared = Self::build(plan, data, given, from, ranks.clone());
@@ -117,7 +125,7 @@ impl Session {
     }
 
     fn make_folder(&mut self, out: &Path) -> Outcome {
-        let record = Record::of_new(&self.plan, &self.data)?.named();
+        let record = Record::of_new(&self.plan, &self.data)?.named().with_plugins(&self.plugins);
         let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
         self.lock = Some(RunLock::new(folder.root())?);
         record.write(&folder)?;
@@ -147,7 +155,7 @@ impl Session {
         } else {
             let went = self.trainer.resume(&folder.checkpoints());
             let doing = || format!("cannot resume {}", folder.root().display());
-            let (epoch, iteration) = went.map_err(|error| RecipeError::new(error.to_string()).context(doing()))?;
+            let (epoch, iteration) = went.map_err(|error| resume_error(&*error).context(doing()))?;
             notice!("resuming from epoch {epoch}, iteration {iteration}");
         }
         // From now on, the run has the increased number of epochs.
@@ -155,8 +163,27 @@ impl Session {
         if self.is_first() && hearth_files::read_to_string(&path).is_ok_and(|before| before != recipe) {
             folders::replace(&path, &recipe)?;
         }
+        let record = Record::read(&folder)?;
+        self.check_without(record.as_ref())?;
+        if let Some(record) = record.filter(|_| self.is_first()) {
+            record.resumed(&self.plan, &self.plugins)?.write(&folder)?;
+        }
         self.folder = Some(folder);
         Ok(())
+    }
+
+    /// Fails for a handler of [`continue_without`](Self::continue_without) that the run did not have.
+    fn check_without(&self, before: Option<&Record>) -> Outcome {
+        let unused = |engine: &Engine, name: &str| engine.unused_without().any(|unused| unused == name);
+        let engine = self.trainer.engine();
+        let mut names =
+            engine.unused_without().filter(|name| self.validation().is_none_or(|other| unused(other, name)));
+        match names.find(|name| before.is_none_or(|before| !before.has_plugin(name))) {
+            None => Ok(()),
+            Some(name) => Err(RecipeError::new(format!(
+                "--without {name}: this run has no plugin of this name, and its checkpoint no state of such a handler"
+            ))),
+        }
     }
 
     fn add_handlers(&mut self, folder: &RunFolder) -> Outcome {
@@ -251,7 +278,10 @@ impl Session {
         let epoch = state.epoch;
         let key = state.key_metric.as_ref();
         let key = key.and_then(|name| Some((name.clone(), *state.metrics.get(name)?, state.better == Better::Higher)));
-        Ok(Finished { end, epoch, best, key, seconds, tuning, failures, folder, data: self.data.clone() })
+        let data = self.data.clone();
+        let plugins = self.plugins.iter().filter(|plugin| plugin.is_given()).filter_map(|plugin| plugin.plugin.path());
+        let plugins = plugins.map(Path::to_owned).collect();
+        Ok(Finished { end, epoch, best, key, seconds, tuning, failures, folder, data, plugins })
     }
 
     /// The evaluator's engine.
@@ -290,11 +320,29 @@ pub struct Finished {
     pub folder: RunFolder,
     /// The data set.
     pub data: PathBuf,
+    /// The libraries that `--plugin` named.
+    pub plugins: Vec<PathBuf>,
 }
 
-/// Fails if a run cannot be resumed with this plan, before any work.
-pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
-    Record::new(plan, data)?.check(folder)?;
+/// The error of a checkpoint that cannot be restored; of a missing handler it says how to continue.
+fn resume_error(error: &(dyn std::error::Error + 'static)) -> RecipeError {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let missing = causes.filter_map(|cause| cause.downcast_ref::<RunError>()).find_map(|cause| match &cause.kind {
+        RunErrorKind::MissingHandler(handler) => Some(handler),
+        _ => None,
+    });
+    match missing {
+        None => RecipeError::new(error.to_string()),
+        Some(handler) => RecipeError::new(format!(
+            "the checkpoint holds a state of the handler `{handler}`, which this run does not have: name its plugin \
+             (--plugin FILE), or continue without it and its state (--without {handler})"
+        )),
+    }
+}
+
+/// Fails if a run cannot be resumed with this plan and these changes, before any work.
+pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder, changes: &PluginChanges) -> Outcome {
+    Record::new(plan, data)?.check(folder, changes)?;
     if checkpoint::list(&folder.checkpoints())?.is_empty() {
         return Ok(());
     }
@@ -502,7 +550,7 @@ pub fn evaluator_builder(
     let mut all = Vec::new();
     for (name, config) in plan.recipe.metric.list() {
         let (pred, label) = task.metric_post(&config, labels);
-        let (metric, penalties) = measuring(&config, empty)?;
+        let (metric, penalties) = plan.measuring(&name, &config, empty)?;
         evaluator = evaluator.metric_after(name, metric, pred, label);
         all.push(penalties);
     }

@@ -270,7 +270,7 @@ fn go_on(args: &Args, run: &Path, ranks: Option<&Ranks>) -> Outcome {
     args.set_running(&mut document)?;
     let mut plan = terminal::plan_of_rank(document, ranks)?;
     plan.silent = !is_first(ranks);
-    train::resume(plan, &args.data, &args.plugins, run, None)
+    train::resume(plan, args, run, None)
 }
 
 /// Whether a run has ended, and no more epochs are requested.

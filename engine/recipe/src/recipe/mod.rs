@@ -59,7 +59,7 @@ pub use listens::Listens;
 pub use metric::Metric;
 pub use output::{Output, TaskEntry};
 pub use plugin_entry::PluginEntry;
-pub use plugin_sets::list_for_sets;
+pub use plugin_sets::{PluginChanges, leave_out, list_for_sets, list_given};
 pub use plugins_apart::isolate;
 pub use previous::PreviousStage;
 pub use profile_steps::{ProfileSteps, ProfiledRanks};

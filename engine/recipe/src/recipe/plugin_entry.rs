@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Document;
 use super::listens::Listens;
 
 /// The default time limit for an event of an isolated plugin.
@@ -33,6 +34,11 @@ pub struct PluginEntry {
     /// Its options.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub options: toml::Table,
+}
+
+/// The paths of the plugins that a document lists.
+pub(super) fn paths_in(document: &Document) -> Vec<std::path::PathBuf> {
+    document.find("plugins").items().iter().filter_map(|entry| Some(entry.text("path")?.into())).collect()
 }
 
 impl PluginEntry {

@@ -1,45 +1,103 @@
+//! Changes of a recipe's list of plugins by the command line: `--plugin`, `--without`, and
 //! `--set plugins.NAME.KEY=VALUE` for plugins that are not written in the recipe.
 
 use std::path::{Path, PathBuf};
 
 use hearth_plugin_host::{Given, inspect};
 
+use hearth_registry::Node;
+
 use super::{Document, Fault, PluginEntry, Recipe};
 
 /// The keys of an entry of `plugins`, including `options`.
 const KEYS: [&str; 6] = ["name", "engine", "path", "isolated", "time_limit", "options"];
 
-/// Adds the plugins of the assignments to the document: default plugins, and those of `--plugin`.
+/// How the command line changes the plugins of a run that is resumed.
+#[derive(Clone, Debug, Default)]
+pub struct PluginChanges {
+    /// The plugins that it continues without, and handlers whose state is dropped.
+    pub without: Vec<String>,
+    /// The names of the plugins of `--plugin`: they may be new, or in another place.
+    pub given: Vec<String>,
+}
+
+impl PluginChanges {
+    /// The changes of `--without` and `--plugin`.
+    pub fn of(without: &[String], given: &[PathBuf]) -> Self {
+        let given = libraries(given).into_iter().map(|(name, _)| name).collect();
+        Self { without: without.to_vec(), given }
+    }
+}
+
+/// Adds the plugins of `--plugin` to the document, so that the run's recipe has them, and a resumed
+/// run, too. A plugin that the recipe already lists gets the path of a given library.
 ///
 /// # Errors
 /// A list in the recipe that cannot be changed.
-pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]) -> Result<(), Fault> {
-    for (name, key) in sets.iter().filter_map(|set| meant(set)) {
-        list_usual(document, "--set")?;
-        let listed = document.find("plugins").items().iter().find(|entry| entry.text("name") == Some(name));
-        match listed {
-            Some(entry) if entry.get("options").is_none() && !KEYS.contains(&key) => {
-                document.set_option("--set", &format!("plugins.{name}.options"), "{}")?;
+pub fn list_given(document: &mut Document, given: &[PathBuf]) -> Result<(), Fault> {
+    for (name, path) in libraries(given) {
+        let option =
+            path.as_ref().map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
+        list_usual(document, &option)?;
+        let listed = document.find("plugins").items().iter().position(|entry| entry.text("name") == Some(&name));
+        match (listed, path) {
+            (Some(_), None) => {}
+            (Some(index), Some(path)) => {
+                // A key next to `options` would be taken for one of them, so the whole entry is
+                // rewritten.
+                let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { continue };
+                entry.insert("path".into(), path.to_string_lossy().into_owned().into());
+                document.set_option(&option, &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
             }
-            Some(_) => {}
-            None => {
-                // An unknown name is an error of the assignment itself.
-                let Some((_, path)) = libraries(given).into_iter().find(|(known, _)| known == name) else { continue };
+            (None, path) => {
                 let mut entries: Vec<toml::Value> =
                     document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
-                entries.push(entry_of(name, path.as_deref()));
-                let option =
-                    path.map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
+                entries.push(entry_of(&name, path.as_deref()));
                 document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Removes plugins from the document.
+///
+/// # Errors
+/// A list in the recipe that cannot be changed.
+pub fn leave_out(document: &mut Document, names: &[String]) -> Result<(), Fault> {
+    let is_left_out = |entry: &Node| entry.text("name").is_some_and(|name| names.iter().any(|left| left == name));
+    if !document.find("plugins").items().iter().any(is_left_out) {
+        return Ok(());
+    }
+    let kept: Vec<toml::Value> = document
+        .find("plugins")
+        .items()
+        .iter()
+        .filter(|entry| !is_left_out(entry))
+        .map(|entry| entry.to_toml())
+        .collect();
+    document.set_option("--without", "plugins", &toml::Value::Array(kept).to_string())
+}
+
+/// Writes out the plugins of the assignments that every run has.
+///
+/// # Errors
+/// A list in the recipe that cannot be changed.
+pub fn list_for_sets(document: &mut Document, sets: &[String]) -> Result<(), Fault> {
+    for (name, key) in sets.iter().filter_map(|set| meant(set)) {
+        list_usual(document, "--set")?;
+        let listed = document.find("plugins").items().iter().find(|entry| entry.text("name") == Some(name));
+        if listed.is_some_and(|entry| entry.get("options").is_none() && !KEYS.contains(&key)) {
+            document.set_option("--set", &format!("plugins.{name}.options"), "{}")?;
+        }
+        // An unknown name is an error of the assignment itself.
         own_key(document, name, key)?;
     }
     Ok(())
 }
 
 /// The plugins of `--plugin`: names, and the library of each plugin given as a file.
-pub(super) fn libraries(given: &[PathBuf]) -> Vec<(String, Option<PathBuf>)> {
+fn libraries(given: &[PathBuf]) -> Vec<(String, Option<PathBuf>)> {
     let of = |word: &PathBuf| match Given::of(word) {
         Given::Path(path) if path.is_file() => {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -90,7 +148,7 @@ fn meant(set: &str) -> Option<(&str, &str)> {
     (list == "plugins" && name.parse::<usize>().is_err()).then_some((name, key))
 }
 
-pub(super) fn entry_of(name: &str, path: Option<&Path>) -> toml::Value {
+fn entry_of(name: &str, path: Option<&Path>) -> toml::Value {
     let mut entry = toml::Table::from_iter([("name".to_owned(), name.into())]);
     if let Some(path) = path {
         entry.insert("path".into(), path.to_string_lossy().into_owned().into());
@@ -106,7 +164,7 @@ mod tests {
     fn set(text: &str, sets: &[&str]) -> Result<Document, Fault> {
         let mut document = Document::parse("recipe.toml", text)?;
         let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-        list_for_sets(&mut document, &sets, &[])?;
+        list_for_sets(&mut document, &sets)?;
         sets.iter().try_for_each(|set| document.set(set))?;
         Ok(document)
     }
@@ -137,6 +195,20 @@ mod tests {
         let entry = document.find("plugins.1").to_toml();
         assert_eq!((entry.get("isolated"), entry.get("time_limit")), (Some(&true.into()), Some(&2.5.into())));
         assert_eq!(document.find("plugins.1.options").to_toml().to_string(), "{ every_epochs = 3 }");
+    }
+
+    #[test]
+    fn given_plugins_are_listed_and_others_left_out() {
+        let names = |document: &Document| -> Vec<String> {
+            document.find("plugins").items().iter().filter_map(|entry| Some(entry.text("name")?.to_owned())).collect()
+        };
+        let mut document = Document::parse("recipe.toml", "").unwrap();
+        list_given(&mut document, &["nvtx".into()]).unwrap();
+        assert_eq!(names(&document), ["validation", "stats", "checkpoint", "nvtx"]);
+        list_given(&mut document, &["nvtx".into()]).unwrap();
+        assert_eq!(names(&document).len(), 4);
+        leave_out(&mut document, &["stats".to_owned(), "other".to_owned()]).unwrap();
+        assert_eq!(names(&document), ["validation", "checkpoint", "nvtx"]);
     }
 
     #[test]

@@ -1,35 +1,23 @@
 //! `--isolated`: plugins in their own processes, by the command line.
 
-use std::path::PathBuf;
-
-use super::plugin_sets::{entry_of, libraries, list_usual};
+use super::plugin_sets::list_usual;
 use super::{Document, Fault};
 
 /// The option.
 const OPTION: &str = "--isolated";
 
-/// Marks the named plugins in the document as isolated; without names all of them, including those
-/// of `--plugin`.
+/// Marks the named plugins in the document as isolated; without names all of them.
 ///
 /// # Errors
 /// A name that no plugin of the run has.
-pub fn isolate(document: &mut Document, names: &[String], given: &[PathBuf]) -> Result<(), Fault> {
+pub fn isolate(document: &mut Document, names: &[String]) -> Result<(), Fault> {
     list_usual(document, OPTION)?;
     let listed = |document: &Document| -> Vec<String> {
         let name = |entry: &hearth_registry::Node| entry.text("name").unwrap_or_default().to_owned();
         document.find("plugins").items().iter().map(name).collect()
     };
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    let mut present = listed(document);
-    for (name, path) in libraries(given) {
-        if !present.contains(&name) && wanted(&name) {
-            let mut entries: Vec<toml::Value> =
-                document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
-            entries.push(entry_of(&name, path.as_deref()));
-            document.set_option(OPTION, "plugins", &toml::Value::Array(entries).to_string())?;
-            present = listed(document);
-        }
-    }
+    let present = listed(document);
     if let Some(unknown) = names.iter().find(|name| !present.contains(*name)) {
         let what = format!("{OPTION}={unknown}: this run has no such plugin; it has {}", present.join(", "));
         return Err(Fault::new(what));
@@ -53,7 +41,7 @@ mod tests {
     fn isolated(text: &str, names: &[&str]) -> Result<Vec<(String, bool)>, Fault> {
         let mut document = Document::parse("recipe.toml", text)?;
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        isolate(&mut document, &names, &[])?;
+        isolate(&mut document, &names)?;
         let entry = |entry: &hearth_registry::Node| {
             let table = entry.to_toml();
             let marked = table.get("isolated").and_then(toml::Value::as_bool) == Some(true);
@@ -76,9 +64,9 @@ mod tests {
     fn options_are_set_as_before() {
         let text = "[[plugins]]\nname = \"stats\"\noptions = { every_epochs = 2 }\n";
         let mut document = Document::parse("recipe.toml", text).unwrap();
-        isolate(&mut document, &[], &[]).unwrap();
+        isolate(&mut document, &[]).unwrap();
         let sets = ["plugins.stats.every_epochs=3".to_owned(), "plugins.stats.isolated=false".to_owned()];
-        list_for_sets(&mut document, &sets, &[]).unwrap();
+        list_for_sets(&mut document, &sets).unwrap();
         sets.iter().try_for_each(|set| document.set(set)).unwrap();
         assert_eq!(document.find("plugins.0.options").to_toml().to_string(), "{ every_epochs = 3 }");
         assert_eq!(document.find("plugins.0.isolated").to_toml(), false.into());

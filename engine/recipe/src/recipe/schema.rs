@@ -29,7 +29,7 @@ use super::labels;
 use super::listens::Listens;
 use super::metric::Metric;
 use super::output::{Output, TaskEntry};
-use super::plugin_entry::PluginEntry;
+use super::plugin_entry::{PluginEntry, paths_in};
 use super::profile_steps::ProfileSteps;
 use super::steps;
 use super::tta::Tta;
@@ -280,6 +280,10 @@ impl Recipe {
         if !component::is_provided() {
             provide_components(&[]);
         }
+        component::with_places(paths_in(document), || Self::read_parts(document))
+    }
+
+    fn read_parts(document: &Document) -> Result<Self, Fault> {
         Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
         recipe.name_as_known();
@@ -299,6 +303,11 @@ impl Recipe {
         recipe.fill_in(document);
         recipe.leave_out_ignored(document)?;
         Ok(recipe)
+    }
+
+    /// Builds parts of the recipe: components of plugins are searched at the paths of its plugins, too.
+    pub fn with_plugins<T>(&self, build: impl FnOnce() -> T) -> T {
+        component::with_places(self.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect(), build)
     }
 
     /// The recipe as TOML, every default written out.

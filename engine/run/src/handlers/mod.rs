@@ -17,9 +17,10 @@ use hearth_nn::layers::layer_ranges;
 use hearth_profile::measure_memory;
 use hearth_registry::{Node, Registry};
 
+use crate::penalty::Empty;
 use crate::plan::Plan;
-use hearth_recipe::Outcome;
 use hearth_recipe::recipe::Listens;
+use hearth_recipe::{At, Outcome};
 use peak_flops::measure_roof;
 use plugins::Attached;
 
@@ -97,17 +98,27 @@ pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn H
             }
             _ => Ok(None),
         };
-        let built = build().map_err(|fault| plan.document.located(&format!("handlers.{index}"), fault))?;
+        let place = format!("handlers.{index}");
+        let built = build().map_err(|fault| plan.document.located(&place, fault))?;
+        if let Some(handler) = &built {
+            Engine::new("check")
+                .check(&**handler)
+                .map_err(|error| plan.document.error_at(&place, error.to_string()))?;
+        }
         handlers.extend(built);
     }
     Ok(handlers)
 }
 
-/// Builds every handler and plugin's handler once, so that errors are reported before the work begins.
+/// Builds every handler, plugin's handler and metric once, so that errors are reported before the work
+/// begins.
 pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     before(plan)?;
+    for (name, config) in plan.recipe.metric.list() {
+        plan.measuring(&name, &config, Empty::default())?;
+    }
     for engine in [Listens::Train, Listens::Validation] {
-        plugins::handlers(plan, plugins, Path::new(""), engine)?;
+        plugins::check(plan, plugins, engine)?;
         listed(plan, Path::new(""), engine)?;
     }
     Ok(())

@@ -2,26 +2,59 @@
 //! program.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use hearth_engine::Handler;
+use hearth_engine::{Engine, Handler};
 use hearth_plugin_host::{Found, Given, Origin, Plugin, PluginError, Search, load_isolated};
+
+use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
 use hearth_recipe::recipe::{Fault, Listens};
 use hearth_recipe::{At, Outcome, RecipeError};
 
 /// A loaded plugin and its index in the recipe's list; `None` if only the command line named it.
-#[derive(Debug)]
 pub struct Attached {
     /// The plugin.
     pub plugin: Plugin,
     entry: Option<usize>,
+    origin: Option<Origin>,
+    /// The handler that the check of its options has made: a plugin is constructed once.
+    made: Mutex<Option<Box<dyn Handler>>>,
+}
+
+/// A plugin as a run records it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The name of the plugin.
+    pub name: String,
+    /// The version that the plugin states.
+    pub version: String,
+    /// The library; absent for a plugin that is linked into the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The hash of its files: see [`hearth_plugin_host::content_hash`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
 }
 
 impl Attached {
+    /// What a run records of the plugin.
+    pub fn recorded(&self) -> Recorded {
+        let identity = self.plugin.identity();
+        let path = self.plugin.path().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        let hash = self.plugin.hash().map(str::to_owned);
+        Recorded { name: identity.name.clone(), version: identity.version.clone(), path, hash }
+    }
+
     /// The name of the plugin.
     pub fn name(&self) -> &str {
         &self.plugin.identity().name
+    }
+
+    /// Whether `--plugin` named it.
+    pub fn is_given(&self) -> bool {
+        self.origin == Some(Origin::Given)
     }
 
     /// The engine whose events it receives.
@@ -52,7 +85,10 @@ impl Listed {
             None => self.found.load(),
         };
         match plugin {
-            Ok(plugin) => Ok(Attached { plugin, entry: self.entry }),
+            Ok(plugin) => {
+                let origin = self.found.origin();
+                Ok(Attached { plugin, entry: self.entry, origin, made: Mutex::default() })
+            }
             Err(error) => Err(self.error(plan, error)),
         }
     }
@@ -71,7 +107,7 @@ impl Listed {
 pub fn find(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Listed>> {
     Given::check(given)?;
     let search = search(plan, given);
-    let mut all = find_where(plan, &search, |_| true)?;
+    let mut all = find_where(plan, given, |_| true)?;
     for given in given.iter().map(|word| Given::of(word)) {
         let (name, found) = match given {
             Given::Path(path) if path.is_file() => {
@@ -93,9 +129,9 @@ pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     find(plan, given)?.iter().map(|listed| listed.load(plan)).collect()
 }
 
-/// Finds and loads the plugins for the evaluator.
-pub fn load_for_evaluation(plan: &Plan) -> Outcome<Vec<Attached>> {
-    let found = find_where(plan, &search(plan, &[]), |engine| engine == Listens::Validation)?;
+/// Finds and loads the plugins for the evaluator; `given` are the values of `--plugin`.
+pub fn load_for_evaluation(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
+    let found = find_where(plan, given, |engine| engine == Listens::Validation)?;
     found.iter().map(|listed| listed.load(plan)).collect()
 }
 
@@ -105,12 +141,25 @@ pub fn search(plan: &Plan, given: &[PathBuf]) -> Search {
     Search::standard(given, &named)
 }
 
-fn find_where(plan: &Plan, search: &Search, wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Listed>> {
+/// The places of a plugin whose path the recipe states: that path, after those of `--plugin`. A plugin
+/// of the same name elsewhere does not replace it.
+fn of_path(given: &[PathBuf], path: &Path) -> Search {
+    let search = Given::paths(given).fold(Search::empty(), |search, path| search.with(Origin::Given, path));
+    search.with(Origin::Recipe, path)
+}
+
+fn find_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Listed>> {
+    let search = search(plan, given);
     let entries = plan.recipe.plugins.iter().enumerate().filter(|(_, entry)| wanted(entry.engine));
     entries
         .map(|(index, entry)| {
-            let found = search.find(&entry.name).map_err(|error| {
+            let found = match &entry.path {
+                Some(path) => of_path(given, path).find(&entry.name),
+                None => search.find(&entry.name),
+            };
+            let found = found.map_err(|error| {
                 let path = match &error {
+                    _ if entry.path.is_some() => format!("plugins.{index}.path"),
                     PluginError::NotFound { .. } => format!("plugins.{index}.name"),
                     _ => format!("plugins.{index}"),
                 };
@@ -119,6 +168,16 @@ fn find_where(plan: &Plan, search: &Search, wanted: impl Fn(Listens) -> bool) ->
             Ok(Listed { name: entry.name.clone(), found, entry: Some(index) })
         })
         .collect()
+}
+
+/// Makes the handlers of the plugins for one engine, so that errors in their options are reported; they
+/// wait for [`handlers`].
+pub fn check(plan: &Plan, plugins: &[Attached], engine: Listens) -> Outcome {
+    let mine = plugins.iter().filter(|attached| attached.listens(plan) == engine);
+    for (attached, handler) in mine.zip(handlers(plan, plugins, Path::new(""), engine)?) {
+        *attached.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(handler);
+    }
+    Ok(())
 }
 
 /// The handlers of the plugins for one engine, each with its options from the recipe. Checkpoints
@@ -137,7 +196,11 @@ pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) 
         };
         let listed = attached.entry.map(|index| plan.recipe.plugins[index].options.clone());
         let mut options = listed.unwrap_or_default();
-        if attached.name() == "checkpoint" {
+        let of_folder = attached.name() == "checkpoint";
+        if !of_folder && let Some(made) = attached.made.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Ok(made);
+        }
+        if of_folder {
             let dir = options.get("dir").and_then(toml::Value::as_str).unwrap_or("checkpoints");
             if dir.is_empty() || !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
                 let message = format!("checkpoints stay in the run's folder, so `dir` cannot be {dir:?}");
@@ -151,12 +214,18 @@ pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) 
             };
             options.insert("dir".into(), dir.into());
         }
-        attached.plugin.handler(options).map_err(|error| match error {
+        let handler = attached.plugin.handler(options).map_err(|error| match error {
             PluginError::Options { name, fault } => {
                 located(Fault { message: format!("plugin `{name}`: {}", fault.message), ..*fault })
             }
             other => located(Fault::new(other.to_string())),
-        })
+        })?;
+        // A filter on an event without a counter, or an event that no one registers.
+        Engine::new("check").check(&*handler).map_err(|error| match attached.entry {
+            Some(index) => plan.document.error_at(&format!("plugins.{index}"), error.to_string()),
+            None => RecipeError::new(error.to_string()),
+        })?;
+        Ok(handler)
     })
     .collect()
 }
