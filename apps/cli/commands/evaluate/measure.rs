@@ -11,12 +11,12 @@ use hearth_nn::metrics::ClassConfusion;
 use hearth_train::{CaseRow, Floats, Post, Ranks, SharedCases};
 use serde::{Deserialize, Serialize};
 
+use super::Args;
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::recipe::Output;
 use crate::run::{
-    CONFUSION, Empty, PassProgress, Penalties, Plan, as_predicted, evaluated, evaluator, gathered, handlers, measuring,
-    plugins,
+    CONFUSION, Empty, PassProgress, Penalties, Plan, as_predicted, evaluated, evaluator, gathered, handlers, plugins,
 };
 use crate::sharing::{own, prepared};
 use hearth_models::run::Trained;
@@ -52,16 +52,17 @@ pub fn on_the_networks_grid(
     trained: Trained,
     items: Vec<Item>,
     files: &Path,
-    empty: Empty,
+    args: &Args,
     ranks: Option<&Ranks>,
 ) -> Outcome<All> {
+    let empty = args.empty.rule();
     let Trained { plan, network, checkpoint, inferer, ensemble, .. } = trained;
     let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: items.len() });
     let dataset = hearth_data::TransformDataset::new(evaluated(&items, ranks), plan.validation.clone())?;
     let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
     let listen = |engine: &mut Engine| -> Outcome {
         engine.add(PassProgress::new("evaluated", plan.progress))?;
-        let plugins = plugins::load_for_evaluation(&plan)?;
+        let plugins = plugins::load_for_evaluation(&plan, &args.plugins)?;
         Ok(handlers::attach(&plan, &plugins, files, engine)?)
     };
     let Some(ensemble) = ensemble else {
@@ -153,7 +154,7 @@ fn measure_each(
     compare: impl Fn(&Item) -> Outcome<Compared>,
 ) -> Outcome<All> {
     let list = trained.plan.recipe.metric.list();
-    let mut built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
+    let mut built = list.iter().map(|(name, config)| trained.plan.measuring(name, config, empty)).collect::<Result<Vec<_>, _>>()?;
     if let Some(confusion) = trained.plan.confusion() {
         built.push((Box::new(confusion), Penalties::default()));
     }

@@ -6,6 +6,7 @@ mod shown;
 
 use std::path::{Path, PathBuf};
 
+use hearth_plugin_host::{Given, provide_components};
 use hearth_train::Ranks;
 use serde_json::json;
 
@@ -44,6 +45,10 @@ pub struct Args {
     /// The network, and how it runs.
     #[command(flatten)]
     pub opening: OpeningArgs,
+    /// A plugin: its library, a folder to search for plugins, or the name of a bundled or installed
+    /// plugin
+    #[arg(long = "plugin", value_name = "PATH|NAME")]
+    pub plugins: Vec<PathBuf>,
     /// Evaluate every labelled case [default: the cases that the run validated on; for other data all
     /// labelled cases]
     #[arg(long)]
@@ -85,6 +90,7 @@ impl Args {
             merge: MergeArgs::default(),
             data: data.to_owned(),
             opening: OpeningArgs::new(device, tune),
+            plugins: Vec::new(),
             all: false,
             cases: Vec::new(),
             grid: Grid::Network,
@@ -113,7 +119,15 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    Given::check(&args.plugins)?;
+    provide_components(&args.plugins);
     if of_others::is_one(&args.run) {
+        if !args.plugins.is_empty() {
+            return Err(Failure::new(format!(
+                "--plugin: {} is no run of hearth, and has no plugins: remove the option",
+                args.run.display()
+            )));
+        }
         return of_others::run(args, ranks);
     }
     // Claimed before the work, so that files in the way are reported first.
@@ -219,7 +233,7 @@ fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
     let All { metrics: values, confusion } = match args.grid {
         Grid::Network => {
             let files = args.run.join(if several { FOLDER_OF_SEVERAL } else { FOLDER });
-            on_the_networks_grid(trained, chosen.items, &files, args.empty.rule(), ranks)?
+            on_the_networks_grid(trained, chosen.items, &files, args, ranks)?
         }
         Grid::Original => on_original_grids(&trained, &chosen.items, args.empty.rule(), ranks)?,
     };

@@ -100,7 +100,7 @@ fn job<'a>(model: &'a dyn Model, out: &'a Path, only: &'a BTreeSet<String>) -> J
 fn labelled(args: &Args, card: &Card) -> Outcome<Vec<Item>> {
     let layout = layouts::recognize(&args.data)?;
     let images = if card.channels.len() > 1 { card.channels.clone() } else { Vec::new() };
-    let wants = Wants { images, target: Target::Image { name: None } };
+    let wants = Wants { images, target: Target::label(), ..Wants::default() };
     let list = layout.read(&args.data, &wants).while_doing(|| args.data.display().to_string())?;
     let mut items = list.labelled;
     let known: Vec<&str> = items.iter().map(|item| item.case.as_str()).collect();
