@@ -30,6 +30,9 @@ pub struct Args {
 /// The file extensions of sources.
 const SOURCES: [&str; 6] = ["rs", "toml", "c", "cpp", "h", "py"];
 
+/// Stands in the command for the number of the run.
+const NUMBER: &str = "{n}";
+
 /// The interval between checks for changes.
 const EVERY: Duration = Duration::from_millis(200);
 
@@ -46,7 +49,7 @@ pub fn run(args: &Args) -> Outcome {
         let built = build(&args.folder);
         let mut child = match built {
             Ok(library) => {
-                number += 1;
+                number = free_number(&args.command, number + 1);
                 Some(start(args, &library, number)?)
             }
             // Cargo has printed the error.
@@ -121,9 +124,23 @@ fn library_in(message: &str) -> Option<PathBuf> {
     files.iter().filter_map(serde_json::Value::as_str).find(|file| file.ends_with(suffix)).map(PathBuf::from)
 }
 
+/// The first number from `number` on for which no path of the command exists yet: runs of earlier calls
+/// keep theirs.
+fn free_number(command: &[String], mut number: usize) -> usize {
+    let exists = |word: &String, number: usize| {
+        // `--out=runs/{n}`
+        let path = word.split_once('=').filter(|_| word.starts_with("--")).map_or(word.as_str(), |(_, path)| path);
+        word.contains(NUMBER) && Path::new(&path.replace(NUMBER, &number.to_string())).exists()
+    };
+    while command.iter().any(|word| exists(word, number)) {
+        number += 1;
+    }
+    number
+}
+
 fn start(args: &Args, library: &Path, number: usize) -> Outcome<Child> {
     let mut arguments: Vec<OsString> =
-        args.command.iter().map(|word| word.replace("{n}", &number.to_string()).into()).collect();
+        args.command.iter().map(|word| word.replace(NUMBER, &number.to_string()).into()).collect();
     if arguments.is_empty() {
         arguments.extend(["plugin", "check"].map(OsString::from));
     } else {
@@ -173,5 +190,22 @@ fn watch(folder: &Path, before: &[(PathBuf, Option<SystemTime>, u64)], mut child
             return Ok(());
         }
         sleep(EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_earlier_runs_are_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let command = |prefix: &str| vec![format!("{prefix}{}/run{NUMBER}", folder.path().display())];
+        assert_eq!(free_number(&command(""), 1), 1);
+        fs::create_dir(folder.path().join("run1")).expect("a folder");
+        fs::create_dir(folder.path().join("run2")).expect("a folder");
+        assert_eq!(free_number(&command(""), 1), 3);
+        assert_eq!(free_number(&command("--out="), 2), 3);
+        assert_eq!(free_number(&["train".to_owned()], 1), 1);
     }
 }
