@@ -270,10 +270,11 @@ _handlers = {}
 _alive = []  # objects that C code points to
 
 
-def _reason():
-    """The current error, with its place in the plugin."""
+def _reason(author):
+    """The current error, with its last place in the author's file."""
     kind, error, trace = sys.exc_info()
-    place = traceback.extract_tb(trace)[-1]
+    frames = traceback.extract_tb(trace)
+    place = ([frame for frame in frames if frame.filename == author] or frames)[-1]
     return f"{kind.__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})".encode()
 
 
@@ -290,7 +291,7 @@ def _open(plugin, call, library, module):
         spec.loader.exec_module(made)
         author = made.Plugin
     except BaseException:
-        call.fail(ctypes.addressof(call), _reason())
+        call.fail(ctypes.addressof(call), _reason(path))
         return
 
     def guarded(table_at, *before):
@@ -303,7 +304,9 @@ def _open(plugin, call, library, module):
                     return 0
                 except BaseException:
                     table = arguments[table_at].contents
-                    return table.fail(ctypes.addressof(table), *before, _reason())
+                    if isinstance(table, _Host):  # shown with -v
+                        table.log(ctypes.addressof(table), INFO, traceback.format_exc().encode())
+                    return table.fail(ctypes.addressof(table), *before, _reason(path))
             return inner
         return wrap
 
