@@ -53,6 +53,12 @@ pub enum FindingKind {
     Monochrome1,
     /// The pixels were compressed lossily. A note.
     Lossy,
+    /// A picture of a screen, or of several views: values are for display. A warning; several without a
+    /// position are an error ([`FindingKind::MissingPosition`]).
+    SecondaryCapture,
+    /// Slices of a modality that measures one value per voxel are in colour: a fused or annotated copy. A
+    /// warning.
+    Colours,
     /// Units or kinds of rescaling differ between slices. A warning.
     MixedUnits,
     /// A padding value marks pixels outside the scanned area. A note.

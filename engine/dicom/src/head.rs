@@ -5,6 +5,7 @@ use std::path::Path;
 use dicom_dictionary_std::tags;
 
 use crate::error::DicomError;
+use crate::mosaic;
 use crate::open::open;
 use crate::options::Limits;
 use crate::tags::Attributes;
@@ -19,7 +20,7 @@ pub struct Head {
     pub series: String,
     /// SOPInstanceUID; empty if missing.
     pub instance: String,
-    /// NumberOfFrames, 1 without it.
+    /// NumberOfFrames, 1 without it; the slices of a mosaic.
     pub frames: u64,
 }
 
@@ -42,7 +43,10 @@ impl Head {
             study: text(tags::STUDY_INSTANCE_UID),
             series: text(tags::SERIES_INSTANCE_UID),
             instance: text(tags::SOP_INSTANCE_UID),
-            frames: frames.unsigned_abs(),
+            frames: match frames {
+                0 | 1 => mosaic::slices(&attributes, limits).map_or(frames.unsigned_abs(), |slices| slices as u64),
+                _ => frames.unsigned_abs(),
+            },
         })
     }
 }

@@ -9,6 +9,7 @@ use dicom_dictionary_std::tags;
 use crate::error::DicomError;
 use crate::geometry::{Orientation, Vector, along};
 use crate::marks::Marks;
+use crate::mosaic::{self, Mosaic};
 use crate::open::{Opened, PixelElement};
 use crate::options::{Limits, Monochrome1, ReadOptions};
 use crate::pixels::{FrameReader, Lut, Photometric, PixelFormat, Scale, stored_frame};
@@ -20,8 +21,12 @@ use crate::tags::Attributes;
 pub(crate) struct ImageFile {
     pub path: PathBuf,
     pub syntax: TransferSyntax,
+    /// The format of a slice.
     pub format: PixelFormat,
+    /// The slices.
     pub frames: Vec<FrameInfo>,
+    /// The picture of which all slices are tiles.
+    mosaic: Option<Mosaic>,
     pub identity: Identity,
     pub padding: Option<(f64, f64)>,
     pub lossy: bool,
@@ -98,7 +103,9 @@ impl ImageFile {
     /// Reads the attributes about pixels; the file must have pixels.
     pub fn read(opened: &Opened, element: &PixelElement, limits: &Limits) -> Result<Self, DicomError> {
         let attributes = Attributes::new(&opened.object, &opened.path);
-        let format = PixelFormat::read(&attributes, element.kind, limits)?;
+        let mut format = PixelFormat::read(&attributes, element.kind, limits)?;
+        let mut frames = frames(&attributes, format.frames)?;
+        let mosaic = mosaic::unpack(&attributes, &mut format, &mut frames, limits)?;
         let padding =
             match (attributes.float(tags::PIXEL_PADDING_VALUE)?, attributes.float(tags::PIXEL_PADDING_RANGE_LIMIT)?) {
                 (Some(a), Some(b)) => Some((a.min(b), a.max(b))),
@@ -115,7 +122,8 @@ impl ImageFile {
         let image = ImageFile {
             path: opened.path.clone(),
             syntax: opened.syntax.clone(),
-            frames: frames(&attributes, format.frames)?,
+            frames,
+            mosaic,
             format,
             identity: Identity::read(&attributes),
             padding,
@@ -131,7 +139,40 @@ impl ImageFile {
     }
 
     pub fn frame_reader(&self) -> Result<FrameReader, DicomError> {
-        FrameReader::new(&self.path, &self.element, &self.syntax, self.offsets.as_deref(), &self.format)
+        let format = self.mosaic.as_ref().map_or(&self.format, |mosaic| &mosaic.whole);
+        FrameReader::new(&self.path, &self.element, &self.syntax, self.offsets.as_deref(), format)
+    }
+
+    /// The frame of the file that a slice is in.
+    pub fn stored_frame(&self, slice: usize) -> usize {
+        if self.mosaic.is_some() { 0 } else { slice }
+    }
+
+    /// A slice as stored ([`stored_frame`]).
+    pub fn stored(&self, reader: &FrameReader, slice: usize, limits: &Limits) -> Result<Vec<u8>, DicomError> {
+        match &self.mosaic {
+            Some(mosaic) => Ok(mosaic.tile(&stored_frame(reader, &mosaic.whole, 0, limits)?, slice)),
+            None => stored_frame(reader, &self.format, slice, limits),
+        }
+    }
+
+    /// Whether it is a picture of a screen, or of several views: by its class, or by its ImageType.
+    pub fn is_screen(&self) -> bool {
+        const CLASS: &str = "1.2.840.10008.5.1.4.1.1.7";
+        const WORDS: [&str; 8] = [
+            "screen_save",
+            "screensave",
+            "screenshot",
+            "screen_capture",
+            "secondary_capture",
+            "quad",
+            "quad_view",
+            "lightbox",
+        ];
+        let rest = self.identity.sop_class.strip_prefix(CLASS);
+        let words = || self.frames[0].marks.image_type();
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            || words().iter().any(|word| WORDS.contains(&word.as_str()))
     }
 
     /// Whether MONOCHROME1 values are inverted.
@@ -147,7 +188,7 @@ impl ImageFile {
 
     /// The values of one frame: channel after channel, rows within.
     pub fn values(&self, reader: &FrameReader, frame: usize, options: &ReadOptions) -> Result<Vec<f32>, DicomError> {
-        let bytes = stored_frame(reader, &self.format, frame, &options.limits)?;
+        let bytes = self.stored(reader, frame, &options.limits)?;
         let info = &self.frames[frame];
         // Over the range of the stored bits: the smallest value becomes the largest.
         let top = if self.format.signed { -1.0 } else { self.format.top() };

@@ -35,13 +35,15 @@
 mod charset;
 mod codec;
 mod contours;
+mod csa;
 mod error;
 mod finding;
 mod geometry;
 mod head;
 mod image;
-mod open;
 mod marks;
+mod mosaic;
+mod open;
 mod options;
 mod outline;
 mod pairs;
@@ -60,8 +62,8 @@ mod syntax;
 mod tags;
 mod unknown;
 mod volume;
-pub mod write;
 mod volumes;
+pub mod write;
 
 pub use error::DicomError;
 pub use finding::{Finding, FindingKind, Severity};

@@ -19,8 +19,8 @@ use crate::series::Series;
 use crate::stack::{Slice, stacks};
 use crate::tags::Attributes;
 use crate::volume::Volume;
-
 use crate::volumes;
+
 /// The content of a folder or of a list of files.
 #[derive(Debug, Default)]
 #[non_exhaustive]

@@ -188,7 +188,7 @@ impl Series {
     fn check_expansion(&self, readers: &HashMap<&Path, FrameReader>, options: &ReadOptions) -> Result<(), DicomError> {
         let (mut compressed, mut decoded) = (0, 0);
         for slice in &self.slices {
-            if let Some(bytes) = readers[slice.path()].compressed(slice.frame) {
+            if let Some(bytes) = readers[slice.path()].compressed(slice.frame()) {
                 compressed += bytes;
                 decoded += slice.file.format.decoded_bytes();
             }

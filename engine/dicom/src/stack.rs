@@ -8,7 +8,6 @@ use crate::finding::{Finding, FindingKind, Severity, names};
 use crate::geometry::{Grid, Orientation, Vector, along, dot, norm};
 use crate::image::{FrameInfo, ImageFile};
 use crate::options::Limits;
-use crate::pixels::stored_frame;
 use crate::volumes::{Line, apart};
 
 /// A slice: one frame of one file.
@@ -24,9 +23,9 @@ impl Slice {
         &self.file.path
     }
 
-    /// Number of the frame within the file, from 0.
+    /// Number of the frame within the file, from 0: that of a mosaic for all slices in it.
     pub fn frame(&self) -> usize {
-        self.frame
+        self.file.stored_frame(self.frame)
     }
 
     /// SOPInstanceUID of its file.
@@ -213,7 +212,7 @@ fn is_copy(one: &Slice, other: &Slice) -> bool {
     let same_shape = (f.rows, f.columns, f.channels()) == (g.rows, g.columns, g.channels());
     let pixels = |slice: &Slice| {
         let reader = slice.file.frame_reader()?;
-        stored_frame(&reader, &slice.file.format, slice.frame, &Limits::default())
+        slice.file.stored(&reader, slice.frame, &Limits::default())
     };
     same_place
         && same_shape
@@ -347,6 +346,7 @@ fn unplaced(mut slices: Vec<Slice>) -> Stack {
     let severity = match (several, slices.len()) {
         (true, _) => Severity::Error,
         (false, 1) => Severity::Note,
+        (false, _) if slices[0].file.is_screen() => Severity::Error,
         (false, _) => Severity::Warning,
     };
     let text = match severity {
@@ -354,8 +354,9 @@ fn unplaced(mut slices: Vec<Slice>) -> Stack {
             "no ImagePositionPatient and ImageOrientationPatient: the affine only has the spacing".to_owned()
         }
         _ => format!(
-            "{} slices without ImagePositionPatient and ImageOrientationPatient, stacked by {by}: {}",
+            "{} {} without ImagePositionPatient and ImageOrientationPatient, stacked by {by}: {}",
             slices.len(),
+            if slices[0].file.is_screen() { "pictures of a secondary capture (screenshots)" } else { "slices" },
             names(slices.iter().map(Slice::path).take(if several { slices.len() } else { 1 }))
         ),
     };
@@ -376,6 +377,17 @@ fn unplaced(mut slices: Vec<Slice>) -> Stack {
     Stack::new(slices, grid, findings)
 }
 
+/// What the values of a modality with one channel are.
+fn measured(modality: &str) -> Option<&'static str> {
+    match modality {
+        "CT" => Some("in HU"),
+        "MR" => Some("a signal"),
+        "PT" | "NM" => Some("an activity"),
+        "RTDOSE" => Some("a dose"),
+        _ => None,
+    }
+}
+
 /// Findings about values.
 fn of_values(slices: &[Slice]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -388,6 +400,19 @@ fn of_values(slices: &[Slice]) -> Vec<Finding> {
         let listed = names(other.iter().map(PathBuf::as_path));
         let text = format!("units differ: {} in the first slice, not in {listed}", units.as_deref().unwrap_or("none"));
         findings.push(Finding::new(FindingKind::MixedUnits, Severity::Warning, text).files(other));
+    }
+    let first = &slices[0].file;
+    if first.is_screen() {
+        let text =
+            "a secondary capture, such as a screenshot or a picture with several views: its values are for display";
+        findings.push(Finding::new(FindingKind::SecondaryCapture, Severity::Warning, text));
+    }
+    if first.format.channels() > 1
+        && let Some(unit) = measured(&first.identity.modality)
+    {
+        let text =
+            format!("slices in colour, such as a fused or annotated copy: their values are for display, not {unit}");
+        findings.push(Finding::new(FindingKind::Colours, Severity::Warning, text));
     }
     let lossy = files(&|s| s.file.lossy).len();
     if lossy > 0 {

@@ -105,6 +105,11 @@ impl<'a> Attributes<'a> {
         Some(Tag(group, block << 8 | u16::from(element))).filter(|tag| self.has(*tag))
     }
 
+    /// The bytes of an element.
+    pub fn bytes(&self, tag: Tag) -> Option<Vec<u8>> {
+        Some(self.object.get(tag)?.to_bytes().ok()?.into_owned())
+    }
+
     /// The first number of an element whose type may be lost: then it is a text, or a number of eight bytes.
     pub fn number_of(&self, tag: Tag) -> Option<f64> {
         let element = self.object.get(tag).filter(|e| !blank(e.value()))?;

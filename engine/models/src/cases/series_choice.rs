@@ -1,6 +1,6 @@
 //! Selects the series of a study that suits a network: [`choose`].
 
-use hearth_data::dicom::{Series, Severity};
+use hearth_data::dicom::{FindingKind, Series, Severity};
 use hearth_registry::counted;
 
 /// Words in descriptions of series that are not diagnostic volumes.
@@ -33,6 +33,8 @@ pub(crate) struct Facts {
     modality: String,
     description: String,
     number: Option<i64>,
+    /// The key of a volume among several of a series.
+    key: Option<String>,
     slices: usize,
     /// The distance between slices in mm.
     spacing: f64,
@@ -40,6 +42,8 @@ pub(crate) struct Facts {
     axial: bool,
     /// The number of faults that must be accepted before it is read.
     faults: usize,
+    /// What it is, if its values are only for display.
+    display: Option<&'static str>,
 }
 
 impl Facts {
@@ -50,17 +54,24 @@ impl Facts {
             modality: series.modality().to_owned(),
             description: series.description().unwrap_or_default().trim().to_owned(),
             number: series.number(),
+            key: series.key().map(str::to_owned),
             slices: series.slices().len(),
             spacing: grid.spacing()[2],
             axial: normal[2] >= normal[0] && normal[2] >= normal[1],
             faults: series.findings().iter().filter(|finding| finding.severity == Severity::Error).count(),
+            display: series.findings().iter().find_map(|finding| match finding.kind {
+                FindingKind::SecondaryCapture => Some("a secondary capture"),
+                FindingKind::Colours => Some("in colour"),
+                _ => None,
+            }),
         }
     }
 
     fn name(&self) -> String {
         let number = self.number.map(|number| format!("{number}, ")).unwrap_or_default();
         let slices = counted(self.slices, "slice");
-        format!("{number}{} {:?}, {slices} of {:.3} mm", self.modality, self.description, self.spacing)
+        let key = self.key.as_ref().map(|key| format!(" #{key}")).unwrap_or_default();
+        format!("{number}{} {:?}{key}, {slices} of {:.3} mm", self.modality, self.description, self.spacing)
     }
 
     /// The reason why it is unsuitable, independent of the other series.
@@ -71,6 +82,9 @@ impl Facts {
         }
         if let Some(word) = OTHERS.iter().find(|word| text.contains(*word)) {
             return Some(format!("its description says {word:?}"));
+        }
+        if let Some(what) = self.display {
+            return Some(format!("is {what}"));
         }
         (self.slices < LEAST_SLICES).then(|| format!("has {}", counted(self.slices, "slice")))
     }
@@ -160,7 +174,17 @@ mod tests {
 
     fn series(modality: &str, description: &str, slices: usize, spacing: f64) -> Facts {
         let (modality, description) = (modality.to_owned(), description.to_owned());
-        Facts { modality, description, number: Some(1), slices, spacing, axial: true, faults: 0 }
+        Facts {
+            modality,
+            description,
+            number: Some(1),
+            key: None,
+            slices,
+            spacing,
+            axial: true,
+            faults: 0,
+            display: None,
+        }
     }
 
     #[test]
@@ -175,6 +199,7 @@ mod tests {
             series("CT", "Scan", 1, 0.5),
             series("PT", "PET", 200, 0.5),
             Facts { faults: 1, ..series("CT", "Thorax 0.6", 500, 0.6) },
+            Facts { display: Some("in colour"), ..series("CT", "Fused", 500, 0.5) },
         ];
         let choice = choose(&study, &ct).expect("one fits");
         assert_eq!(choice.place, 2, "{}", choice.why);
@@ -186,6 +211,7 @@ mod tests {
             "others are across the body",
             "others are not made of other images",
             "others are without faults",
+            "is in colour",
             "Thorax 5.0\", 80 slices of 5.000 mm: it is thicker",
         ] {
             assert!(choice.why.contains(said), "no {said:?} in {}", choice.why);
