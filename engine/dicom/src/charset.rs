@@ -1,5 +1,7 @@
-//! Character sets with code extensions (PS3.5, 6.1.2.5): texts that switch between sets by escape
-//! sequences, as Japanese, Korean and Chinese names do. The parser knows single sets alone.
+//! Character sets (PS3.5, 6.1): the texts of a data set, and of each item that names a set of its own, which
+//! applies within it; and code extensions, by which Japanese, Korean and Chinese names switch between sets. The
+//! parser knows a single set for the whole file. So it never sees which sets are named, decodes every text byte by
+//! byte, and the bytes are decoded again.
 
 use dicom_core::header::Header;
 use dicom_core::{DataElement, PrimitiveValue, Tag, VR};
@@ -9,94 +11,81 @@ use encoding_rs as sets;
 
 use crate::syntax::Encoding;
 
-/// A set that the parser decodes byte by byte, so that the bytes can be had back.
-const BY_BYTE: &[u8] = b"ISO_IR 100";
+/// An unassigned tag under which the parser reads SpecificCharacterSet without obeying it.
+const HIDDEN: Tag = Tag(0x0008, 0x0004);
 
 const ESCAPE: u8 = 0x1b;
 
-/// Sets that have no code extensions, whatever other values follow.
-const WHOLE: [&str; 3] = ["ISO_IR 192", "GB18030", "GBK"];
-
-/// The value of SpecificCharacterSet if it needs escape sequences, and the data set with a set instead that the
-/// parser decodes byte by byte.
-pub(crate) fn by_byte(bytes: &[u8], encoding: Encoding) -> Option<(String, Vec<u8>)> {
-    let place = place(bytes, encoding)?;
-    let text = std::str::from_utf8(&bytes[place.clone()]).ok()?.trim_end_matches(['\0', ' ']).to_owned();
-    let first = text.split('\\').next().unwrap_or_default().trim();
-    let extended = (text.contains('\\') || first.starts_with("ISO 2022")) && !WHOLE.contains(&first);
-    if !extended || place.len() < BY_BYTE.len() {
-        return None;
+/// Parses a data set, and decodes its texts. `named` are the places of the headers of SpecificCharacterSet, at
+/// any depth.
+pub(crate) fn parse(bytes: &[u8], encoding: Encoding, named: &[usize]) -> Result<InMemDicomObject, String> {
+    if named.is_empty() {
+        return encoding.parse(bytes);
     }
     let mut bytes = bytes.to_vec();
-    let value = &mut bytes[place];
-    value.fill(b' ');
-    value[..BY_BYTE.len()].copy_from_slice(BY_BYTE);
-    Some((text, bytes))
+    let element = if encoding == Encoding::Big { 3 } else { 2 };
+    for place in named {
+        if let Some(byte) = bytes.get_mut(place + element) {
+            *byte = HIDDEN.element() as u8;
+        }
+    }
+    encoding.parse(&bytes)
 }
 
-/// The place of SpecificCharacterSet's value, which is among the first elements.
-fn place(bytes: &[u8], encoding: Encoding) -> Option<std::ops::Range<usize>> {
-    let big = encoding == Encoding::Big;
-    let half = |at: usize| {
-        let two = [*bytes.get(at)?, *bytes.get(at + 1)?];
-        Some(usize::from(if big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) }))
+/// Decodes the texts of an object that [`parse`] has read, and of the items in it.
+pub(crate) fn decode(object: &mut InMemDicomObject) {
+    if decode_in(object, Sets::new("")) {
+        object.put(DataElement::new(tags::SPECIFIC_CHARACTER_SET, VR::CS, PrimitiveValue::from("ISO_IR 192")));
+    }
+}
+
+/// Decodes texts with the set that the object names, or else that of the object around it. Returns whether it names
+/// one. The recursion is bounded: opening the file checked the nesting of sequences.
+fn decode_in(object: &mut InMemDicomObject, around: Sets) -> bool {
+    let own = object.take(HIDDEN);
+    let names_one = own.is_some();
+    let own = own.and_then(|element| match element.value().primitive() {
+        // The type of an unassigned tag is unknown without an explicit one.
+        Some(PrimitiveValue::U8(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Some(value) => Some(value.to_str().into_owned()),
+        None => None,
+    });
+    let own = own.map(|text| text.trim_matches(['\0', ' ']).to_owned()).filter(|text| !text.is_empty());
+    let sets = own.map_or(around, |text| Sets::new(&text));
+    let changed: Vec<(Tag, VR)> = object
+        .iter()
+        .filter(|element| element.items().is_some() || raw(element.value().primitive(), element.vr()).is_some())
+        .map(|element| (element.tag(), element.vr()))
+        .collect();
+    for (tag, vr) in changed {
+        object.update_value(tag, |value| {
+            if let Some(items) = value.items_mut() {
+                for item in items {
+                    decode_in(item, sets);
+                }
+            } else if let Some(bytes) = raw(value.primitive(), vr) {
+                let many = !matches!(vr, VR::LT | VR::ST | VR::UT);
+                let values = sets.decode(&bytes, vr == VR::PN, many);
+                *value = PrimitiveValue::Strs(values.into()).into();
+            }
+        });
+    }
+    names_one
+}
+
+/// The bytes of a text that the parser decoded byte by byte; `None` if they are the same in every set.
+fn raw(value: Option<&PrimitiveValue>, vr: VR) -> Option<Vec<u8>> {
+    if !matches!(vr, VR::LO | VR::LT | VR::PN | VR::SH | VR::ST | VR::UC | VR::UT) {
+        return None;
+    }
+    let text = match value {
+        Some(PrimitiveValue::Str(text)) => text.clone(),
+        // A backslash may have been the second byte of a character.
+        Some(PrimitiveValue::Strs(texts)) => texts.join("\\"),
+        _ => return None,
     };
-    let mut at = 0;
-    loop {
-        let tag = Tag(half(at)? as u16, half(at + 2)? as u16);
-        if tag > tags::SPECIFIC_CHARACTER_SET {
-            return None;
-        }
-        let (start, length) = match encoding {
-            Encoding::Implicit => (at + 8, half(at + 4)? | half(at + 6)? << 16),
-            // The elements before it have short value representations: UL, CS.
-            Encoding::Explicit | Encoding::Big => (at + 8, half(at + 6)?),
-        };
-        let end = start.checked_add(length).filter(|end| *end <= bytes.len())?;
-        if tag == tags::SPECIFIC_CHARACTER_SET {
-            return Some(start..end);
-        }
-        at = end;
-    }
-}
-
-/// Decodes the texts of an object, and of the items in it, that the parser decoded byte by byte.
-pub(crate) fn decode(object: &mut InMemDicomObject, sets: &str) {
-    let initial = Sets::new(sets);
-    decode_in(object, &initial);
-    object.put(DataElement::new(tags::SPECIFIC_CHARACTER_SET, VR::CS, PrimitiveValue::from("ISO_IR 192")));
-}
-
-/// The recursion is bounded: opening the file checked the nesting of sequences.
-fn decode_in(object: &mut InMemDicomObject, initial: &Sets) {
-    let mut changed = Vec::new();
-    for element in object.iter() {
-        let vr = element.vr();
-        if matches!(vr, VR::LO | VR::LT | VR::PN | VR::SH | VR::ST | VR::UC | VR::UT) {
-            let raw: Option<String> = match element.value().primitive() {
-                Some(PrimitiveValue::Str(text)) => Some(text.clone()),
-                // A backslash may have been the second byte of a character.
-                Some(PrimitiveValue::Strs(texts)) => Some(texts.join("\\")),
-                _ => None,
-            };
-            // Characters beyond a byte come from an item with a set of its own.
-            let bytes =
-                raw.and_then(|raw| raw.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect::<Option<Vec<u8>>>());
-            let Some(bytes) = bytes.filter(|bytes| bytes.iter().any(|byte| *byte >= 0x80 || *byte == ESCAPE)) else {
-                continue;
-            };
-            let many = !matches!(vr, VR::LT | VR::ST | VR::UT);
-            let values = initial.decode(&bytes, vr == VR::PN, many);
-            changed.push(DataElement::new(element.tag(), vr, PrimitiveValue::Strs(values.into())));
-        } else if let Some(items) = element.items() {
-            let mut items = items.to_vec();
-            items.iter_mut().for_each(|item| decode_in(item, initial));
-            changed.push(DataElement::new(element.tag(), vr, dicom_core::value::DataSetSequence::from(items)));
-        }
-    }
-    for element in changed {
-        object.put(element);
-    }
+    let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
+    bytes.filter(|bytes| bytes.iter().any(|byte| *byte >= 0x80 || *byte == ESCAPE))
 }
 
 /// The set of bytes below 128 (G0) and of those above (G1).
@@ -123,13 +112,16 @@ enum High {
     Katakana,
     /// Two bytes a character: KS X 1001, GB 2312.
     Pairs(&'static sets::Encoding),
+    /// Up to four bytes a character, without escape sequences: UTF-8, GB 18030.
+    Whole(&'static sets::Encoding),
 }
 
 impl Sets {
     /// The sets at the start of a text, by the first value of SpecificCharacterSet.
     fn new(value: &str) -> Self {
         let first = value.split('\\').next().unwrap_or_default().trim();
-        let number = first.rsplit(' ').next().unwrap_or_default();
+        // Some files write an underscore instead of the blank.
+        let number = first.rsplit([' ', '_']).next().unwrap_or_default();
         let high = match number {
             "13" => High::Katakana,
             "101" => High::Single(Some(sets::ISO_8859_2)),
@@ -144,6 +136,8 @@ impl Sets {
             "203" => High::Single(Some(sets::ISO_8859_15)),
             "149" => High::Pairs(sets::EUC_KR),
             "58" => High::Pairs(sets::GBK),
+            "192" => High::Whole(sets::UTF_8),
+            "GB18030" | "GBK" => High::Whole(sets::GB18030),
             _ => High::Single(None),
         };
         let low = if number == "87" { Low::Kanji } else { Low::Ascii };
@@ -183,6 +177,10 @@ impl Sets {
 
     /// The values of a text. Each value, line and part of a name begins with the initial sets.
     fn decode(&self, bytes: &[u8], is_name: bool, many: bool) -> Vec<String> {
+        if let High::Whole(set) = self.high {
+            let text = decoded(set, bytes);
+            return if many { text.split('\\').map(str::to_owned).collect() } else { vec![text] };
+        }
         let (mut now, mut at, mut values) = (*self, 0, vec![String::new()]);
         while let Some(byte) = bytes.get(at) {
             let (text, taken) = match byte {
@@ -298,15 +296,57 @@ mod tests {
         }
     }
 
+    /// `pydicom` and the standard's annex J: UTF-8 and GB 18030, whose second byte may be a backslash.
     #[test]
-    fn only_sets_with_code_extensions_are_replaced() {
-        let bytes = b"\x08\x00\x05\x00CS\x10\x00\\ISO 2022 IR 87 \x08\x00\x16\x00UI\x02\x001\x00";
-        let (sets, replaced) = by_byte(bytes, Encoding::Explicit).expect("an extension");
-        assert_eq!((sets.as_str(), &replaced[8..24]), ("\\ISO 2022 IR 87", &b"ISO_IR 100      "[..]));
-        assert_eq!((&replaced[..8], &replaced[24..]), (&bytes[..8], &bytes[24..]));
-        assert_eq!(by_byte(&replaced, Encoding::Explicit), None);
-        for whole in [&b"\x0a\x00\x00\x00ISO_IR 192"[..], b"\x14\x00\x00\x00ISO_IR 192\\ISO_IR 87"] {
-            assert_eq!(by_byte(&[b"\x08\x00\x05\x00", whole].concat(), Encoding::Implicit), None);
+    fn sets_without_escape_sequences() {
+        let chinese = "Wang^XiaoDong=\u{738b}^\u{5c0f}\u{4e1c}=";
+        assert_eq!(name("ISO_IR 192", chinese.as_bytes()), chinese);
+        assert_eq!(name("GB18030", b"Wang^XiaoDong=\xcd\xf5^\xd0\xa1\xb6\xab="), chinese);
+        assert_eq!(Sets::new("GBK").decode(b"\x81\x5c\\x", false, true), ["\u{4e57}", "x"]);
+        assert_eq!(name("ISO_IR_100", b"B\xe9r"), "B\u{e9}r");
+    }
+
+    fn explicit(tag: [u16; 2], vr: &[u8; 2], value: &[u8]) -> Vec<u8> {
+        let mut out: Vec<u8> = tag.iter().flat_map(|half| half.to_le_bytes()).chain(*vr).collect();
+        match vr {
+            b"SQ" => out.extend([&[0, 0][..], &(value.len() as u32).to_le_bytes()].concat()),
+            _ => out.extend((value.len() as u16).to_le_bytes()),
         }
+        out.extend(value);
+        out
+    }
+
+    fn item(elements: &[Vec<u8>]) -> Vec<u8> {
+        let content = elements.concat();
+        [b"\xfe\xff\x00\xe0", &(content.len() as u32).to_le_bytes()[..], &content].concat()
+    }
+
+    /// PS3.5, 7.5.3: a set that an item names is valid within it and in the items in it, and ends with it.
+    #[test]
+    fn a_set_of_an_item_ends_with_the_item() {
+        let set = |value: &[u8]| explicit([8, 5], b"CS", value);
+        let label = |text: &[u8]| explicit([0x3006, 0x26], b"LO", text);
+        let greek = item(&[
+            set(b"ISO_IR 126"),
+            label(b"\xc4\xe9"),
+            explicit([0x3006, 0x39], b"SQ", &item(&[label(b"\xc4\xe9")])),
+        ]);
+        let bytes = [
+            set(b"ISO_IR 192"),
+            explicit([0x3006, 0x20], b"SQ", &[greek, item(&[label("\u{e9}".as_bytes())])].concat()),
+            explicit([0x4000, 0x10], b"LT", "\u{e9}\u{df}".as_bytes()),
+        ]
+        .concat();
+        let object = crate::open::parsed(&bytes, Encoding::Explicit).expect("parsed");
+        let text = |object: &InMemDicomObject, tag| {
+            object.get(tag).and_then(|e| e.to_str().ok()).expect("a text").into_owned()
+        };
+        let items = object.get(tags::STRUCTURE_SET_ROI_SEQUENCE).and_then(|e| e.items()).expect("items");
+        assert_eq!(text(&items[0], tags::ROI_NAME), "\u{394}\u{3b9}");
+        let inner = items[0].get(tags::ROI_CONTOUR_SEQUENCE).and_then(|e| e.items()).expect("an item");
+        assert_eq!(text(&inner[0], tags::ROI_NAME), "\u{394}\u{3b9}");
+        assert_eq!(text(&items[1], tags::ROI_NAME), "\u{e9}");
+        assert_eq!(text(&object, Tag(0x4000, 0x10)), "\u{e9}\u{df}");
+        assert_eq!(text(&object, tags::SPECIFIC_CHARACTER_SET), "ISO_IR 192");
     }
 }

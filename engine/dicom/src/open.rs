@@ -119,7 +119,7 @@ pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
         let Source::Memory { bytes } = &source else { return Err(damaged("no bytes".to_owned())) };
         let walked = walk(bytes, encoding, bytes.len() as u64).map_err(damaged)?;
         let walked = walked.ok_or_else(|| damaged("the deflated data set ends early".to_owned()))?;
-        let object = parse(&bytes[..walked.end], encoding).map_err(damaged)?;
+        let object = parse(&bytes[..walked.end], encoding, &walked.named).map_err(damaged)?;
         let pixels = walked.pixels.map(|p| p.element(source.clone(), 0));
         return Ok(Opened { path: path.to_owned(), object, syntax: layout.syntax, pixels });
     }
@@ -132,7 +132,7 @@ pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Opened, DicomError> {
             false => None,
         };
         if let Some(walked) = walked {
-            let object = parse(&head[layout.dataset..][..walked.end], encoding).map_err(damaged)?;
+            let object = parse(&head[layout.dataset..][..walked.end], encoding, &walked.named).map_err(damaged)?;
             let source = Source::File { path: path.to_owned(), size };
             let pixels = walked.pixels.map(|p| p.element(source, layout.dataset as u64));
             return Ok(Opened { path: path.to_owned(), object, syntax: layout.syntax, pixels });
@@ -168,14 +168,11 @@ fn inflate(bytes: &[u8], limit: u64) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-fn parse(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
-    let parse = || match charset::by_byte(bytes, encoding) {
-        None => encoding.parse(bytes).map(name_unknown),
-        Some((sets, bytes)) => {
-            let mut object = encoding.parse(&bytes).map(name_unknown)?;
-            charset::decode(&mut object, &sets);
-            Ok(object)
-        }
+fn parse(bytes: &[u8], encoding: Encoding, named: &[usize]) -> Result<InMemDicomObject, String> {
+    let parse = || {
+        let mut object = charset::parse(bytes, encoding, named).map(name_unknown)?;
+        charset::decode(&mut object);
+        Ok(object)
     };
     caught(parse).unwrap_or_else(|panic| Err(format!("the parser panicked: {panic}")))
 }
@@ -193,8 +190,8 @@ fn name_unknown(mut object: InMemDicomObject) -> InMemDicomObject {
             bytes.extend(value);
         }
     }
-    let sound = walk_tokens(&bytes, Encoding::Implicit, bytes.len() as u64).is_ok_and(|w| w.is_some());
-    if let Some(known) = sound.then(|| Encoding::Implicit.parse(&bytes).ok()).flatten() {
+    let sound = walk_tokens(&bytes, Encoding::Implicit, bytes.len() as u64).ok().flatten();
+    if let Some(known) = sound.and_then(|walked| charset::parse(&bytes, Encoding::Implicit, &walked.named).ok()) {
         known.into_iter().for_each(|element| {
             object.put(element);
         });
@@ -207,6 +204,8 @@ struct Walked {
     /// End of the attributes before the pixels.
     end: usize,
     pixels: Option<Found>,
+    /// The places of the headers of SpecificCharacterSet, at any depth.
+    named: Vec<usize>,
 }
 
 struct Found {
@@ -231,6 +230,7 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
     let syntax = encoding.registered();
     let mut reader = LazyDataSetReader::new_with_ts(Cursor::new(bytes), &syntax).map_err(|e| chain(&e))?;
     let mut depth = 0_usize;
+    let mut named = Vec::new();
     loop {
         let token = match reader.advance() {
             Some(Ok(token)) => token,
@@ -238,7 +238,7 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
             Some(Err(error)) => return Err(format!("damaged or truncated: {}", chain(&error))),
             None if !whole => return Ok(None),
             None if depth > 0 => return Err("ends within a sequence: truncated".to_owned()),
-            None => return Ok(Some(Walked { end: bytes.len(), pixels: None })),
+            None => return Ok(Some(Walked { end: bytes.len(), pixels: None, named })),
         };
         match token {
             LazyDataToken::PixelSequenceStart if depth == 0 => break,
@@ -263,9 +263,12 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
                 if let Some(kind) = kind.filter(|_| depth == 0) {
                     let end = header_start(bytes, begin as usize, header.tag, encoding);
                     let pixels = Some(Found { offset: begin, length: Some(length), kind });
-                    return Ok(Some(Walked { end, pixels }));
+                    return Ok(Some(Walked { end, pixels, named }));
                 }
                 check_whole(header.tag, header.vr, length)?;
+                if header.tag == tags::SPECIFIC_CHARACTER_SET {
+                    named.push(header_start(bytes, begin as usize, header.tag, encoding));
+                }
                 if begin + length > bytes.len() as u64 {
                     return Ok(None);
                 }
@@ -283,7 +286,8 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
     }
     let begin = reader.into_decoder().position();
     let end = header_start(bytes, begin as usize, tags::PIXEL_DATA, encoding);
-    Ok(Some(Walked { end, pixels: Some(Found { offset: begin, length: None, kind: PixelKind::Integer }) }))
+    let pixels = Some(Found { offset: begin, length: None, kind: PixelKind::Integer });
+    Ok(Some(Walked { end, pixels, named }))
 }
 
 /// Checks that the length of a value is a whole number of units. The parser leaves a remainder, and
@@ -315,8 +319,15 @@ fn header_start(bytes: &[u8], value: usize, tag: Tag, encoding: Encoding) -> usi
         Encoding::Big => [tag.group().to_be_bytes(), tag.element().to_be_bytes()],
         _ => [tag.group().to_le_bytes(), tag.element().to_le_bytes()],
     };
-    let long = value.saturating_sub(12);
-    if bytes.get(long..long + 4) == Some(written.as_flattened()) { long } else { value.saturating_sub(8) }
+    let [short, long] = [8, 12].map(|header| value.saturating_sub(header));
+    if bytes.get(short..short + 4) == Some(written.as_flattened()) { short } else { long }
+}
+
+/// Parses a whole data set.
+#[cfg(test)]
+pub(crate) fn parsed(bytes: &[u8], encoding: Encoding) -> Result<InMemDicomObject, String> {
+    let walked = walk(bytes, encoding, bytes.len() as u64)?.ok_or("ends early")?;
+    parse(&bytes[..walked.end], encoding, &walked.named)
 }
 
 #[cfg(test)]
