@@ -36,6 +36,7 @@ mod charset;
 mod codec;
 mod contours;
 mod csa;
+mod dicomdir;
 mod error;
 mod finding;
 mod geometry;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use dicom_dictionary_std::tags;
 use rayon::prelude::*;
 
+use crate::dicomdir;
 use crate::error::DicomError;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::image::{Identity, ImageFile};
@@ -94,7 +95,7 @@ pub struct OtherObject {
 }
 
 /// Inspects a file, or all files of a folder and its subfolders, with default options. Pixels are
-/// not read.
+/// not read. A DICOMDIR stands for its folder.
 ///
 /// # Errors
 /// If the path cannot be read, or has too many files. Errors of single files are in
@@ -109,7 +110,8 @@ pub fn scan(path: impl AsRef<Path>) -> Result<Scan, DicomError> {
 /// As [`scan`].
 pub fn scan_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Scan, DicomError> {
     let mut files = Vec::new();
-    collect(path.as_ref(), &mut files, options.limits.files)?;
+    let path = path.as_ref();
+    collect(dicomdir::folder(path).unwrap_or(path), &mut files, options.limits.files)?;
     Ok(scan_files(&files, options))
 }
 
