@@ -103,6 +103,11 @@ impl Segmentation {
             let what = format!("modality {:?}; expected a segmentation (SEG)", identity.modality);
             return Err(DicomError::Nothing { path: path.to_owned(), what });
         }
+        if attributes.int(tags::NUMBER_OF_FRAMES)? == Some(0) {
+            let what = "0: a segmentation has one frame at least, of zeros if nothing was found; its writer left out \
+                        the empty frames, or failed. Write it again with its empty frames";
+            return Err(attributes.error(tags::NUMBER_OF_FRAMES, what));
+        }
         let Some(element) = &opened.pixels else {
             return Err(DicomError::Damaged {
                 path: path.to_owned(),

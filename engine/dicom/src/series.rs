@@ -12,6 +12,7 @@ use crate::image::ImageFile;
 use crate::options::ReadOptions;
 use crate::pixels::{FrameReader, Photometric, check_expansion};
 use crate::stack::{Slice, Stack};
+use crate::syntax::TransferSyntax;
 use crate::volume::{Rescale, Volume};
 
 /// The largest number of bytes of decoded slices held at once.
@@ -81,6 +82,11 @@ impl Series {
     /// Modality: `CT`, `MR`, `PT`, ...
     pub fn modality(&self) -> &str {
         &self.first().identity.modality
+    }
+
+    /// The transfer syntax of its first file: the compression of the pixels.
+    pub fn transfer_syntax(&self) -> &TransferSyntax {
+        &self.first().syntax
     }
 
     /// StudyInstanceUID; empty if missing.

@@ -110,7 +110,10 @@ impl PixelFormat {
                 return Err(DicomError::Limit { path: attributes.path().to_owned(), what });
             }
             Some(n @ 1..) => n as usize,
-            Some(n) => return Err(attributes.error(tags::NUMBER_OF_FRAMES, format!("{n}; expected 1 or more"))),
+            Some(n) => {
+                let what = format!("{n}; expected 1 or more: set it to the number of images in the file, or remove it");
+                return Err(attributes.error(tags::NUMBER_OF_FRAMES, what));
+            }
         };
         let (bits_allocated, bits_stored, high_bit) = bits(attributes, kind)?;
         let signed = attributes.int(tags::PIXEL_REPRESENTATION)?.unwrap_or(0) == 1;
