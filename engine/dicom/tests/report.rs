@@ -39,6 +39,7 @@ fn series(folder: &Path) -> Series {
             .text(tags::PATIENT_SEX, VR::CS, "F")
             .text(tags::STUDY_DATE, VR::DA, "20240229")
             .text(tags::STUDY_TIME, VR::TM, "120000")
+            .text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, "+0000")
             .text(tags::STUDY_ID, VR::SH, "1")
             .text(tags::ACCESSION_NUMBER, VR::SH, "A1")
             .text(tags::REFERRING_PHYSICIAN_NAME, VR::PN, "Roe^Richard")

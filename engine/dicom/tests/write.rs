@@ -38,6 +38,7 @@ fn slice(k: usize) -> Object {
         .text(tags::PATIENT_ID, VR::LO, "P-7")
         .text(tags::PATIENT_NAME, VR::PN, "Müller^Jörg")
         .text(tags::STUDY_DATE, VR::DA, "20240229")
+        .text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, "+0000")
         .text(tags::SERIES_NUMBER, VR::IS, "3")
         .text(tags::INSTANCE_NUMBER, VR::IS, &(99 - k).to_string())
         .decimals(tags::IMAGE_POSITION_PATIENT, &position)
@@ -191,6 +192,78 @@ fn a_label_map_comes_back_from_a_structure_set() {
     let names = ["GTV-1 (größer)", "Lung-Left"];
     let back = read.labels(&names, series.grid(), &ReadOptions::default()).expect("labels");
     assert_eq!((back.values, back.findings), (numbered(), Vec::new()));
+}
+
+/// PS3.3, C.12.1.1.8: the offset applies to all dates and times of a file, and to those copied from the series.
+#[test]
+fn times_have_the_offset_of_the_series_or_none() {
+    let of = |offset: Option<&str>| {
+        let (images, out) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        for k in 0..SIZE[2] {
+            let mut object = slice(k);
+            object.0.remove_element(tags::TIMEZONE_OFFSET_FROM_UTC);
+            if let Some(offset) = offset {
+                object = object.text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, offset);
+            }
+            object.write(&images.path().join(format!("{k}.dcm")));
+        }
+        let series = scan(images.path()).expect("scanned").series.remove(0);
+        let by = author().contribution("a test");
+        [segmentation, structure_set].map(|write| {
+            let path = written(out.path(), "regions.dcm", &write(&labels(&series), &series, &by).expect("written"));
+            dicom_object::open_file(path).expect("DICOM")
+        })
+    };
+    let text = |object: &dicom_object::DefaultDicomObject, tag| {
+        object.get(tag).map(|element| element.to_str().expect("a text").into_owned())
+    };
+    // The author's time is noon in UTC.
+    for object in of(Some("-1130")) {
+        assert_eq!(text(&object, tags::TIMEZONE_OFFSET_FROM_UTC).as_deref(), Some("-1130"));
+        assert_eq!(text(&object, tags::INSTANCE_CREATION_TIME).as_deref(), Some("003000"));
+        assert_eq!(text(&object, tags::SERIES_TIME).as_deref(), Some("003000"));
+        let own = text(&object, tags::CONTENT_TIME).or(text(&object, tags::STRUCTURE_SET_TIME));
+        assert_eq!(own.as_deref(), Some("003000"));
+        let equipment = object.get(tags::CONTRIBUTING_EQUIPMENT_SEQUENCE).and_then(|e| e.items()).expect("an item");
+        let at = equipment[0].get(tags::CONTRIBUTION_DATE_TIME).expect("a time").to_str().expect("a text");
+        assert_eq!(at, "20240229003000");
+    }
+    for object in of(None) {
+        assert_eq!(text(&object, tags::TIMEZONE_OFFSET_FROM_UTC), None);
+        assert_eq!(text(&object, tags::STUDY_DATE).as_deref(), Some("20240229"));
+        assert!(text(&object, tags::INSTANCE_CREATION_TIME).is_some_and(|time| time.len() == 6));
+    }
+}
+
+/// PS3.10, 8.6: people name the index of a medium for the images on it.
+#[test]
+fn a_dicomdir_stands_for_its_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    series(folder.path());
+    let directory = folder.path().join("DICOMDIR");
+    let meta = dicom_object::FileMetaTableBuilder::new()
+        .transfer_syntax(common::EXPLICIT)
+        .media_storage_sop_class_uid("1.2.840.10008.1.3.10")
+        .media_storage_sop_instance_uid("1.2.3");
+    let object = Object::item().text(tags::FILE_SET_ID, VR::CS, "DISC").0.with_meta(meta).expect("meta");
+    object.write_to_file(&directory).expect("written");
+    let found = scan(&directory).expect("scanned");
+    assert_eq!((found.series.len(), found.series[0].shape()), (1, [1, SIZE[0], SIZE[1], SIZE[2]]));
+    assert_eq!(found.others.len(), 1, "the index itself");
+}
+
+/// No frame at all is what some writers leave of a segmentation without a voxel.
+#[test]
+fn a_segmentation_without_a_frame_is_an_error_that_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("none.dcm");
+    Object::new("1.2.840.10008.5.1.4.1.1.66.4", "SEG")
+        .text(tags::SEGMENTATION_TYPE, VR::CS, "BINARY")
+        .text(tags::NUMBER_OF_FRAMES, VR::IS, "0")
+        .write(&path);
+    let error = Segmentation::open(&path).expect_err("no frame").to_string();
+    assert!(error.contains("NumberOfFrames: 0") && error.contains("of zeros"), "{error}");
+    assert!(error.contains("none.dcm"), "{error}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub fn ct_slices(values: &[f32], grid: &Grid, of: &CtIdentity) -> Result<Vec<Vec
         return Err(fail("rows and columns of the grid are not at right angles".to_owned()));
     }
     let cosines: Vec<f64> = right.iter().map(|v| v / dx).chain(down.iter().map(|v| v / dy)).collect();
-    let (date, time) = date_time(of.created);
+    let (date, time) = date_time(of.created, 0);
     let name = shortened(&of.patient, 64);
     let slice = |k: usize| -> Result<Vec<u8>, DicomError> {
         let stored = |at: usize| {
@@ -67,6 +67,7 @@ pub fn ct_slices(values: &[f32], grid: &Grid, of: &CtIdentity) -> Result<Vec<Vec
         let instance = uid(&format!("{} slice {k}", of.uids));
         let object = Object::new()
             .text(tags::SPECIFIC_CHARACTER_SET, VR::CS, "ISO_IR 192")
+            .text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, "+0000")
             .text(tags::IMAGE_TYPE, VR::CS, "DERIVED\\SECONDARY\\AXIAL")
             .text(tags::SOP_CLASS_UID, VR::UI, CLASS)
             .text(tags::SOP_INSTANCE_UID, VR::UI, &instance)

@@ -3,6 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dicom_core::chrono::{Local, TimeZone};
 use dicom_core::value::DataSetSequence;
 use dicom_core::{DataElement, PrimitiveValue, Tag, VR};
 use dicom_dictionary_std::tags;
@@ -138,6 +139,17 @@ impl Object {
             .text(tags::CODE_MEANING, VR::LO, &code.meaning)
     }
 
+    /// Adds a date and a time: those at which the file was made.
+    pub fn made(mut self, date: Tag, time: Tag) -> Self {
+        let of = [(tags::INSTANCE_CREATION_DATE, date, VR::DA), (tags::INSTANCE_CREATION_TIME, time, VR::TM)];
+        for (of_file, tag, vr) in of {
+            if let Some(value) = self.0.get(of_file).map(|element| element.value().clone()) {
+                self.0.put(DataElement::new(tag, vr, value));
+            }
+        }
+        self
+    }
+
     /// Adds a reference to an image, and to its frame if the image has several.
     pub fn refers_to(self, slice: &Slice) -> Self {
         let object = self.text(tags::REFERENCED_SOP_CLASS_UID, VR::UI, &slice.file.identity.sop_class).text(
@@ -179,9 +191,9 @@ pub(super) fn decimal(value: f64) -> String {
     }
 }
 
-/// Date and time of day in UTC, in DICOM's format.
-pub(super) fn date_time(at: SystemTime) -> (String, String) {
-    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()) as i64;
+/// Date and time of day at this offset from UTC, in DICOM's format.
+pub(super) fn date_time(at: SystemTime, minutes: i64) -> (String, String) {
+    let seconds = seconds(at) + minutes * 60;
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days since 0000-03-01 in the proleptic Gregorian calendar: H. Hinnant, "chrono-compatible
     // low-level date algorithms".
@@ -195,6 +207,31 @@ pub(super) fn date_time(at: SystemTime) -> (String, String) {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (format!("{year:04}{month:02}{day:02}"), format!("{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60))
+}
+
+/// Seconds since 1970, in UTC.
+fn seconds(at: SystemTime) -> i64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(0))
+}
+
+/// The local time of this machine at a time, in minutes from UTC.
+fn local(at: SystemTime) -> i64 {
+    let there = Local.timestamp_opt(seconds(at), 0).single();
+    there.map_or(0, |there| i64::from(there.offset().local_minus_utc()) / 60)
+}
+
+/// An offset from UTC as TimezoneOffsetFromUTC has it, in minutes: `+0530`.
+fn minutes(offset: &str) -> Option<i64> {
+    let (sign, digits) = match offset.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (hours, rest) = (digits[..2].parse::<i64>().ok()?, digits[2..].parse::<i64>().ok()?);
+    (hours <= 14 && rest < 60).then_some(sign * (hours * 60 + rest))
 }
 
 /// The UIDs of one file: the same for the same series, regions and time.
@@ -304,11 +341,17 @@ pub(super) fn begin(
             object.0.put(element.clone());
         }
     }
-    let (date, time) = date_time(by.created);
+    // The offset holds for all dates and times of a file, those copied from the series included. Without it, they are
+    // local times.
+    let zone = source.get(tags::TIMEZONE_OFFSET_FROM_UTC).and_then(|element| element.to_str().ok());
+    let zone = zone.and_then(|text| Some((minutes(text.trim())?, text.trim().to_owned())));
+    let (date, time) = date_time(by.created, zone.as_ref().map_or_else(|| local(by.created), |(minutes, _)| *minutes));
+    if let Some((_, offset)) = zone {
+        object = object.text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, offset);
+    }
     let mut object = object
         // Text is written as UTF-8, independent of the series.
         .text(tags::SPECIFIC_CHARACTER_SET, VR::CS, "ISO_IR 192")
-        .text(tags::TIMEZONE_OFFSET_FROM_UTC, VR::SH, "+0000")
         .text(tags::SOP_CLASS_UID, VR::UI, class)
         .text(tags::SOP_INSTANCE_UID, VR::UI, uids.of("instance"))
         .text(tags::INSTANCE_CREATION_DATE, VR::DA, &date)
@@ -317,8 +360,7 @@ pub(super) fn begin(
         .text(tags::MODALITY, VR::CS, modality)
         .text(tags::SERIES_INSTANCE_UID, VR::UI, uids.of("series"))
         .text(tags::SERIES_DESCRIPTION, VR::LO, shortened(&by.description, 64))
-        .text(tags::SERIES_DATE, VR::DA, &date)
-        .text(tags::SERIES_TIME, VR::TM, &time)
+        .made(tags::SERIES_DATE, tags::SERIES_TIME)
         .text(tags::SERIES_NUMBER, VR::IS, (series.number().unwrap_or(0).clamp(0, 1 << 30) + 1000).to_string())
         .text(tags::INSTANCE_NUMBER, VR::IS, "1")
         .text(tags::FRAME_OF_REFERENCE_UID, VR::UI, series.frame_of_reference().unwrap_or_default())
@@ -381,8 +423,16 @@ mod tests {
             (1_709_251_199, "20240229", "235959"),
             (4_107_542_400, "21000301", "000000"),
         ] {
-            let got = date_time(UNIX_EPOCH + Duration::from_secs(seconds));
+            let got = date_time(UNIX_EPOCH + Duration::from_secs(seconds), 0);
             assert_eq!(got, (date.to_owned(), time.to_owned()), "{seconds}");
+        }
+        // `TZ=Asia/Kolkata date -d @951827696`, `TZ=America/St_Johns ...`.
+        for (offset, date, time) in [("+0530", "20000229", "180456"), ("-0330", "20000229", "090456")] {
+            let at = UNIX_EPOCH + Duration::from_secs(951_827_696);
+            assert_eq!(date_time(at, minutes(offset).expect("an offset")), (date.to_owned(), time.to_owned()));
+        }
+        for wrong in ["", "+", "0530", "+05:30", "+0561", "+1500", "-05", "+\u{663}530"] {
+            assert_eq!(minutes(wrong), None, "{wrong}");
         }
     }
 }

@@ -7,7 +7,7 @@ use dicom_dictionary_std::tags;
 
 use super::codes::{Code, coding};
 use super::measure::{Measured, measure};
-use super::object::{Object, Uids, begin, date_time, decimal, shortened};
+use super::object::{Object, Uids, begin, decimal, shortened};
 use super::seg::Reference;
 use super::{Authorship, Checked, DrawnBy};
 use crate::error::DicomError;
@@ -44,7 +44,6 @@ pub fn report(
         return Err(wrong(format!("a reference to {segments} segments for a report of {regions} regions")));
     }
     let uids = Uids::new("SR", series, volume, by);
-    let (date, time) = date_time(by.created);
     let groups = measure(volume).into_iter().enumerate().map(|(index, measured)| {
         let unique = uids.of(&format!("region {index}"));
         let segment = segmentation.map(|reference| (reference, reference.segments[index]));
@@ -77,8 +76,7 @@ pub fn report(
     let object = begin(CLASS, "SR", series, &uids, by)?
         .without(tags::FRAME_OF_REFERENCE_UID)
         .without(tags::POSITION_REFERENCE_INDICATOR)
-        .text(tags::CONTENT_DATE, VR::DA, date)
-        .text(tags::CONTENT_TIME, VR::TM, time)
+        .made(tags::CONTENT_DATE, tags::CONTENT_TIME)
         .text(tags::COMPLETION_FLAG, VR::CS, "COMPLETE")
         .text(tags::VERIFICATION_FLAG, VR::CS, "UNVERIFIED")
         .text(tags::PRELIMINARY_FLAG, VR::CS, "PRELIMINARY")

@@ -5,7 +5,7 @@ use dicom_dictionary_std::tags;
 use rayon::prelude::*;
 
 use super::codes::interpreted;
-use super::object::{Object, Uids, begin, date_time, placed, shortened};
+use super::object::{Object, Uids, begin, placed, shortened};
 use super::{Authorship, Checked};
 use crate::error::DicomError;
 use crate::outline::outlines;
@@ -36,7 +36,6 @@ pub fn structure_set(volume: &RegionVolume, series: &Series, by: &Authorship) ->
     let checked = Checked::new(volume, series, by)?;
     let first = &series.slices()[0];
     let uids = Uids::new("RTSTRUCT", series, volume, by);
-    let (date, time) = date_time(by.created);
     let frame = series.frame_of_reference().unwrap_or_default();
     let regions = || checked.regions().iter().enumerate();
     let roi = |(index, region): (usize, &crate::Region)| {
@@ -61,8 +60,7 @@ pub fn structure_set(volume: &RegionVolume, series: &Series, by: &Authorship) ->
         .empty(tags::OPERATORS_NAME, VR::PN)
         .text(tags::STRUCTURE_SET_LABEL, VR::SH, shortened(&by.description, 16))
         .text(tags::STRUCTURE_SET_NAME, VR::LO, shortened(&by.description, 64))
-        .text(tags::STRUCTURE_SET_DATE, VR::DA, date)
-        .text(tags::STRUCTURE_SET_TIME, VR::TM, time)
+        .made(tags::STRUCTURE_SET_DATE, tags::STRUCTURE_SET_TIME)
         .text(tags::APPROVAL_STATUS, VR::CS, "UNAPPROVED")
         .item(tags::REFERENCED_FRAME_OF_REFERENCE_SEQUENCE, referenced(series, frame))
         .items(tags::STRUCTURE_SET_ROI_SEQUENCE, regions().map(roi))

@@ -4,7 +4,7 @@ use dicom_core::VR;
 use dicom_dictionary_std::tags;
 
 use super::codes::{Code, Coding, coding};
-use super::object::{Object, Uids, begin, date_time, shortened};
+use super::object::{Object, Uids, begin, shortened};
 use super::{Authorship, Checked, DrawnBy};
 use crate::error::DicomError;
 use crate::geometry::{Orientation, dot};
@@ -106,7 +106,6 @@ pub fn segmentation_as(
         let what = format!("slices of {columns} x {rows} pixels; DICOM has at most 65535");
         return Err(DicomError::Grid { path: first.path().to_owned(), what });
     };
-    let (date, time) = date_time(by.created);
     let organization = uids.of("dimensions");
     let mut used: Vec<usize> = frames.iter().map(|(_, slice)| *slice).collect();
     used.sort_unstable();
@@ -137,8 +136,7 @@ pub fn segmentation_as(
     let segments = (0..checked.regions().len()).map(|region| segment(&checked, region, numbers[region], by));
     let mut object = begin(storage.class(), "SEG", series, &uids, by)?
         .text(tags::IMAGE_TYPE, VR::CS, "DERIVED\\PRIMARY")
-        .text(tags::CONTENT_DATE, VR::DA, date)
-        .text(tags::CONTENT_TIME, VR::TM, time)
+        .made(tags::CONTENT_DATE, tags::CONTENT_TIME)
         .text(tags::CONTENT_LABEL, VR::CS, "SEGMENTATION")
         .text(tags::CONTENT_DESCRIPTION, VR::LO, shortened(&by.description, 64))
         .empty(tags::CONTENT_CREATOR_NAME, VR::PN)
