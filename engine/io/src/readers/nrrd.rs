@@ -317,5 +317,17 @@ fn affine(
         }
         affine[row][3] = signs[row] * origin[row];
     }
+    // A slice that does not lie across z: its third axis is upright on the two of the file.
+    if spatial.len() == 2 && hearth_image::affine::inverse(&affine).is_none() {
+        let [a, b] = [0, 1].map(|column| [0, 1, 2].map(|row| affine[row][column]));
+        let normal: [f64; 3] = std::array::from_fn(|row| {
+            let [next, last] = [(row + 1) % 3, (row + 2) % 3];
+            a[next] * b[last] - a[last] * b[next]
+        });
+        let length = normal.iter().map(|part| part * part).sum::<f64>().sqrt();
+        if length > 0.0 {
+            (0..3).for_each(|row| affine[row][2] = normal[row] / length);
+        }
+    }
     Ok(affine)
 }

@@ -57,6 +57,8 @@ fn of_slicer<'a>(field: &dyn Fn(String) -> Option<&'a str>) -> Vec<Segment> {
         let Some(name) = of("name").or_else(|| of("id")) else { break };
         let label = of("labelvalue").and_then(|text| text.parse().ok()).unwrap_or(place + 1);
         let mut segment = Segment::new(label, name);
+        segment.id = of("id").map(str::to_owned);
+        segment.tags = of("tags").filter(|tags| *tags != "|").map(str::to_owned);
         segment.layer = Some(of("layer").and_then(|text| text.parse().ok()).unwrap_or(0));
         let parts = of("color").map(|text| text.split_whitespace().map(str::parse::<f64>).collect::<Vec<_>>());
         if let Some([Ok(r), Ok(g), Ok(b)]) = parts.as_deref() {

@@ -106,20 +106,26 @@ impl Layers {
         Ok(Self { image, segments: all })
     }
 
-    /// Names of segments in a file, which are unique.
+    /// Names of segments in a file, which are unique: their own, unless another segment has it.
     pub fn ids(&self) -> Vec<String> {
         let mut taken = BTreeSet::new();
-        let mut id = |segment: &Segment| {
-            let label = segment.label;
-            let mut id = format!("Segment_{label}");
-            let mut number = 2;
-            while !taken.insert(id.clone()) {
-                id = format!("Segment_{label}_{number}");
-                number += 1;
-            }
-            id
+        let mut own = Vec::new();
+        for segment in &self.segments {
+            own.push(segment.id.clone().filter(|id| !id.is_empty() && taken.insert(id.clone())));
+        }
+        let mut id = |(segment, own): (&Segment, Option<String>)| {
+            own.unwrap_or_else(|| {
+                let label = segment.label;
+                let mut id = format!("Segment_{label}");
+                let mut number = 2;
+                while !taken.insert(id.clone()) {
+                    id = format!("Segment_{label}_{number}");
+                    number += 1;
+                }
+                id
+            })
         };
-        self.segments.iter().map(&mut id).collect()
+        self.segments.iter().zip(own).map(&mut id).collect()
     }
 
     /// Whether each voxel is within each segment, one channel of 0 and 1 for each.
@@ -217,6 +223,12 @@ mod tests {
         let layers = Layers::of(&layers, &[]).expect("layers");
         assert_eq!(layers.ids(), ["Segment_1", "Segment_2", "Segment_1_2", "Segment_1_3"]);
         assert_eq!(layers.segments.iter().map(|of| &of.name[..]).collect::<BTreeSet<_>>().len(), 4);
+        // Those of a file are kept, and two that are the same become different.
+        let mut of_file = layers;
+        for (segment, id) in of_file.segments.iter_mut().zip(["liver", "Segment_1", "liver", ""]) {
+            segment.id = Some(id.to_owned());
+        }
+        assert_eq!(of_file.ids(), ["liver", "Segment_1", "Segment_1_2", "Segment_1_3"]);
     }
 
     #[test]

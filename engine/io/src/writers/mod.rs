@@ -52,6 +52,10 @@ pub struct Segment {
     /// The channel that has it, of an image whose channels are label maps (`.seg.nrrd` with layers).
     /// Without a layer, a label map has it, or the channel of its place.
     pub layer: Option<usize>,
+    /// Name of the segment within its `.seg.nrrd`, which is unique there.
+    pub id: Option<String>,
+    /// What a `.seg.nrrd` says of the segment besides: state, terminology.
+    pub tags: Option<String>,
 }
 
 impl Segment {
@@ -63,7 +67,15 @@ impl Segment {
 
     /// Creates a label with a colour that differs from those of its neighbours.
     pub fn new(label: u32, name: impl Into<String>) -> Self {
-        Segment { label, name: name.into(), colour: nrrd::usual_colour(label), coding: None, layer: None }
+        Segment {
+            label,
+            name: name.into(),
+            colour: nrrd::usual_colour(label),
+            coding: None,
+            layer: None,
+            id: None,
+            tags: None,
+        }
     }
 }
 

@@ -99,7 +99,7 @@ fn overlapping_segments_come_back_as_they_went() {
     let at = |name: &str| dir.path().join(name);
     let of = |place: usize, name: &str, layer: usize, label: usize| {
         format!(
-            "Segment{place}_ID:=Segment_{place}\nSegment{place}_Name:={name}\nSegment{place}_Color:=0.4 0.2 0.{place}\n\
+            "Segment{place}_ID:=Segment_{place}\nSegment{place}_Tags:=Segmentation.Status:completed|\nSegment{place}_Name:={name}\nSegment{place}_Color:=0.4 0.2 0.{place}\n\
              Segment{place}_LabelValue:={label}\nSegment{place}_Layer:={layer}\n"
         )
     };
@@ -126,7 +126,8 @@ fn overlapping_segments_come_back_as_they_went() {
     let bytes = fs::read(at("b.seg.nrrd")).expect("a file");
     let head = String::from_utf8_lossy(&bytes).into_owned();
     let mut ids: Vec<&str> = head.lines().filter(|line| line.contains("_ID:=")).collect();
-    assert_eq!(ids, ["Segment0_ID:=Segment_1", "Segment1_ID:=Segment_2", "Segment2_ID:=Segment_1_2"]);
+    assert_eq!(ids, ["Segment0_ID:=Segment_0", "Segment1_ID:=Segment_1", "Segment2_ID:=Segment_2"]);
+    assert_eq!(head.matches("_Tags:=Segmentation.Status:completed|").count(), 3);
     ids.dedup_by_key(|line| line.split(":=").nth(1));
     assert_eq!(ids.len(), 3);
     // Segments on request, as of DICOM: in their order, or a channel for each.
@@ -174,6 +175,12 @@ fn spaces_and_text_are_read_and_others_refused() {
     let image = read(&nrrd("space: RAS\nspace directions: (2,0,0) (0, 3, 0) (0,0,4)\nspace origin: (1,2,3)", "2 2 2"));
     let image = image.expect("read");
     assert_eq!((image.spacing(), image.affine[0][3], image.to_vec()[1]), ([2.0, 3.0, 4.0], 1.0, 5.0));
+    // A coronal slice.
+    let text = "NRRD0004\ntype: short\ndimension: 2\nspace: RAS\nsizes: 2 2\nencoding: text\n\
+                space directions: (2,0,0) (0,0,3)\nspace origin: (1,2,3)\n\n1 2 3 4\n";
+    let slice = read(text.as_bytes()).expect("read");
+    assert_eq!((slice.spacing(), slice.meta.spatial_dims), ([2.0, 3.0, 1.0], 2));
+    assert_eq!([0, 1, 2].map(|row| slice.affine[row][2]), [0.0, -1.0, 0.0]);
     let plain = read(&nrrd("spacings: 2 3 4", "2 2 2")).expect("read");
     assert_eq!((plain.affine[0][0], plain.affine[2][2]), (-2.0, 4.0));
     for (more, sizes, said) in [
