@@ -13,7 +13,7 @@ use super::{Field, Item};
 
 /// A version that changes with the output of a transform or reader, so that caches on disk are
 /// rebuilt.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// How a cache recognizes a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
