@@ -2,8 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Extension;
@@ -104,6 +104,7 @@ impl Server {
             reading: Semaphore::new(1),
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
+            dicom: OnceLock::new(),
             options,
         });
         let stop = watch::Sender::new(false);

@@ -328,7 +328,13 @@ fn what_is_stored_is_predicted_and_sent() {
         let line = format!("hearth_dicom_total{{event=\"{event}\"}} {count}");
         assert!(text.contains(&line), "{line}\n{text}");
     }
-    assert!(text.contains("hearth_spool_bytes 0"), "{text}");
+    // The images go after the reason is written.
+    let until = Instant::now() + Duration::from_secs(20);
+    while !server.get("/metrics").text().contains("hearth_spool_bytes 0") {
+        assert!(Instant::now() < until, "{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!results.join("pending/received/1.2.3").exists(), "what is finished is not kept");
     // On disk, by study: what came from where, and what became of it.
     let log = std::fs::read_to_string(results.join("studies.csv")).unwrap();
     let pacs = format!("PACS@{}", to_address);
@@ -353,6 +359,97 @@ fn a_stop_predicts_what_was_received() {
     store(address, "HEARTH", "CT1", &slices(folder.path(), "1.2", "1.2.1", "CT", 8)).unwrap();
     server.stop();
     assert_eq!(description(&folder.path().join("results/1.2/1.2.1_counting.dcm")), "8 files");
+}
+
+/// The folder of results of the server of [`a_killed_server_loses_no_image_and_no_result`].
+const OF_CHILD: &str = "HEARTH_TEST_NODE";
+
+/// Starts this test again as a server in a process of its own, which can be killed.
+fn process(results: &Path, to: &Destination, quiet: u64) -> (std::process::Child, SocketAddr) {
+    let place = results.with_extension("address");
+    let _ = std::fs::remove_file(&place);
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_server_loses_no_image_and_no_result"])
+        .env(OF_CHILD, format!("{quiet} {to} {}", results.display()))
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for(&place);
+    (child, std::fs::read_to_string(&place).unwrap().parse().unwrap())
+}
+
+/// The server of such a process.
+fn serve_until_killed(words: &str) -> ! {
+    let mut words = words.splitn(3, ' ');
+    let mut next = || words.next().unwrap();
+    let (quiet, to, results) = (next().parse().unwrap(), next().parse().unwrap(), PathBuf::from(next()));
+    let (_server, address) = node(&results, |options| {
+        options.quiet = Duration::from_millis(quiet);
+        options.to = vec![to];
+    });
+    let (new, place) = (results.with_extension("new"), results.with_extension("address"));
+    std::fs::write(&new, address.to_string()).unwrap();
+    std::fs::rename(new, place).unwrap();
+    loop {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn a_killed_server_loses_no_image_and_no_result() {
+    if let Some(words) = std::env::var_os(OF_CHILD) {
+        serve_until_killed(&words.into_string().unwrap());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results");
+    let files = slices(folder.path(), "1.2.3", "1.2.3.4", "CT", 10);
+    // Nothing listens there yet.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = Destination { ae_title: "PACS".to_owned(), address: closed.local_addr().unwrap().to_string() };
+    drop(closed);
+
+    // Killed between the arrival and the prediction, for which it would wait for ten minutes.
+    let (mut child, address) = process(&results, &to, 600_000);
+    assert_eq!(store(address, "HEARTH", "CT1", &files[..9]).unwrap(), [0; 9]);
+    let other = Server::bind(local(Options::default()), vec![Counting::model()]).unwrap();
+    let refused = { other }.listen_dicom(DicomOptions::new("HEARTH", 0, &results)).unwrap_err();
+    let said = std::error::Error::source(&refused).expect("a reason").to_string();
+    assert!(said.contains("another server receives into this folder"), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let result = results.join("1.2.3/1.2.3.4_counting.dcm");
+    assert!(!result.exists());
+
+    // The next server takes the rest, predicts all, and is killed between the prediction and the sending.
+    let (mut child, address) = process(&results, &to, 700);
+    assert_eq!(store(address, "HEARTH", "CT1", &files[9..]).unwrap(), [0]);
+    wait_for(&result);
+    assert_eq!(description(&result), "10 files");
+    let left = results.join("pending/received/1.2.3");
+    let until = Instant::now() + Duration::from_secs(20);
+    while left.exists() {
+        assert!(Instant::now() < until, "a finished series stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    // A server without the receiver names what is left; one with it sends.
+    {
+        let (server, _) = node(&results, |_| {});
+        let health = server.get("/health").json();
+        assert_eq!(health["dicom"], serde_json::json!({ "studies": 0, "unsent": 0, "kept": 1 }), "{health}");
+    }
+    let pacs = taking(TcpListener::bind(&to.address).unwrap(), 0);
+    let (_server, _) = node(&results, |options| options.to = vec![to]);
+    let sent = pacs.join().unwrap();
+    let sent = InMemDicomObject::read_dataset_with_ts(&sent[..], &IMPLICIT_VR_LITTLE_ENDIAN.erased()).unwrap();
+    assert_eq!(sent.element(tags::SOP_INSTANCE_UID).unwrap().to_str().unwrap().trim_end_matches('\0'), "2.25.99");
+    let note = results.join("pending/unsent/1.2.3_1.2.3.4_counting.dcm.json");
+    while note.exists() {
+        assert!(Instant::now() < until, "a result that was sent is still noted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

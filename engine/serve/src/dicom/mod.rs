@@ -9,6 +9,7 @@ mod association;
 mod command;
 mod deadline;
 mod ledger;
+mod pending;
 mod send;
 mod studies;
 
@@ -99,6 +100,12 @@ impl FromStr for Destination {
     }
 }
 
+impl std::fmt::Display for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.ae_title, self.address)
+    }
+}
+
 impl Destination {
     /// The current address of the node.
     fn resolve(&self) -> io::Result<SocketAddr> {
@@ -144,6 +151,13 @@ impl Listener {
         listener.set_nonblocking(true).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let studies = Studies::start(options.clone(), app.clone())?;
+        let known = Arc::downgrade(&studies);
+        let load = move || {
+            let [open, unsent, kept] = known.upgrade().map(|studies| studies.load()).unwrap_or_default();
+            serde_json::json!({ "studies": open, "unsent": unsent, "kept": kept })
+        };
+        // A server has one node.
+        let _ = app.dicom.set(Box::new(load));
         let (stopping, open) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let accepting = {
             let shared = Accepting {
@@ -177,7 +191,10 @@ impl Listener {
         }
         let left = self.studies.finish(until);
         if left > 0 {
-            self.app.journal.say(&format!("dicom: {left} studies were received and not predicted in time"));
+            self.app.journal.say(&format!(
+                "dicom: {left} studies were received and not predicted in time: the next start with the same \
+                 --dicom-results continues"
+            ));
         }
     }
 }

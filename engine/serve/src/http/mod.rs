@@ -11,8 +11,8 @@ mod store;
 mod upload;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -47,6 +47,8 @@ pub struct App {
     pub connections: AtomicUsize,
     /// Whether the server ends after its current work.
     pub stopping: AtomicBool,
+    /// The load of the DICOM node, if there is one.
+    pub dicom: OnceLock<Box<dyn Fn() -> Value + Send + Sync>>,
 }
 
 type Shared = State<Arc<App>>;
@@ -174,8 +176,11 @@ async fn health(State(app): Shared) -> Response {
     let (waiting, running) = app.queue.load();
     let word = if stopping { "stopping" } else { "ok" };
     let status = if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    (status, as_json(&json!({"status": word, "models": app.models.len(), "waiting": waiting, "running": running})))
-        .into_response()
+    let mut found = json!({"status": word, "models": app.models.len(), "waiting": waiting, "running": running});
+    if let Some(dicom) = app.dicom.get() {
+        found["dicom"] = dicom();
+    }
+    (status, as_json(&found)).into_response()
 }
 
 async fn metrics(State(app): Shared) -> Response {
