@@ -64,5 +64,9 @@ pub type Result<T = ()> = std::result::Result<T, engine::BoxError>;
 
 /// The pages of `docs/` about the library, included so that doc tests run their code.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/own.md")]
-mod pages {}
+mod pages {
+    #[doc = include_str!("../../docs/library.md")]
+    mod library {}
+    #[doc = include_str!("../../docs/own.md")]
+    mod own {}
+}

@@ -1,5 +1,7 @@
 //! What most programs need: `use hearth::prelude::*`.
 
+// For `#[derive(Module)]`, whose code names the crate.
+pub use burn;
 pub use burn::module::Module;
 pub use burn::tensor::{Device, Tensor};
 pub use hearth_data::spatial::{GridMode, GridPadding};
