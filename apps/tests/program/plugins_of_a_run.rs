@@ -171,3 +171,35 @@ fn a_wrong_filter_is_found_by_a_dry_run() {
     let train = ["train", &text(&file), "--data", &data, "--out", &out, "--dry-run", "--allow-plugin", "keeper"];
     fail(&train, 1, &["filtered.toml:", "completed has no counter"]);
 }
+
+#[test]
+fn two_instances_of_a_plugin_have_their_own_options_and_states() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = text(&phantom(folder.path(), 3));
+    let library = text(&diary(folder.path()));
+    let file = folder.path().join("twice.toml");
+    let write = |second: &str| {
+        let first = "[[plugins]]\nname = \"checkpoint\"\n[[plugins]]\nname = \"run-diary\"\noptions = { every = 3 }";
+        let entry = format!("[[plugins]]\nname = \"run-diary\"\n{second}\noptions = {{ every = 2 }}");
+        fs::write(&file, format!("{TINY}\n{first}\n{entry}\n")).unwrap();
+    };
+    let run = folder.path().join("run");
+    let (file_name, out) = (text(&file), text(&run));
+    let train = ["train", &file_name, "--data", &data, "--out", &out, "--device", "cpu", "--epochs", "2", "--plugin"];
+    let train = [&train[..], &[library.as_str()]].concat();
+    write("");
+    fail(&train, 1, &["twice.toml:", "\"run-diary\" is listed twice", "as = \"run-diary-2\""]);
+    write("as = \"a b\"");
+    fail(&train, 1, &["twice.toml:", "\"a b\" is no name"]);
+    write("as = \"second\"");
+    let output = hearth().args(&train).args(["--set", "plugins.second.every=1"]).output().unwrap();
+    let said = errors(&output);
+    assert!(output.status.success() && said.matches("is done").count() == 2, "{said}");
+    let checkpoint = run.join("checkpoints").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let checkpoint = checkpoint.into_iter().find(|path| path.join("handlers").is_dir()).expect("a checkpoint");
+    let states = checkpoint.join("handlers").read_dir().unwrap().map(|entry| text(&entry.unwrap().path()));
+    let states: Vec<String> = states.collect();
+    for name in ["run-diary", "second"] {
+        assert!(states.iter().any(|state| state.contains(name)), "{name}: {states:?}");
+    }
+}

@@ -10,6 +10,11 @@ pub(crate) fn parse_value(text: &str, origin: &Origin) -> Node {
     Node::from_toml(parsed.unwrap_or_else(|| toml::Value::String(text.to_owned())), origin)
 }
 
+/// The name by which an element of a list is addressed: `as`, where several have the same `name`.
+fn called(item: &Node) -> Option<&str> {
+    item.text("as").or_else(|| item.text("name"))
+}
+
 /// Sets the value at a path of keys.
 pub(crate) fn assign(node: &mut Node, keys: &[&str], value: Node, origin: &Origin) -> Result<(), String> {
     let Some((key, rest)) = keys.split_first() else {
@@ -27,7 +32,7 @@ pub(crate) fn assign(node: &mut Node, keys: &[&str], value: Node, origin: &Origi
             Ok(())
         }
         Value::List(items) => {
-            let names: Vec<String> = items.iter().map(|item| item.text("name").unwrap_or("").to_owned()).collect();
+            let names: Vec<String> = items.iter().map(|item| called(item).unwrap_or("").to_owned()).collect();
             let index = match key.parse::<usize>() {
                 Ok(index) if index < items.len() => index,
                 Ok(index) => return Err(format!("there is no element {index}: the list has {}", items.len())),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use hearth_registry::Node;
+
 use super::Document;
 use super::listens::Listens;
 
@@ -18,6 +20,10 @@ const LONGEST_LIMIT: f64 = 86_400.0;
 pub struct PluginEntry {
     /// Its name.
     pub name: String,
+    /// The name of this instance, where a run has several of one plugin: its handler and its state have
+    /// this name.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
     /// The engine whose events it receives.
     #[serde(default, skip_serializing_if = "Listens::is_train")]
     pub engine: Listens,
@@ -36,6 +42,11 @@ pub struct PluginEntry {
     pub options: toml::Table,
 }
 
+/// The name of an entry's instance.
+pub(super) fn called(entry: &Node) -> Option<&str> {
+    entry.text("as").or_else(|| entry.text("name"))
+}
+
 /// The paths of the plugins that a document lists.
 pub(super) fn paths_in(document: &Document) -> Vec<std::path::PathBuf> {
     document.find("plugins").items().iter().filter_map(|entry| Some(entry.text("path")?.into())).collect()
@@ -47,6 +58,7 @@ impl PluginEntry {
         ["validation", "stats", "checkpoint"]
             .map(|name| Self {
                 name: name.into(),
+                alias: None,
                 engine: Listens::Train,
                 path: None,
                 isolated: false,
@@ -54,6 +66,11 @@ impl PluginEntry {
                 options: toml::Table::new(),
             })
             .to_vec()
+    }
+
+    /// The name of its instance.
+    pub fn called(&self) -> &str {
+        self.alias.as_deref().unwrap_or(&self.name)
     }
 
     /// The time limit for an event of an isolated plugin.
@@ -64,6 +81,15 @@ impl PluginEntry {
 
     /// An invalid key, and what is wrong with it.
     pub(super) fn mistake(&self) -> Option<(&'static str, String)> {
+        if let Some(alias) = &self.alias {
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+            if alias.is_empty() || !alias.chars().all(plain) {
+                return Some(("as", format!("{alias:?} is no name: use letters, digits, - and _")));
+            }
+            if ["validation", "checkpoint"].contains(&self.name.as_str()) {
+                return Some(("as", format!("a run has one {:?}: remove `as`", self.name)));
+            }
+        }
         let seconds = self.time_limit?;
         if !self.isolated {
             let what = "there is a limit in a process of its own only; add isolated = true, or remove it";

@@ -7,10 +7,11 @@ use hearth_plugin_host::{Given, inspect};
 
 use hearth_registry::Node;
 
+use super::plugin_entry::called;
 use super::{Document, Fault, PluginEntry, Recipe};
 
 /// The keys of an entry of `plugins`, including `options`.
-const KEYS: [&str; 6] = ["name", "engine", "path", "isolated", "time_limit", "options"];
+const KEYS: [&str; 7] = ["name", "as", "engine", "path", "isolated", "time_limit", "options"];
 
 /// How the command line changes the plugins of a run that is resumed.
 #[derive(Clone, Debug, Default)]
@@ -39,22 +40,23 @@ pub fn list_given(document: &mut Document, given: &[PathBuf]) -> Result<(), Faul
         let option =
             path.as_ref().map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
         list_usual(document, &option)?;
-        let listed = document.find("plugins").items().iter().position(|entry| entry.text("name") == Some(&name));
-        match (listed, path) {
-            (Some(_), None) => {}
-            (Some(index), Some(path)) => {
-                // A key next to `options` would be taken for one of them, so the whole entry is
-                // rewritten.
-                let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { continue };
-                entry.insert("path".into(), path.to_string_lossy().into_owned().into());
-                document.set_option(&option, &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
-            }
-            (None, path) => {
-                let mut entries: Vec<toml::Value> =
-                    document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
-                entries.push(entry_of(&name, path.as_deref()));
-                document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
-            }
+        let is_listed = |entry: &Node| entry.text("name") == Some(&name);
+        let indices = document.find("plugins").items().iter().enumerate().filter(|(_, entry)| is_listed(entry));
+        let indices: Vec<usize> = indices.map(|(index, _)| index).collect();
+        if indices.is_empty() {
+            let mut entries: Vec<toml::Value> =
+                document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
+            entries.push(entry_of(&name, path.as_deref()));
+            document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
+            continue;
+        }
+        let Some(path) = path else { continue };
+        for index in indices {
+            // A key next to `options` would be taken for one of them, so the whole entry is
+            // rewritten.
+            let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { continue };
+            entry.insert("path".into(), path.to_string_lossy().into_owned().into());
+            document.set_option(&option, &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
         }
     }
     Ok(())
@@ -65,7 +67,7 @@ pub fn list_given(document: &mut Document, given: &[PathBuf]) -> Result<(), Faul
 /// # Errors
 /// A list in the recipe that cannot be changed.
 pub fn leave_out(document: &mut Document, names: &[String]) -> Result<(), Fault> {
-    let is_left_out = |entry: &Node| entry.text("name").is_some_and(|name| names.iter().any(|left| left == name));
+    let is_left_out = |entry: &Node| called(entry).is_some_and(|name| names.iter().any(|left| left == name));
     if !document.find("plugins").items().iter().any(is_left_out) {
         return Ok(());
     }
@@ -86,7 +88,7 @@ pub fn leave_out(document: &mut Document, names: &[String]) -> Result<(), Fault>
 pub fn list_for_sets(document: &mut Document, sets: &[String]) -> Result<(), Fault> {
     for (name, key) in sets.iter().filter_map(|set| meant(set)) {
         list_usual(document, "--set")?;
-        let listed = document.find("plugins").items().iter().find(|entry| entry.text("name") == Some(name));
+        let listed = document.find("plugins").items().iter().find(|entry| called(entry) == Some(name));
         if listed.is_some_and(|entry| entry.get("options").is_none() && !KEYS.contains(&key)) {
             document.set_option("--set", &format!("plugins.{name}.options"), "{}")?;
         }
@@ -119,7 +121,7 @@ fn own_key(document: &mut Document, name: &str, key: &str) -> Result<(), Fault> 
         "path" => "".into(),
         _ => return Ok(()),
     };
-    let place = document.find("plugins").items().iter().position(|entry| entry.text("name") == Some(name));
+    let place = document.find("plugins").items().iter().position(|entry| called(entry) == Some(name));
     let Some(index) = place else { return Ok(()) };
     let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { return Ok(()) };
     if entry.contains_key("options") && !entry.contains_key(key) {

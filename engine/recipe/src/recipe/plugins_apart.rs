@@ -1,5 +1,6 @@
 //! `--isolated`: plugins in their own processes, by the command line.
 
+use super::plugin_entry::called;
 use super::plugin_sets::list_usual;
 use super::{Document, Fault};
 
@@ -13,7 +14,7 @@ const OPTION: &str = "--isolated";
 pub fn isolate(document: &mut Document, names: &[String]) -> Result<(), Fault> {
     list_usual(document, OPTION)?;
     let listed = |document: &Document| -> Vec<String> {
-        let name = |entry: &hearth_registry::Node| entry.text("name").unwrap_or_default().to_owned();
+        let name = |entry: &hearth_registry::Node| called(entry).unwrap_or_default().to_owned();
         document.find("plugins").items().iter().map(name).collect()
     };
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);

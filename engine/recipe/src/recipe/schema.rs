@@ -492,11 +492,14 @@ impl Recipe {
         };
         for (index, plugin) in self.plugins.iter().enumerate() {
             let at = format!("plugins.{index}");
-            let same = |other: &PluginEntry| (&other.name, other.engine) == (&plugin.name, plugin.engine);
+            let same = |other: &PluginEntry| (other.called(), other.engine) == (plugin.called(), plugin.engine);
             if self.plugins[..index].iter().any(same) {
-                return Err(
-                    document.fault(&format!("{at}.name"), format!("the plugin {:?} is listed twice", plugin.name))
+                let what = format!(
+                    "the plugin {:?} is listed twice; give one of them a name of its own, as = \"{}-2\"",
+                    plugin.called(),
+                    plugin.name
                 );
+                return Err(document.fault(&format!("{at}.name"), what));
             }
             if let Some((key, what)) = plugin.mistake() {
                 return Err(document.fault(&format!("{at}.{key}"), what));

@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hearth_engine::{Engine, Handler};
+use hearth_engine::{Context, Engine, Event, Handler, HandlerError, OnError, When};
 use hearth_plugin_host::{Found, Given, Origin, Plugin, PluginError, Search, load_isolated};
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,42 @@ pub struct Attached {
     origin: Option<Origin>,
     /// The handler that the check of its options has made: a plugin is constructed once.
     made: Mutex<Option<Box<dyn Handler>>>,
+}
+
+/// A plugin's handler with the name of its instance.
+struct Renamed {
+    name: String,
+    handler: Box<dyn Handler>,
+}
+
+impl Handler for Renamed {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        self.handler.subscriptions()
+    }
+
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.handler.handle(event, cx)
+    }
+
+    fn on_error(&self) -> OnError {
+        self.handler.on_error()
+    }
+
+    fn ranks(&self) -> hearth_engine::Ranks {
+        self.handler.ranks()
+    }
+
+    fn save_state(&self) -> Option<Vec<u8>> {
+        self.handler.save_state()
+    }
+
+    fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
+        self.handler.load_state(state)
+    }
 }
 
 /// A plugin as a run records it.
@@ -225,7 +261,10 @@ pub fn handlers(plan: &Plan, plugins: &[Attached], run: &Path, engine: Listens) 
             Some(index) => plan.document.error_at(&format!("plugins.{index}"), error.to_string()),
             None => RecipeError::new(error.to_string()),
         })?;
-        Ok(handler)
+        Ok(match attached.entry.and_then(|index| plan.recipe.plugins[index].alias.clone()) {
+            Some(name) => Box::new(Renamed { name, handler }),
+            None => handler,
+        })
     })
     .collect()
 }
