@@ -18,6 +18,8 @@ pub enum Template {
     Visualiser,
     /// Merges predictions by their median.
     EnsembleCombiner,
+    /// Validates with an average of the weights.
+    WeightAverage,
     /// A transform and a metric.
     Component,
     /// [`Template::Handler`] in C.
@@ -50,13 +52,14 @@ macro_rules! texts {
 
 impl Template {
     /// All templates.
-    pub const ALL: [Template; 10] = [
+    pub const ALL: [Template; 11] = [
         Template::Handler,
         Template::MetricExporter,
         Template::EarlyStop,
         Template::Webhook,
         Template::Visualiser,
         Template::EnsembleCombiner,
+        Template::WeightAverage,
         Template::Component,
         Template::C,
         Template::Cpp,
@@ -77,6 +80,7 @@ impl Template {
             Template::Webhook => "webhook",
             Template::Visualiser => "visualiser",
             Template::EnsembleCombiner => "ensemble-combiner",
+            Template::WeightAverage => "weight-average",
             Template::Component => "component",
             Template::C => "c",
             Template::Cpp => "cpp",
@@ -119,6 +123,11 @@ impl Template {
                 "visualiser",
                 "draws image, label and prediction side by side",
                 "\nPGM files open in most viewers; `convert NAME.pgm NAME.png` converts them.\n"
+            ),
+            Template::WeightAverage => texts!(
+                "weight_average",
+                "validates with an average of the weights",
+                "\nThe recipe needs no plugin `validation`, whose metrics would be those of the weights in training.\n"
             ),
             Template::Component => texts!(
                 "component",
