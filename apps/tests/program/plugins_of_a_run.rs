@@ -203,3 +203,35 @@ fn two_instances_of_a_plugin_have_their_own_options_and_states() {
         assert!(states.iter().any(|state| state.contains(name)), "{name}: {states:?}");
     }
 }
+
+#[test]
+fn a_plugin_that_ends_the_program_is_no_success_and_one_that_moves_it_splits_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, recipe) = (text(&phantom(folder.path(), 3)), text(&tiny_recipe(folder.path())));
+    let source = include_str!("../in_c/keeper.c");
+    let build = |name: &str, line: &str| {
+        let called = source.replace("HEARTH_PLUGIN(\"keeper\"", &format!("HEARTH_PLUGIN(\"{name}\""));
+        let called =
+            called.replace("#include <stdio.h>", "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>");
+        let called = called.replace("    count++;\n", &format!("    count++;\n    {line}\n"));
+        // The declaration of `chdir` is not part of C99.
+        compile(folder.path(), name, &format!("#define _POSIX_C_SOURCE 200809L\n{called}"))
+    };
+    let train = |out: &str, library: &str| {
+        // A relative path, which a change of the working folder would split.
+        let train = ["train", &recipe, "--data", &data, "--out", out, "--epochs", "2", "--device", "cpu"];
+        hearth().current_dir(folder.path()).args(train).args(["--plugin", library]).output().unwrap()
+    };
+    let output = train("ended", &build("quits", "exit(0);"));
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the plugin `quits` has ended the program (exit); run it with --isolated=quits"), "{said}");
+
+    let output = train("moved", &build("wanders", "if (chdir(\"/\")) return 1;"));
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("`wanders` changes the working folder"), "{said}");
+    let run = folder.path().join("moved");
+    for file in ["metrics.csv", "summary.json", "checkpoints", "attachments"] {
+        assert!(run.join(file).exists(), "{file}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, OnError, Ranks, When};
@@ -10,6 +11,15 @@ use hearth_registry::component::{Component, HostArray};
 thread_local! {
     /// The plugin whose code this thread runs.
     static RUNS: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Whether another process reports how this one ends, so that a plugin may end it with any code.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Leaves `exit` to plugins: for the process of an isolated plugin, whose end the program reports.
+#[cfg(target_os = "linux")]
+pub fn leave_exit() {
+    REPORTED.store(true, Ordering::Relaxed);
 }
 
 /// A plugin's name, kept for the rest of the process as its library is.
@@ -60,7 +70,7 @@ impl Drop for Running {
 #[cfg(unix)]
 fn at_exit() {
     extern "C" fn check() {
-        if let Some(name) = RUNS.get() {
+        if let Some(name) = RUNS.get().filter(|_| !REPORTED.load(Ordering::Relaxed)) {
             eprintln!("error: the plugin `{name}` has ended the program (exit); run it with --isolated={name}");
             // SAFETY: it ends the process at once, without further handlers; nothing is used after it.
             unsafe { libc::_exit(1) }

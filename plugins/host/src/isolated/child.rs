@@ -30,6 +30,7 @@ use crate::error::PluginError;
 use crate::file::{Identity, inspect};
 use crate::load::{load, load_linked};
 use crate::report::{Info, Report};
+use crate::watched::leave_exit;
 
 /// Serves the program that started this process, until the program ends the service or exits.
 ///
@@ -40,6 +41,7 @@ pub fn serve() -> io::Result<()> {
     let shared = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     socket.peer_addr().map_err(|_| io::Error::other("this command is for Hearth itself"))?;
     leave_standard_streams()?;
+    leave_exit();
     end_with(parent_id());
     let mut desk = Desk { line: Line { socket, shared: RefCell::new(Shared::new(shared)), map: None }, handler: None };
     loop {
