@@ -164,10 +164,10 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     }
     let mut image = read_image_with(input, &options)?;
     let segments = merged(own, named);
-    match format {
     if format == Format::Volume && args.label && segments.iter().any(|segment| segment.layer.is_some()) {
         image = label_map(&image, &segments).map_err(|what| Failure::new(format!("{}: {what}", input.display())))?;
     }
+    match format {
         Format::Surface => surfaces(output, &image, &segments, args),
         Format::Dicom => dicom(input, output, &image, &segments, args),
         Format::Volume | Format::Named => {
