@@ -44,6 +44,42 @@ fn pages_of_one_size_are_slices() {
     assert!(read_image(&path).expect_err("cut").to_string().contains("stack.tif"));
 }
 
+#[test]
+fn thumbnails_are_told_from_images_of_several_sizes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("pages.tif");
+    // The pages' values are their numbers.
+    let write = |sizes: &[(u32, u32)]| {
+        let mut encoder = TiffEncoder::new(std::fs::File::create(&path).expect("created")).expect("an encoder");
+        for (page, (width, height)) in sizes.iter().enumerate() {
+            let pixels = vec![page as u16; (width * height) as usize];
+            encoder.write_image::<colortype::Gray16>(*width, *height, &pixels).expect("written");
+        }
+    };
+    let first = |sizes: &[(u32, u32)]| {
+        write(sizes);
+        let image = read_image(&path).expect("readable");
+        (image.data.dims(), image.to_vec()[0])
+    };
+    // The image with what a scanner adds, wherever that stands; a stack with a preview.
+    assert_eq!(first(&[(60, 40), (12, 8), (20, 9)]), ([1, 60, 40, 1], 0.0));
+    assert_eq!(first(&[(12, 8), (60, 40)]), ([1, 60, 40, 1], 1.0));
+    assert_eq!(first(&[(9, 6), (60, 40), (60, 40), (60, 40)]), ([1, 60, 40, 3], 1.0));
+    // Neither: fields of view of their own, two stacks, many sizes.
+    for sizes in [
+        &[(60, 40), (61, 39)][..],
+        &[(60, 40), (60, 40), (30, 20), (30, 20)],
+        &[(60, 40), (50, 30), (40, 20), (30, 10), (20, 5)],
+    ] {
+        write(sizes);
+        let error = read_image(&path).expect_err("refused").to_string();
+        assert!(
+            error.contains("several sizes") && error.contains("60 x 40, ") && error.contains("pages.tif"),
+            "{error}"
+        );
+    }
+}
+
 fn real(name: &str) -> PathBuf {
     let root = std::env::var_os("HEARTH_REAL_DATA")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"), PathBuf::from);

@@ -17,7 +17,8 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
 }
 
 /// Reads plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size
-/// become the slices of a volume, of colours too. Smaller versions of a page are skipped.
+/// become the slices of a volume, of colours too. Smaller versions of a page are skipped, and up to three smaller
+/// pages that may be thumbnail, label and macro image; other pages of several sizes are an error.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
@@ -46,21 +47,15 @@ impl Reader for TiffReader {
         // Smaller versions of a page are not slices.
         let is_page = |page: &&PageInfo| !page.is_reduced && page.parent.is_none();
         let pages: Vec<usize> = (0..file.pages().len()).filter(|at| is_page(&&file.pages()[*at])).collect();
-        let (width, height, channels) = (first.width, first.height, first.channels);
-        let other = |at: &&usize| {
-            let page = &file.pages()[**at];
-            (page.width, page.height, page.channels) != (width, height, channels)
-        };
-        let others = pages.iter().filter(other).count();
-        let pages = match others {
-            0 => pages,
-            // A thumbnail, a label: no slices.
-            _ => vec![0],
-        };
-        if others > 0 {
+        let (pages, skipped) = image_pages(file.pages(), pages).map_err(|what| ReadError::new(path, what))?;
+        let image = pages.first().map_or(first, |page| &file.pages()[*page]);
+        let (width, height, channels) = (image.width, image.height, image.channels);
+        if !skipped.is_empty() {
             let path = path.display();
             tracing::warn!(
-                "{path}: {others} of its pages have another size than the first, {width} x {height}, and are skipped"
+                "{path}: read as an image of {width} x {height}; smaller pages, of {}, are skipped as thumbnail, label or \
+                 macro image",
+                skipped.join(", ")
             );
         }
         let depth = pages.len().max(1);
@@ -91,6 +86,38 @@ impl Reader for TiffReader {
         image.meta.stored_type = stored.to_owned();
         Ok(image)
     }
+}
+
+/// The largest number of pages that a scanner adds to an image: thumbnail, label, macro image.
+const ADDED: usize = 3;
+
+/// The pages that are an image, or the slices of a stack: those of the largest size; and the sizes of the others,
+/// which may be what a scanner adds. Fails for pages that may be images of their own.
+fn image_pages(all: &[PageInfo], pages: Vec<usize>) -> Result<(Vec<usize>, Vec<String>), String> {
+    let size = |page: &usize| (all[*page].width, all[*page].height, all[*page].channels);
+    let area = |page: &usize| all[*page].width.saturating_mul(all[*page].height);
+    // Of equal areas, the first.
+    let Some(largest) = pages.iter().rev().max_by_key(|page| area(page)).map(size) else {
+        return Ok((pages, Vec::new()));
+    };
+    let (images, others): (Vec<usize>, Vec<usize>) = pages.into_iter().partition(|page| size(page) == largest);
+    let words = |page: &usize| format!("{} x {}", all[*page].width, all[*page].height);
+    let smaller = |page: &usize| all[*page].width < largest.0 && all[*page].height < largest.1;
+    let mut sizes: Vec<_> = others.iter().map(size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    if others.len() <= ADDED && sizes.len() == others.len() && others.iter().all(smaller) {
+        return Ok((images, others.iter().map(words).collect()));
+    }
+    let mut all_sizes: Vec<String> = images.iter().chain(&others).map(words).collect();
+    all_sizes.dedup();
+    let shown = all_sizes[..all_sizes.len().min(4)].join(", ");
+    let more = if all_sizes.len() > 4 { ", ..." } else { "" };
+    Err(format!(
+        "its {} pages have several sizes or numbers of channels ({shown}{more}), so they are neither the slices of one \
+         volume nor an image with its thumbnails; write each image to a file of its own (tiffsplit)",
+        images.len() + others.len()
+    ))
 }
 
 /// Fails for a whole number that f32 cannot hold.
