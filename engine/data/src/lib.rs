@@ -52,7 +52,7 @@ pub use hearth_datasets::{
     ZipDataset, caches, collate, cross_validation_list, csv_items, decollate, dicom_items, dicom_items_preferring,
     group_k_fold, k_fold, layouts, numpy, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios,
     partition_ratios_classes, quality, resample_datalist, select_cross_validation_folds, split_fraction,
-    stratified_group_k_fold, stratified_k_fold, transform_batch,
+    stratified_group_k_fold, stratified_k_fold, table_rows, transform_batch,
 };
 
 /// Readers, chosen by a file's content first, then by its suffix.

@@ -31,7 +31,7 @@ pub use dataset::{
     TransformDataset, WsiOptions, WsiPatch, ZipDataset, check_grids, cross_validation_list, csv_items, dicom_items,
     dicom_items_preferring, group_k_fold, k_fold, partition_dataset, partition_dataset_classes, partition_ratios,
     partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
-    stratified_group_k_fold, stratified_k_fold,
+    stratified_group_k_fold, stratified_k_fold, table_rows,
 };
 pub use error::DataError;
 pub use loader::{Batches, DataLoader, LoaderOptions, PatchLoader, ThreadDataLoader};

@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn folders_of_both_namings_and_of_the_decathlon_read_back() {
         use hearth_datasets::layouts::{self, Target, Wants};
-        let wants = Wants { images: Vec::new(), target: Target::label() };
+        let wants = Wants { target: Target::label(), ..Wants::default() };
         for (layout, highest) in
             [(BratsLayout::Decathlon, 3.0), (BratsLayout::Brats2018, 4.0), (BratsLayout::Brats2023, 3.0)]
         {

@@ -8,12 +8,10 @@ use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
 use super::decathlon::{case_name, make_unique};
+use super::table::{self, Row, Rows};
 use super::{Field, Item};
 use crate::DataError;
 use hearth_registry::nearest;
-
-/// The maximum number of bytes of a table.
-const MAX_TABLE: u64 = 4 << 30;
 
 /// The kind of values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +45,8 @@ pub struct Column {
 pub struct CsvOptions {
     /// Whether the first line names the columns; otherwise they are named `0`, `1`, ...
     pub header: bool,
-    /// Delimiter of values.
-    pub delimiter: char,
+    /// Delimiter of values; by default it is found from the first line.
+    pub delimiter: Option<char>,
     /// Columns to read; by default all.
     #[setters(into)]
     pub columns: Option<Vec<String>>,
@@ -71,7 +69,7 @@ impl Default for CsvOptions {
     fn default() -> Self {
         CsvOptions {
             header: true,
-            delimiter: ',',
+            delimiter: None,
             columns: None,
             rows: None,
             types: BTreeMap::new(),
@@ -99,9 +97,10 @@ pub fn csv_items(tables: &[impl AsRef<Path>], options: &CsvOptions) -> Result<Ve
     table.items(options)
 }
 
-/// The columns of a table, by name.
-pub(crate) fn csv_columns(table: &Path, options: &CsvOptions) -> Result<Vec<String>, DataError> {
-    Ok(Table::read(table, options)?.columns)
+/// The columns of a table, by name, and its delimiter.
+pub(crate) fn csv_columns(table: &Path, options: &CsvOptions) -> Result<(Vec<String>, char), DataError> {
+    let table = Table::read(table, options)?;
+    Ok((table.columns, table.separator))
 }
 
 /// A table as in the file.
@@ -109,63 +108,13 @@ struct Table {
     path: PathBuf,
     columns: Vec<String>,
     rows: Vec<Row>,
-}
-
-struct Row {
-    line: u64,
-    values: Vec<String>,
-}
-
-/// Splits a table's text: handles quotes and both line endings, skips empty lines, and trims blanks
-/// around values.
-fn records(text: &str, delimiter: u8) -> Vec<Row> {
-    let mut reader = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
-    let mut rows = Vec::new();
-    // A value is never longer than its text, and there are never more values than bytes.
-    let (mut values, mut ends) = (vec![0; text.len()], vec![0; 64]);
-    let (mut rest, mut written, mut found) = (text.as_bytes(), 0, 0);
-    // The line of the next record.
-    let mut line = 1;
-    let lines = |text: &[u8]| text.iter().filter(|b| **b == b'\n').count() as u64;
-    loop {
-        if found == 0 && written == 0 {
-            let blank = rest.iter().take_while(|b| matches!(**b, b'\r' | b'\n')).count();
-            line += lines(&rest[..blank]);
-            rest = &rest[blank..];
-        }
-        let (state, read, wrote, ended) = reader.read_record(rest, &mut values[written..], &mut ends[found..]);
-        let passed = &rest[..read];
-        rest = &rest[read..];
-        (written, found) = (written + wrote, found + ended);
-        match state {
-            csv_core::ReadRecordResult::OutputEndsFull => ends.resize(ends.len() * 2, 0),
-            csv_core::ReadRecordResult::Record => {
-                let starts = [0].into_iter().chain(ends.iter().copied());
-                let value =
-                    |(start, end): (usize, usize)| String::from_utf8_lossy(&values[start..end]).trim().to_owned();
-                rows.push(Row { line, values: starts.zip(ends[..found].iter().copied()).map(value).collect() });
-                line += lines(passed);
-                (written, found) = (0, 0);
-            }
-            // The text is complete: an empty rest is its end.
-            csv_core::ReadRecordResult::InputEmpty | csv_core::ReadRecordResult::OutputFull => {}
-            csv_core::ReadRecordResult::End => return rows,
-        }
-    }
+    separator: char,
 }
 
 impl Table {
     fn read(path: &Path, options: &CsvOptions) -> Result<Table, DataError> {
         let wrong = |what: String| DataError::List { path: path.to_owned(), what };
-        let io = |source| DataError::Io { path: path.to_owned(), source };
-        let length = std::fs::metadata(path).map_err(io)?.len();
-        if length > MAX_TABLE {
-            return Err(wrong(format!("{length} bytes, more than the limit of {MAX_TABLE}")));
-        }
-        let delimiter = u8::try_from(options.delimiter)
-            .map_err(|_| wrong(format!("the delimiter {:?} is not a plain character", options.delimiter)))?;
-        let text = hearth_files::read_to_string(path).map_err(io)?;
-        let mut rows = records(text.trim_start_matches('\u{feff}'), delimiter);
+        let Rows { mut rows, separator } = table::read(path, options.delimiter)?;
         if let Some(row) = rows.iter().find(|row| row.values.len() != rows[0].values.len()) {
             let (line, count, expected) = (row.line, row.values.len(), rows[0].values.len());
             return Err(wrong(format!("line {line} has {count} values, the lines before have {expected}")));
@@ -178,7 +127,7 @@ impl Table {
         if let Some(twice) = columns.iter().enumerate().find_map(|(i, c)| columns[..i].contains(c).then_some(c)) {
             return Err(wrong(format!("two columns are named {twice:?}")));
         }
-        Ok(Table { path: path.to_owned(), columns, rows })
+        Ok(Table { path: path.to_owned(), columns, rows, separator })
     }
 
     fn wrong(&self, what: String) -> DataError {
@@ -220,7 +169,7 @@ impl Table {
             }
         }
         let columns = self.columns.iter().cloned().chain(added.iter().map(|b| other.columns[*b].clone())).collect();
-        Ok(Table { path: self.path.clone(), columns, rows })
+        Ok(Table { path: self.path.clone(), columns, rows, separator: self.separator })
     }
 
     fn items(&self, options: &CsvOptions) -> Result<Vec<Item>, DataError> {
@@ -290,7 +239,8 @@ impl Table {
         if let Some(kind) = options.types.get(name).and_then(|t| t.kind) {
             return kind;
         }
-        let number = |row: &&Row| row.values[place].is_empty() || row.values[place].parse::<f64>().is_ok();
+        let number =
+            |row: &&Row| row.values[place].is_empty() || table::number(&row.values[place], self.separator).is_some();
         if rows.iter().all(number) {
             ColumnKind::Number
         } else if matches!(name, "image" | "label") {
@@ -309,7 +259,8 @@ impl Table {
         if kind != ColumnKind::Number {
             return Ok(Field::Text(text.clone()));
         }
-        text.parse().map(Field::Number).map_err(|_| self.at(row, place, &format!("{text:?} is not a number")))
+        let number = table::number(text, self.separator).map(Field::Number);
+        number.ok_or_else(|| self.at(row, place, &format!("{text:?} is not a number")))
     }
 
     fn at(&self, row: &Row, place: usize, what: &str) -> DataError {

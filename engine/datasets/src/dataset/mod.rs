@@ -18,6 +18,7 @@ mod partition;
 mod persistent;
 mod smart;
 mod stored_cases;
+mod table;
 mod wsi;
 mod zip;
 
@@ -52,6 +53,8 @@ pub use partition::{
 pub use persistent::{CacheNTransDataset, PersistentDataset};
 pub use smart::{SmartCacheDataset, SmartCacheOptions};
 pub use stored_cases::StoreOptions;
+pub use table::table_rows;
+pub(crate) use table::{Row, first_rows, number, read as read_table};
 pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
 pub use zip::{PatchDataset, ZipDataset};
 

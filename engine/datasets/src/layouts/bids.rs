@@ -7,7 +7,7 @@ use hearth_io::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, some, title, with_image, wrong};
+use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, title, with_image, wrong};
 use crate::dataset::case_name;
 use crate::{CsvOptions, DataError, Field, Item, csv_items};
 
@@ -74,15 +74,15 @@ impl Layout for Bids {
                 let found: Vec<&&Named> = files.iter().filter(|file| file.is(name)).collect();
                 match &found[..] {
                     [one] => Ok(one.path.clone()),
-                    [] => Err(format!("{case} has no {name}")),
+                    [] => Err(format!("has no {name}")),
                     more => {
                         let names: Vec<String> = more.iter().map(|file| file.name()).collect();
-                        Err(format!("{case} has several {name} ({}): choose by layout.entities", names.join(", ")))
+                        Err(format!("has several {name} ({}): choose by layout.entities", names.join(", ")))
                     }
                 }
             };
             match wanted.iter().map(find).collect::<Result<Vec<_>, _>>() {
-                Err(what) => lacking.push(what),
+                Err(what) => lacking.push((case.clone(), what)),
                 Ok(parts) => {
                     let mut item = with_image(Item::new(case), "image", Parts::new(parts));
                     let subject = case.split('_').next().unwrap_or(case);
@@ -91,16 +91,15 @@ impl Layout for Bids {
                         Ok(Some(file)) => cases.push(item.with("label", file)),
                         Ok(None) => cases.push(item),
                         Err(several) => {
-                            lacking.push(format!("{case} has several label maps ({several}): name one, task.label"))
+                            let what = format!("has several label maps ({several}): name one, task.label");
+                            lacking.push((case.clone(), what));
                         }
                     }
                 }
             }
         }
-        if !lacking.is_empty() {
-            return Err(wrong(path, format!("cases are incomplete:\n  {}", some(&lacking))));
-        }
         let mut list = CaseList { name: name(path), modalities: wanted, ..CaseList::default() };
+        list.lack(lacking, wants, |cases| wrong(path, format!("cases are incomplete:\n  {cases}")))?;
         list.sort(cases, wants);
         Ok(list)
     }
@@ -208,7 +207,7 @@ fn participants(root: &Path) -> Result<BTreeMap<String, BTreeMap<String, Field>>
     if !path.is_file() {
         return Ok(BTreeMap::new());
     }
-    let options = CsvOptions { delimiter: '\t', case: Some("participant_id".to_owned()), ..CsvOptions::default() };
+    let options = CsvOptions { case: Some("participant_id".to_owned()), ..CsvOptions::default() };
     let items = csv_items(&[path], &options)?;
     // A single n/a makes a column text; its other values may be numbers.
     let number = |field: Field| match field {

@@ -7,7 +7,7 @@ use hearth_io::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, some, title, with_image, wrong};
+use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, title, with_image, wrong};
 use crate::dataset::case_name;
 use crate::{DataError, Item};
 
@@ -64,16 +64,17 @@ impl Layout for Brats {
                 }
                 Err(name) => {
                     let known: Vec<&str> = files.keys().map(String::as_str).collect();
-                    lacking.push(format!("{case} has no {name} (it has {})", known.join(", ")));
+                    lacking.push((case, format!("has no {name} (it has {})", known.join(", "))));
                 }
             }
         }
-        if !lacking.is_empty() {
+        let mut list = CaseList::default();
+        list.lack(lacking, wants, |cases| {
             let advice =
                 format!("add the files, take the cases out, or choose contrasts that all cases have with {CHOOSE}");
-            return Err(wrong(path, format!("contrasts are missing:\n  {}\n  {advice}", some(&lacking))));
-        }
-        if cases.is_empty() {
+            wrong(path, format!("contrasts are missing:\n  {cases}\n  {advice}"))
+        })?;
+        if cases.is_empty() && list.lacking.is_empty() {
             return Err(wrong(
                 path,
                 "no folder here is a case of BraTS (CASE/CASE_t1.nii.gz, CASE-t1n.nii.gz, ...)".into(),
@@ -81,7 +82,7 @@ impl Layout for Brats {
         }
         cases.sort_by(|a, b| a.case.cmp(&b.case));
         let labels = labels_of(&cases);
-        let mut list = CaseList { name: title(path), modalities: wanted, labels, ..CaseList::default() };
+        let mut list = CaseList { name: title(path), modalities: wanted, labels, ..list };
         list.sort(cases, wants);
         Ok(list)
     }

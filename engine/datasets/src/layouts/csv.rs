@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, title, with_image, wrong};
-use crate::dataset::{case_name, make_unique};
+use crate::dataset::{case_name, make_unique, number};
 use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, csv_items};
 
 /// Marks an empty value in a column of files.
@@ -26,7 +26,7 @@ pub struct Csv {
     /// Base of relative file names, instead of the table's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// Delimiter of values; by default a comma, or a tab if the file name ends with `.tsv`.
+    /// Delimiter of values: a comma, semicolon, tab or vertical bar. By default it is found from the first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
 }
@@ -38,19 +38,18 @@ impl Layout for Csv {
     }
 
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
-        let tab = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
         let images = if wants.images.is_empty() { vec!["image".to_owned()] } else { wants.images.clone() };
         let label = match &wants.target {
             Target::Image { name } => Some(name.clone().unwrap_or_else(|| "label".to_owned())),
             _ => None,
         };
         let mut options = CsvOptions {
-            delimiter: self.delimiter.unwrap_or(if tab { '\t' } else { ',' }),
+            delimiter: self.delimiter,
             case: self.case.clone(),
             root: self.root.clone(),
             ..CsvOptions::default()
         };
-        let columns = crate::dataset::csv_columns(path, &options)?;
+        let (columns, separator) = crate::dataset::csv_columns(path, &options)?;
         if options.case.is_none() && columns.iter().any(|column| column == CASE) {
             let learned = matches!(&wants.target, Target::Fields(names) if names.iter().any(|name| name == CASE));
             options.case = (!learned).then(|| CASE.to_owned());
@@ -93,11 +92,17 @@ impl Layout for Csv {
             }
         }
         let found = csv_items(&[path], &options)?;
-        let cases = found.into_iter().map(|item| case(item, &images, label.as_deref(), &columns, unnamed));
-        let mut cases: Vec<Item> = cases.collect::<Result<_, _>>().map_err(|what| wrong(path, what))?;
+        let (mut cases, mut lacking) = (Vec::new(), Vec::new());
+        for item in found {
+            match case(item, &images, label.as_deref(), (&columns, separator), unnamed) {
+                Ok(item) => cases.push(item),
+                Err(lacks) => lacking.push(lacks),
+            }
+        }
         make_unique(&mut cases);
         let modalities = if images.len() == wants.images.len() { wants.images.clone() } else { Vec::new() };
         let mut list = CaseList { name: title(path), modalities, ..CaseList::default() };
+        list.lack(lacking, wants, |cases| wrong(path, format!("files are missing:\n  {cases}")))?;
         list.sort(cases, wants);
         Ok(list)
     }
@@ -118,14 +123,14 @@ pub(super) fn spelled(known: &[String], wanted: Vec<String>) -> Vec<String> {
 const CASE: &str = "case";
 
 /// Converts the files of a row to `image` and `label`, and numbers written as text to numbers. A
-/// case without a name is named after its first file.
+/// case without a name is named after its first file. Fails with the case and the file that it lacks.
 fn case(
     mut item: Item,
     images: &[String],
     label: Option<&str>,
-    columns: &[String],
+    (columns, separator): (&[String], char),
     unnamed: bool,
-) -> Result<Item, String> {
+) -> Result<Item, (String, String)> {
     let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
     if let (true, Some(first)) = (unnamed, files.first()) {
         item.case = case_name(first);
@@ -133,13 +138,13 @@ fn case(
     let labelled = label.and_then(|label| item.files.remove(label));
     let labelled = labelled.filter(|file| !file.ends_with(NONE));
     if let Some(missing) = files.iter().chain(&labelled).find(|file| !file.exists()) {
-        return Err(format!("case {}: {} does not exist", item.case, missing.display()));
+        return Err((item.case, format!("{} does not exist", missing.display())));
     }
     for column in columns {
         let Some(Field::Text(text)) = item.fields.get(column) else { continue };
         if text.is_empty() {
             item.fields.remove(column);
-        } else if let Ok(number) = text.parse() {
+        } else if let Some(number) = number(text, separator) {
             item.fields.insert(column.clone(), Field::Number(number));
         }
     }

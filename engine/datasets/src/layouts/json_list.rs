@@ -43,16 +43,21 @@ impl Layout for JsonList {
         let json: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))
             .map_err(|error| wrong(path, format!("not JSON: {error}")))?;
         let root = self.root.clone().or_else(|| path.parent().map(Path::to_owned)).unwrap_or_default();
-        let read = |key: &str, entries: &Value| -> Result<Vec<Item>, DataError> {
+        let mut lacking = Vec::new();
+        let mut read = |key: &str, entries: &Value| -> Result<Vec<Item>, DataError> {
             let entries = match entries {
                 Value::Null => &[][..],
                 Value::Array(entries) => entries,
                 _ => return Err(wrong(path, format!("`{key}` is not a list"))),
             };
-            let case = |(index, entry): (usize, &Value)| {
-                case(&root, entry, wants).map_err(|what| wrong(path, format!("{key}[{index}]: {what}")))
-            };
-            entries.iter().enumerate().map(case).collect()
+            let mut items = Vec::with_capacity(entries.len());
+            for (index, entry) in entries.iter().enumerate() {
+                match case(&root, entry, wants) {
+                    Ok(item) => items.push(item),
+                    Err(what) => lacking.push((format!("{key}[{index}]"), what)),
+                }
+            }
+            Ok(items)
         };
         let mut training = if json.is_array() { read("list", &json)? } else { read("training", &json["training"])? };
         let validation = read("validation", &json["validation"])?;
@@ -74,7 +79,8 @@ impl Layout for JsonList {
         for key in ["testing", "test"] {
             list.unlabelled.extend(read(key, &json[key])?);
         }
-        if list.labelled.is_empty() && list.unlabelled.is_empty() {
+        list.lack(lacking, wants, |cases| wrong(path, format!("entries cannot be used:\n  {cases}")))?;
+        if list.labelled.is_empty() && list.unlabelled.is_empty() && list.lacking.is_empty() {
             return Err(wrong(path, "names no case: `training`, `validation` and `testing` are empty".to_owned()));
         }
         Ok(list)

@@ -67,6 +67,9 @@ pub struct Wants {
     pub images: Vec<String>,
     /// Target of the training.
     pub target: Target,
+    /// Whether cases that lack a file are listed in [`CaseList::lacking`] instead of failing the whole list, to
+    /// report every one of them.
+    pub keep_lacking: bool,
 }
 
 /// The target of a case.
@@ -107,12 +110,29 @@ pub struct CaseList {
     pub validation: Option<Vec<String>>,
     /// Cases without a target.
     pub unlabelled: Vec<Item>,
+    /// Cases that lack a file, with the reason, if [`Wants::keep_lacking`] asks for them.
+    pub lacking: Vec<(String, String)>,
 }
 
 impl CaseList {
     /// All cases, the labelled ones first.
     pub fn all(self) -> Vec<Item> {
         self.labelled.into_iter().chain(self.unlabelled).collect()
+    }
+
+    /// Keeps the cases that lack a file, if they are wanted, or fails with the first of them.
+    fn lack(
+        &mut self,
+        lacking: Vec<(String, String)>,
+        wants: &Wants,
+        refused: impl FnOnce(&str) -> DataError,
+    ) -> Result<(), DataError> {
+        if !lacking.is_empty() && !wants.keep_lacking {
+            let lines: Vec<String> = lacking.iter().map(|(case, what)| format!("{case}: {what}")).collect();
+            return Err(refused(&some(&lines)));
+        }
+        self.lacking.extend(lacking);
+        Ok(())
     }
 
     /// Splits cases by whether they have the target: the key `label` or the fields.

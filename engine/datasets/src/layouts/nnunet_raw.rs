@@ -33,7 +33,9 @@ impl Layout for NnUnetRaw {
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
         if !path.join("dataset.json").is_file() {
             let mut list = CaseList { name: title(path), ..CaseList::default() };
-            list.unlabelled = cases(path, None, "", &BTreeMap::new(), wants)?;
+            let mut lacking = Vec::new();
+            list.unlabelled = cases(path, None, "", &BTreeMap::new(), wants, &mut lacking)?;
+            list.lack(lacking, wants, |cases| wrong(path, format!("channels are missing:\n  {cases}")))?;
             return Ok(list);
         }
         let json = read_list(path)?;
@@ -48,30 +50,40 @@ impl Layout for NnUnetRaw {
             modalities: if wants.images.is_empty() { known } else { wants.images.clone() },
             ..CaseList::default()
         };
-        let found = match json["dataset"].as_object() {
-            Some(table) => listed(path, table, &modalities, wants)?,
-            None if !path.join("imagesTr").is_dir() && path.join("gt_segmentations").is_dir() => {
+        let images = path.join("imagesTr");
+        let mut lacking = Vec::new();
+        let mut found = match json["dataset"].as_object() {
+            Some(table) => listed(path, table, &modalities, wants, &mut lacking)?,
+            None if !images.is_dir() && path.join("gt_segmentations").is_dir() => {
                 let what = "is a folder of nnUNet_preprocessed, and not a raw data set";
                 let advice = "hearth plan writes recipes for it, whose data.layout says which of its folders is read";
                 return Err(wrong(path, format!("{what}: {advice}")));
             }
-            None => cases(&path.join("imagesTr"), Some(&path.join("labelsTr")), &ending, &modalities, wants)?,
+            None => cases(&images, Some(&path.join("labelsTr")), &ending, &modalities, wants, &mut lacking)?,
         };
+        let count = found.len() + lacking.len();
+        list.lack(lacking, wants, |cases| match json["dataset"].is_object() {
+            true => wrong(&at, format!("cases cannot be used:\n  {cases}")),
+            false => wrong(&images, format!("channels are missing:\n  {cases}")),
+        })?;
         if let Target::Image { .. } = wants.target {
-            let without: Vec<String> =
-                found.iter().filter(|item| !item.files.contains_key("label")).map(|item| item.case.clone()).collect();
-            if !without.is_empty() {
-                return Err(wrong(&path.join("labelsTr"), format!("no label of these cases:\n  {}", some(&without))));
-            }
+            let (labelled, without): (Vec<Item>, Vec<Item>) =
+                found.into_iter().partition(|item| item.files.contains_key("label"));
+            found = labelled;
+            let lacking = without.into_iter().map(|item| (item.case, "has no label".to_owned())).collect();
+            let refused = |cases: &str| wrong(&path.join("labelsTr"), format!("no label of these cases:\n  {cases}"));
+            list.lack(lacking, wants, refused)?;
         }
-        if let Some(said) = json["numTraining"].as_u64().filter(|said| *said != found.len() as u64) {
-            let what = format!("numTraining is {said}, and there are {} cases", found.len());
+        if let Some(said) = json["numTraining"].as_u64().filter(|said| *said != count as u64) {
+            let what = format!("numTraining is {said}, and there are {count} cases");
             return Err(wrong(&at, format!("{what}: add what is missing, or correct the number")));
         }
         list.sort(found, wants);
         let test = path.join("imagesTs");
         if test.is_dir() {
-            list.unlabelled.extend(cases(&test, None, &ending, &modalities, wants)?);
+            let mut lacking = Vec::new();
+            list.unlabelled.extend(cases(&test, None, &ending, &modalities, wants, &mut lacking)?);
+            list.lack(lacking, wants, |cases| wrong(&test, format!("channels are missing:\n  {cases}")))?;
         }
         Ok(list)
     }
@@ -141,13 +153,14 @@ fn is_picture(path: &Path) -> bool {
     path.extension().is_some_and(|end| ["png", "bmp"].iter().any(|known| end.eq_ignore_ascii_case(known)))
 }
 
-/// The cases of a folder of images with channel numbers.
+/// The cases of a folder of images with channel numbers, and those that lack a channel.
 fn cases(
     images: &Path,
     labels: Option<&Path>,
     ending: &str,
     modalities: &BTreeMap<usize, String>,
     wants: &Wants,
+    lacking: &mut Vec<(String, String)>,
 ) -> Result<Vec<Item>, DataError> {
     let io = |source| DataError::Io { path: images.to_owned(), source };
     let mut found: BTreeMap<String, BTreeMap<usize, PathBuf>> = BTreeMap::new();
@@ -170,7 +183,7 @@ fn cases(
     let known: Vec<String> = (0..count).map(called).collect();
     let chosen = channels(&known, &wants.images).map_err(|what| wrong(images, what))?;
     let in_colour = count > 1 && most == 1 && found.values().flat_map(BTreeMap::values).all(|file| is_picture(file));
-    let (mut items, mut lacking) = (Vec::new(), Vec::new());
+    let mut items = Vec::new();
     let label_of = |case: &str| {
         let file = labels.map(|dir| dir.join(format!("{case}{ending}")));
         file.filter(|file| file.is_file())
@@ -197,15 +210,12 @@ fn cases(
                 });
             }
             Err(channel) => {
-                lacking.push(format!("{case} has no {case}_{channel:04}{ending} ({})", known[channel]));
+                let what = format!("has no {case}_{channel:04}{ending} ({})", known[channel]);
+                lacking.push((case, what));
             }
         }
     }
-    if lacking.is_empty() {
-        Ok(items)
-    } else {
-        Err(wrong(images, format!("channels are missing:\n  {}", some(&lacking))))
-    }
+    Ok(items)
 }
 
 /// Images without the number of a channel, or with another ending: a patient who trains must not be lost.
@@ -230,35 +240,41 @@ fn listed(
     table: &serde_json::Map<String, Value>,
     modalities: &BTreeMap<usize, String>,
     wants: &Wants,
+    lacking: &mut Vec<(String, String)>,
 ) -> Result<Vec<Item>, DataError> {
     let at = dir.join("dataset.json");
     let known: Vec<String> = modalities.values().cloned().collect();
     let chosen = channels(&known, &wants.images).map_err(|what| wrong(&at, what))?;
-    let mut items = Vec::new();
-    for (case, entry) in table {
-        let fail = |what: String| wrong(&at, format!("dataset.{case}: {what}"));
-        let file = |value: &Value| -> Result<PathBuf, DataError> {
-            let name = value.as_str().ok_or_else(|| fail("a file name is not a string".to_owned()))?;
-            let path = dir.join(name);
-            if path.is_file() { Ok(path) } else { Err(fail(format!("{} does not exist", path.display()))) }
-        };
-        let files = entry["images"].as_array().ok_or_else(|| fail("has no list `images`".to_owned()))?;
-        let files = files.iter().map(file).collect::<Result<Vec<_>, _>>()?;
+    let file = |value: &Value| -> Result<PathBuf, String> {
+        let name = value.as_str().ok_or("a file name is not a string")?;
+        let path = dir.join(name);
+        if path.is_file() { Ok(path) } else { Err(format!("{} does not exist", path.display())) }
+    };
+    let item = |case: &String, entry: &Value| -> Result<Item, String> {
+        let files = entry["images"].as_array().ok_or("has no list `images`")?;
+        let files = files.iter().map(file).collect::<Result<Vec<_>, String>>()?;
         let picked = match &chosen {
             None => files,
             Some(chosen) => {
                 let pick = |channel: &usize| {
-                    let missing = || fail(format!("has no image of {} (channel {channel})", known[*channel]));
+                    let missing = || format!("has no image of {} (channel {channel})", known[*channel]);
                     files.get(*channel).cloned().ok_or_else(missing)
                 };
-                chosen.iter().map(pick).collect::<Result<Vec<_>, _>>()?
+                chosen.iter().map(pick).collect::<Result<Vec<_>, String>>()?
             }
         };
         let mut item = with_image(Item::new(case), "image", Parts::new(picked));
         if !entry["label"].is_null() {
             item = item.with("label", file(&entry["label"])?);
         }
-        items.push(item);
+        Ok(item)
+    };
+    let mut items = Vec::new();
+    for (case, entry) in table {
+        match item(case, entry) {
+            Ok(item) => items.push(item),
+            Err(what) => lacking.push((format!("dataset.{case}"), what)),
+        }
     }
     Ok(items)
 }

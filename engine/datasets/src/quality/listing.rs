@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Finding, Kind, Severity, VerifyOptions};
 use crate::dataset::{case_name, csv_columns, dicom_items, listed_file, names, read_list};
 use crate::layouts::{self, Csv, Decathlon, Layout, NnUnetRaw, Target, Wants};
-use crate::{CsvOptions, DataError, Item};
+use crate::{CsvOptions, DataError, Field, Item};
 
 /// The depth of the search in nested folders.
 const DEPTH: usize = 8;
@@ -33,6 +33,18 @@ pub(super) struct Listed {
     pub label: Option<Result<Parts, String>>,
     /// Whether the label was drawn on the image (DICOM), so that it has the image's grid.
     pub drawn: bool,
+    /// Rows and columns of the centres of regions, if the image is a slide.
+    pub regions: Vec<[i64; 2]>,
+    /// The image among several volumes of a DICOM series.
+    pub series: Option<String>,
+}
+
+/// The volume of a DICOM series that an item names.
+fn series_of(item: &Item) -> Option<String> {
+    match item.fields.get("image_series") {
+        Some(Field::Text(series)) => Some(series.clone()),
+        _ => None,
+    }
 }
 
 /// Lists the cases by the layout that training would use; a Decathlon's `dataset.json` is read
@@ -44,10 +56,27 @@ pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataE
     let plain = options.images.is_empty() && options.label.is_none();
     let mut listing = match layouts::recognize_list(dir) {
         Some(layout) if !(decathlon && plain) => by_layout(dir, &*layout, options)?,
-        _ if decathlon => by_list(dir)?,
-        _ => by_folders(dir)?,
+        _ if decathlon => {
+            let mut listing = by_list(dir)?;
+            // Every file is there, and training refuses the list for another reason.
+            let whole = listing.cases.iter().all(|case| case.image.is_ok() && !matches!(case.label, Some(Err(_))));
+            let wants = Wants { target: Target::label(), ..Wants::default() };
+            if let Some(error) = Decathlon::default().read(dir, &wants).err().filter(|_| whole) {
+                listing.findings.push(refused(Severity::Error, &error));
+            }
+            listing
+        }
+        _ => {
+            let mut listing = by_folders(dir)?;
+            let wants = Wants { target: Target::label(), ..Wants::default() };
+            if let Err(error) = layouts::read(dir, &wants) {
+                listing.findings.push(refused(Severity::Note, &error));
+            }
+            listing
+        }
     };
-    if listing.cases.is_empty() {
+    let lacks = listing.findings.iter().any(|finding| finding.severity == Severity::Error);
+    if listing.cases.is_empty() && !lacks {
         let what = "holds neither a dataset.json nor an image that a reader knows".to_owned();
         return Err(DataError::List { path: dir.to_owned(), what });
     }
@@ -58,35 +87,82 @@ pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataE
     Ok(listing)
 }
 
+/// The finding for a folder that training does not read as a data set.
+fn refused(severity: Severity, error: &DataError) -> Finding {
+    Finding::new(severity, Kind::Refused, format!("`train` does not read this as a data set: {error}"))
+}
+
 /// Lists the cases as training uses them.
 fn by_layout(dir: &Path, layout: &dyn Layout, options: &VerifyOptions) -> Result<Listing, DataError> {
-    let mut wants = Wants { images: options.images.clone(), target: Target::Image { name: options.label.clone() } };
+    let target = Target::Image { name: options.label.clone() };
+    let mut wants = Wants { images: options.images.clone(), target, keep_lacking: true };
     // A table of target numbers has no label map.
     if Csv::default().fits(dir) && options.label.is_none() {
-        let tab = dir.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
-        let how = CsvOptions { delimiter: if tab { '\t' } else { ',' }, ..CsvOptions::default() };
-        if !csv_columns(dir, &how)?.iter().any(|column| column == "label") {
+        if !csv_columns(dir, &CsvOptions::default())?.0.iter().any(|column| column == "label") {
             wants.target = Target::Nothing;
         }
     }
     let found = layout.read(dir, &wants)?;
     let held = found.validation.unwrap_or_default();
     let listed = |mut item: Item, split| {
+        let series = series_of(&item);
         let mut of = |key: &str| {
             let file = item.files.remove(key).map(|file| Parts::new(vec![file]));
             file.or_else(|| item.parts.remove(key))
         };
         let (image, label) = (of("image").ok_or_else(|| "the list names none".to_owned()), of("label").map(Ok));
-        Listed { case: item.case, split, image, label, drawn: false }
+        Listed { case: item.case, split, image, label, drawn: false, regions: Vec::new(), series }
     };
     let split = |item: &Item| if held.contains(&item.case) { "validation" } else { "training" };
-    let labelled = found.labelled.into_iter().map(|item| {
+    let (in_slides, cases): (Vec<Item>, Vec<Item>) =
+        found.labelled.into_iter().partition(|item| centre(item).is_some());
+    let slides = slides(in_slides, &held);
+    let labelled = cases.into_iter().map(|item| {
         let split = split(&item);
         listed(item, split)
     });
-    let cases = labelled.chain(found.unlabelled.into_iter().map(|item| listed(item, "test"))).collect();
+    let unlabelled = found.unlabelled.into_iter().map(|item| listed(item, "test"));
+    let cases = labelled.chain(unlabelled).chain(slides).collect();
     let channels = Some(found.modalities.len()).filter(|n| *n > 0);
-    Ok(Listing { name: found.name, labels: found.labels, channels, cases, findings: Vec::new() })
+    let advice = "restore the file, or take the case out of the list";
+    let lacks = |(case, what): (String, String)| {
+        Finding::new(Severity::Error, Kind::MissingFile, what).advice(advice).case(&case)
+    };
+    let findings = found.lacking.into_iter().map(lacks).collect();
+    Ok(Listing { name: found.name, labels: found.labels, channels, cases, findings })
+}
+
+/// Row and column of the centre of a region of a slide.
+fn centre(item: &Item) -> Option<[i64; 2]> {
+    match item.fields.get("location")? {
+        Field::Numbers(numbers) if item.fields.contains_key("slide") => {
+            let [row, column] = numbers[..] else { return None };
+            Some([row as i64, column as i64])
+        }
+        _ => None,
+    }
+}
+
+/// A case for each slide and split, with all of its regions.
+fn slides(items: Vec<Item>, held: &[String]) -> Vec<Listed> {
+    let held: BTreeSet<&String> = held.iter().collect();
+    let mut slides: BTreeMap<(PathBuf, &'static str), Vec<[i64; 2]>> = BTreeMap::new();
+    for mut item in items {
+        let split = if held.contains(&item.case) { "validation" } else { "training" };
+        if let (Some(centre), Some(file)) = (centre(&item), item.files.remove("image")) {
+            slides.entry((file, split)).or_default().push(centre);
+        }
+    }
+    let listed = |((file, split), regions): ((PathBuf, &'static str), Vec<[i64; 2]>)| Listed {
+        case: case_name(&file),
+        split,
+        image: Ok(one(file)),
+        label: None,
+        drawn: false,
+        regions,
+        series: None,
+    };
+    slides.into_iter().map(listed).collect()
 }
 
 /// Reads one file as an image.
@@ -105,7 +181,7 @@ fn by_list(dir: &Path) -> Result<Listing, DataError> {
             let image = listed_file(dir, image);
             let case = image.as_ref().map_or_else(|_| format!("{key}[{i}]"), |path| case_name(path));
             let image = image.map(one);
-            cases.push(Listed { case, split, image, label, drawn: false });
+            cases.push(Listed { case, split, image, label, drawn: false, regions: Vec::new(), series: None });
         }
     }
     let names = names(&list["labels"]);
@@ -141,7 +217,15 @@ fn by_folders(dir: &Path) -> Result<Listing, DataError> {
                 (None, "training") if !of_labels.is_empty() => Some(Err(format!("no label of this name in {labels}"))),
                 (None, _) => None,
             };
-            cases.push(Listed { case, split, image: Ok(one(image)), label, drawn: false });
+            cases.push(Listed {
+                case,
+                split,
+                image: Ok(one(image)),
+                label,
+                drawn: false,
+                regions: Vec::new(),
+                series: None,
+            });
         }
     }
     let mut findings = Vec::new();
@@ -165,9 +249,18 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
         Vec::new()
     });
     let listed = |mut item: Item| {
+        let series = series_of(&item);
         let mut file = |key| item.files.remove(key);
         let (image, label) = (file("image")?, file("seg").map(|drawn| Ok(one(drawn))));
-        Some(Listed { case: item.case, split: "training", image: Ok(one(image)), label, drawn: true })
+        Some(Listed {
+            case: item.case,
+            split: "training",
+            image: Ok(one(image)),
+            label,
+            drawn: true,
+            regions: Vec::new(),
+            series,
+        })
     };
     // A folder of slices is one image, and a folder may hold only an annotation.
     let of_a_pair = |path: &PathBuf| {
@@ -188,7 +281,15 @@ fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError>
     }
     let alone = |image: PathBuf| {
         let case = case_name(&image);
-        Listed { case, split: "training", image: Ok(one(image)), label: None, drawn: false }
+        Listed {
+            case,
+            split: "training",
+            image: Ok(one(image)),
+            label: None,
+            drawn: false,
+            regions: Vec::new(),
+            series: None,
+        }
     };
     let mut cases: Vec<Listed> = pairs.iter().cloned().filter_map(listed).collect();
     cases.extend(others.into_iter().map(alone));

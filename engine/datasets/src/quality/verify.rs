@@ -8,12 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hearth_image::Image;
 use hearth_io::readers::read_parts;
 use hearth_io::{Parts, ReadOptions};
+use hearth_slides::{Slide, SlideError};
 use serde::Serialize;
 
 use super::case::{grid_findings, label_findings, labels};
 use super::listing::{Listed, Listing, list};
 use super::{Finding, Inspection, Kind, LabelReport, Severity, across_cases, inspect};
 use crate::{DataError, Progress, Running};
+
+/// The number of regions of a slide that are read, and the width and height of the part of each, in pixels.
+const REGIONS: usize = 8;
+const PART: usize = 256;
 
 /// Options of [`verify`].
 #[derive(Clone, Debug, Default)]
@@ -136,7 +141,11 @@ fn look_at_all(
 
 fn look_at(listed: &Listed, names: &BTreeMap<u32, String>, options: &VerifyOptions) -> CaseReport {
     let mut findings = Vec::new();
+    if !listed.regions.is_empty() {
+        return look_at_slide(listed);
+    }
     let mut how = ReadOptions::default().accept(options.accept.clone());
+    how.series.clone_from(&listed.series);
     let image = read(&listed.image, "image", &how, &mut findings);
     let grid = listed.image.as_ref().ok().filter(|_| listed.drawn);
     how.reference = grid.and_then(|parts| parts.files.first().cloned());
@@ -173,6 +182,39 @@ fn look_at(listed: &Listed, names: &BTreeMap<u32, String>, options: &VerifyOptio
     }
     report.findings = findings.into_iter().map(|f| f.case(&listed.case)).collect();
     report
+}
+
+/// Opens a slide and reads a part of some of its regions: its pixels as one image would not fit into memory.
+fn look_at_slide(listed: &Listed) -> CaseReport {
+    let path = listed.image.iter().flat_map(|parts| &parts.files).next().cloned().unwrap_or_default();
+    let read = || -> Result<(), SlideError> {
+        let slide = Slide::open(&path)?;
+        let step = listed.regions.len().div_ceil(REGIONS).max(1);
+        for [row, column] in listed.regions.iter().step_by(step) {
+            let half = PART as i64 / 2;
+            slide.read_region(0, column - half, row - half, PART, PART)?;
+        }
+        Ok(())
+    };
+    let why = match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("the reader panicked".to_owned()),
+    };
+    let finding = |why: String| {
+        let advice = "copy or download the file again, or exclude the slide";
+        let text = format!("the slide can't be read: {why}");
+        Finding::new(Severity::Error, Kind::Unreadable, text).advice(advice).file(&path).case(&listed.case)
+    };
+    CaseReport {
+        case: listed.case.clone(),
+        split: listed.split.to_owned(),
+        image: None,
+        label: None,
+        labels: Vec::new(),
+        label_is_sound: false,
+        findings: why.map(finding).into_iter().collect(),
+    }
 }
 
 /// Reads a file, and regions on the grid of their images. A fault, including a panic of a decoder,

@@ -23,7 +23,8 @@ fn volume(path: &Path, channels: usize, value: f32, shift: f64) {
 }
 
 fn wants(images: &[&str]) -> Wants {
-    Wants { images: images.iter().map(|name| (*name).to_owned()).collect(), target: Target::label() }
+    let images = images.iter().map(|name| (*name).to_owned()).collect();
+    Wants { images, target: Target::label(), ..Wants::default() }
 }
 
 fn read(path: &Path, wants: &Wants) -> CaseList {
@@ -240,8 +241,15 @@ fn tables_take_columns_of_modalities_and_numeric_labels() {
     assert_eq!((names(&list), list.unlabelled.len()), (vec!["a1"], 1));
     assert_eq!(list.labelled[0].fields["label"], Field::Number(1.0));
     assert_eq!(channels(&list), [2.0, 2.0]);
+    // As a German Excel writes it: semicolons, decimal commas, quotes around what holds a semicolon.
+    fs::write(&table, "patient;pre;post;score;note\r\np1;a1.nii.gz;a2.nii.gz;0,25;\"a; b\"\r\n").expect("written");
+    let numbers = Wants { target: Target::Fields(vec!["score".to_owned()]), ..wants(&["pre", "post"]) };
+    let list = read(&table, &numbers);
+    assert_eq!(list.labelled[0].fields["score"], Field::Number(0.25));
+    assert_eq!(list.labelled[0].fields["note"], Field::Text("a; b".to_owned()));
+    fs::write(&table, "patient,pre,post,label\np1,a1.nii.gz,a2.nii.gz,1\np2,b1.nii.gz,b2.nii.gz,\n").expect("written");
     fails(&table, &wants(&[]), &["unknown column \"image\"", "data.images"]);
-    fails(&table, &wants(&["pre"]), &["case a1", "1 does not exist"]);
+    fails(&table, &wants(&["pre"]), &["a1: ", "1 does not exist"]);
 }
 
 #[test]

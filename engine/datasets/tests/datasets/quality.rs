@@ -242,6 +242,44 @@ fn files_that_are_missing_damaged_or_left_over_are_found() {
     assert!(notes[0].what.contains("extra.nii is next to"), "{}", notes[0]);
 }
 
+/// Training refuses such a list as a whole; here each case that lacks a file is reported, and the others are checked.
+#[test]
+fn a_missing_file_does_not_hide_the_other_cases() {
+    let checked = |path: &std::path::Path| {
+        let found = quality::verify(path, &VerifyOptions::default()).expect("verified");
+        let errors: Vec<(Option<String>, Kind)> = found
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .map(|finding| (finding.case.clone(), finding.kind))
+            .collect();
+        (found.cases.iter().filter(|case| case.image.is_some()).count(), errors)
+    };
+    let missing = |case: &str| vec![(Some(case.to_owned()), Kind::MissingFile)];
+    let set = DataSet::new(3);
+    let at = |name: &str| set.dir.path().join(name);
+    let rows: String = (0..3).map(|i| format!("imagesTr/case_{i}.nii;labelsTr/case_{i}.nii\n")).collect();
+    fs::write(at("list.csv"), format!("image;label\n{rows}imagesTr/none.nii;labelsTr/case_0.nii\n")).expect("written");
+    assert_eq!(checked(&at("list.csv")), (3, missing("none")));
+    let entry = |i: usize| format!(r#"{{"image": "imagesTr/case_{i}.nii", "label": "labelsTr/case_{i}.nii"}}"#);
+    let list = format!(r#"{{"training": [{}, {}, {}]}}"#, entry(0), entry(7), entry(2));
+    fs::write(at("list.json"), list).expect("written");
+    assert_eq!(checked(&at("list.json")), (2, missing("training[1]")));
+    // nnU-Net: a channel of one case and the label of another.
+    let raw = tempfile::tempdir().expect("a folder");
+    let of = |name: &str| raw.path().join(name);
+    let json = r#"{"channel_names": {"0": "CT"}, "labels": {"background": 0, "left": 1, "right": 2}, "numTraining": 2,
+        "file_ending": ".nii"}"#;
+    fs::create_dir_all(of("imagesTr")).expect("made");
+    fs::create_dir_all(of("labelsTr")).expect("made");
+    fs::write(of("dataset.json"), json).expect("written");
+    for i in 0..2 {
+        fs::copy(set.image(i), of(&format!("imagesTr/p{i}_0000.nii"))).expect("copied");
+    }
+    fs::copy(set.label(0), of("labelsTr/p0.nii")).expect("copied");
+    assert_eq!(checked(raw.path()), (1, missing("p1")));
+}
+
 #[test]
 fn headers_that_contradict_themselves_are_found() {
     // Offsets of the NIfTI-1 header.

@@ -27,7 +27,7 @@ fn slide(path: &Path) {
 }
 
 fn wants() -> Wants {
-    Wants { images: Vec::new(), target: Target::Fields(vec!["label".into()]) }
+    Wants { target: Target::Fields(vec!["label".into()]), ..Wants::default() }
 }
 
 fn small() -> Slides {
@@ -91,6 +91,9 @@ fn tables_with_names_and_their_faults() {
     let list = read(&one, &at("regions.csv"));
     assert_eq!(list.validation.as_deref(), Some(&["b row 120 column 100".to_owned()][..]));
     assert_eq!(numbers(&list.labelled[0], "label"), [1.0]);
+    table("slide;x;y;label;split\r\n\"a\";200;300;1;train\r\nb.tif;100;120;0;validation\r\n");
+    assert!(one.fits(&at("regions.csv")));
+    assert_eq!(read(&one, &at("regions.csv")).labelled, list.labelled);
     let columns: String = (0..4).map(|i| format!(",label_{i}")).collect();
     table(&format!("row,column,image{columns}\n300,200,a,0,1,0,0\n10,20,b,0,0,0,0\n"));
     let list = read(&Slides { grid: 2, validation_fraction: 0.0, ..small() }, &at("regions.csv"));

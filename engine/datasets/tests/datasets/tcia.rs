@@ -272,7 +272,7 @@ fn a_segmentation_and_a_structure_set_of_one_series_are_one_case() {
     // The layout of recipes.
     for (table, name) in [("", "seg.dcm"), ("prefer = \"RTSTRUCT\"", "set.dcm")] {
         let layout: hearth_datasets::layouts::Dicom = toml::from_str(table).expect("a table");
-        let wants = Wants { images: Vec::new(), target: Target::Image { name: None } };
+        let wants = Wants { target: Target::Image { name: None }, ..Wants::default() };
         let list = layout.read(dir.path(), &wants).expect("cases");
         assert!(list.labelled[0].files["label"].ends_with(name), "{table}");
     }

@@ -179,16 +179,17 @@ fn csv(table: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
         _ => names.is_none(),
     };
     let path = folder.join(&source);
-    let text = hearth_files::read_to_string(&path).map_err(|error| Fault {
+    let separator = match options.and_then(|options| options.key("sep").or_else(|| options.key("delimiter"))) {
+        None => None,
+        Some(given) => match given.as_str().map(|text| text.chars().collect::<Vec<_>>()).as_deref() {
+            Some([one]) => Some(*one),
+            _ => return Err(fault(table, "sep of kwargs_read_csv is not one character")),
+        },
+    };
+    let mut rows = hearth_data::table_rows(&path, separator).map_err(|error| Fault {
         kind: hearth_bundle::FaultKind::File,
         ..fault(table, format!("{source} cannot be read: {error}"))
     })?;
-    let mut rows: Vec<Vec<String>> = text
-        .trim_start_matches('\u{feff}')
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(|line| line.split(',').map(|cell| cell.trim().trim_matches('"').to_owned()).collect())
-        .collect();
     let names = match names {
         Some(names) => names,
         None if headed && !rows.is_empty() => rows.remove(0),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hearth_data::Item;
-use hearth_data::layouts::{self, Layout, Target, Wants};
+use hearth_data::layouts::{self, Layout, Wants};
 use hearth_data::readers::companions;
 use hearth_recipe::recipe::{Node, Recipe};
 use hearth_recipe::text::some;
@@ -58,7 +58,7 @@ impl<'a> CaseFinder<'a> {
     pub fn find(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
         let Sought { series, upload, any_modality } = sought;
         if !upload && let Some(layout) = layout_of(given, self.layout) {
-            let wants = Wants { images: self.images.to_vec(), target: Target::Nothing };
+            let wants = Wants { images: self.images.to_vec(), ..Wants::default() };
             let cases = layout.read(given, &wants).while_doing(|| given.display().to_string())?.all();
             return Ok(cases.into_iter().map(|item| Case::Item(Box::new(item))).collect());
         }

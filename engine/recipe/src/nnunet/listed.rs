@@ -83,7 +83,7 @@ impl ListedSet {
             return Err(RecipeError::new(what).context(doing()));
         }
         let target = Target::Image { name: listing.label.clone() };
-        let mut list = layout.read(path, &Wants { images: listing.images.clone(), target })?;
+        let mut list = layout.read(path, &Wants { images: listing.images.clone(), target, ..Wants::default() })?;
         if list.labelled.is_empty() {
             let what = format!("none of the {} cases has a label", list.unlabelled.len());
             return Err(RecipeError::new(what).context(doing()));

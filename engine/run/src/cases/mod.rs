@@ -96,7 +96,7 @@ pub fn wants(recipe: &Recipe) -> Wants {
         Target::Fields(names) if names.is_empty() => Target::Fields(recipe.labels.clone()),
         target => target,
     };
-    Wants { images: recipe.data.images.clone(), target }
+    Wants { images: recipe.data.images.clone(), target, ..Wants::default() }
 }
 
 /// The cases of a data set, in its own order.

@@ -7,7 +7,7 @@ use hearth_slides::{Annotations, Area, Pick, Slide, TissueOptions, dicom_slides}
 use hearth_transforms::{Draw, DrawKey};
 use rayon::prelude::*;
 
-use super::{Region, Slides, is_slide, name};
+use super::{Lacking, Region, Slides, is_slide, name};
 use crate::DataError;
 use crate::layouts::wrong;
 
@@ -89,8 +89,9 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Dat
     Ok(())
 }
 
-/// Draws regions from all slides of a folder.
-pub(super) fn regions(layout: &Slides, folder: &Path) -> Result<Vec<Region>, DataError> {
+/// Draws regions from all slides of a folder. Slides that cannot be read are listed with the reason if they are kept,
+/// else the first of them is the error.
+pub(super) fn regions(layout: &Slides, folder: &Path, keep: bool) -> Result<(Vec<Region>, Lacking), DataError> {
     let slides = slides(layout, folder)?;
     if slides.is_empty() {
         return Err(wrong(
@@ -108,11 +109,17 @@ pub(super) fn regions(layout: &Slides, folder: &Path) -> Result<Vec<Region>, Dat
             ),
         ));
     }
-    let all: Vec<Vec<Region>> = slides
-        .par_iter()
-        .map(|(slide, annotations)| of_slide(layout, slide, annotations.as_deref()))
-        .collect::<Result<_, _>>()?;
-    Ok(all.into_iter().flatten().collect())
+    let all: Vec<Result<Vec<Region>, DataError>> =
+        slides.par_iter().map(|(slide, annotations)| of_slide(layout, slide, annotations.as_deref())).collect();
+    let (mut regions, mut lacking) = (Vec::new(), Lacking::new());
+    for ((slide, _), found) in slides.iter().zip(all) {
+        match found {
+            Ok(found) => regions.extend(found),
+            Err(error) if keep => lacking.push((name(slide), error.to_string())),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((regions, lacking))
 }
 
 fn of_slide(layout: &Slides, path: &Path, annotations: Option<&Path>) -> Result<Vec<Region>, DataError> {

@@ -79,6 +79,9 @@ impl Default for Slides {
     }
 }
 
+/// Slides that cannot be read, with the reasons.
+type Lacking = Vec<(String, String)>;
+
 /// A region of a slide.
 #[derive(Clone, Debug, PartialEq)]
 struct Region {
@@ -133,18 +136,27 @@ impl Layout for Slides {
         listed || annotated::slides(self, path).is_ok_and(|slides| slides.iter().any(|(_, found)| found.is_some()))
     }
 
-    fn read(&self, path: &Path, _: &Wants) -> Result<CaseList, DataError> {
+    fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
         self.check(path)?;
+        let keep = wants.keep_lacking;
         let list = if path.is_file() { Some(path.to_owned()) } else { listed(path) };
         let mut cases = CaseList { name: title(path), ..CaseList::default() };
         let (regions, listed) = match &list {
-            Some(list) => self.listed(list)?,
-            None => (annotated::regions(self, path)?, None),
+            Some(list) => self.listed(list, keep)?,
+            None => {
+                let (regions, lacking) = annotated::regions(self, path, keep)?;
+                cases.lacking = lacking;
+                (regions, None)
+            }
         };
-        check_places(list.as_deref().unwrap_or(path), &regions)?;
+        check_places(list.as_deref().unwrap_or(path), &regions, keep)?;
         let held = match listed {
             Some(held) => held,
-            None => self.held(path, &regions)?,
+            None => match self.held(path, &regions) {
+                // Too few slides are left.
+                Err(_) if !cases.lacking.is_empty() => vec![false; regions.len()],
+                held => held?,
+            },
         };
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let mut validation = Vec::new();
@@ -182,7 +194,7 @@ impl Slides {
 
     /// Reads the regions of a list and of its validation list, and which of them validate if the
     /// lists state it.
-    fn listed(&self, list: &Path) -> Result<(Vec<Region>, Option<Vec<bool>>), DataError> {
+    fn listed(&self, list: &Path, keep: bool) -> Result<(Vec<Region>, Option<Vec<bool>>), DataError> {
         let folder = list.parent().unwrap_or(Path::new("."));
         let table::Table { mut regions, mut held } = table::read(self, list)?;
         let second = match &self.validation {
@@ -197,7 +209,7 @@ impl Slides {
         if let Some(second) = second {
             let more = table::read(self, &second)?;
             held = Some([vec![false; regions.len()], vec![true; more.regions.len()]].concat());
-            check_places(&second, &more.regions)?;
+            check_places(&second, &more.regions, keep)?;
             regions.extend(more.regions);
         }
         Ok((regions, held))
@@ -241,15 +253,20 @@ fn listed(folder: &Path) -> Option<PathBuf> {
     ["training.csv", "train.csv"].map(|name| folder.join(name)).into_iter().find(|path| path.is_file())
 }
 
-/// Opens every slide and checks that the centres of regions lie on it.
-fn check_places(list: &Path, regions: &[Region]) -> Result<(), DataError> {
+/// Opens every slide and checks that the centres of regions lie on it. Slides that cannot be opened are the error,
+/// unless they are kept.
+fn check_places(list: &Path, regions: &[Region], keep: bool) -> Result<(), DataError> {
     let mut sizes: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
     let mut beyond = Vec::new();
     for region in regions {
         let (width, height) = match sizes.get(region.slide.as_path()) {
             Some(size) => *size,
             None => {
-                let size = Slide::open(&region.slide).map_err(DataError::Slide)?.dimensions();
+                let size = match Slide::open(&region.slide) {
+                    Ok(slide) => slide.dimensions(),
+                    Err(_) if keep => (usize::MAX >> 1, usize::MAX >> 1),
+                    Err(error) => return Err(DataError::Slide(error)),
+                };
                 sizes.insert(&region.slide, size);
                 size
             }

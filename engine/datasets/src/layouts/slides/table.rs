@@ -1,11 +1,11 @@
 //! Lists of regions.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::{ENDINGS, Region, Slides};
 use crate::DataError;
+use crate::dataset::{Row, first_rows, read_table};
 use crate::layouts::{some, wrong};
 
 /// Reads the regions of a list, and which of them validate if a column `split` states it.
@@ -21,21 +21,11 @@ const CAMELYON: usize = 12;
 pub(super) fn is_region_list(path: &Path) -> bool {
     let known = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
     // The first line only: a list may have many.
-    let Some(start) = known.then(|| start(path)).flatten() else { return false };
-    let text = String::from_utf8_lossy(&start);
-    let line: Vec<&str> = text.lines().next().unwrap_or_default().split(',').map(str::trim).collect();
-    is_camelyon(&line) || Named::of(&line).is_ok()
-}
-
-/// The first bytes of a file.
-fn start(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    hearth_files::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    known && first_rows(path).iter().any(|line| is_camelyon(line) || Named::of(line).is_ok())
 }
 
 /// Whether a line is one of CAMELYON's list: a name, then numbers only.
-fn is_camelyon(line: &[&str]) -> bool {
+fn is_camelyon(line: &[String]) -> bool {
     line.len() == CAMELYON && line[1..].iter().all(|value| value.parse::<f64>().is_ok())
 }
 
@@ -50,7 +40,7 @@ struct Named {
 }
 
 impl Named {
-    fn of(header: &[&str]) -> Result<Self, String> {
+    fn of(header: &[String]) -> Result<Self, String> {
         let find = |names: &[&str]| {
             let place = header.iter().position(|column| names.iter().any(|name| column.eq_ignore_ascii_case(name)));
             place.ok_or_else(|| {
@@ -79,14 +69,10 @@ impl Named {
 }
 
 pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
-    let text = hearth_files::read_to_string(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
-    let fail = |line: usize, what: String| wrong(path, format!("line {line}: {what}"));
-    let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let split =
-        |line: &'_ str| line.split(',').map(|value| value.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
-    let mut peeked = lines.clone();
-    let first = peeked.next().map(|(_, line)| split(line)).unwrap_or_default();
-    let first: Vec<&str> = first.iter().map(String::as_str).collect();
+    let fail = |line: u64, what: String| wrong(path, format!("line {line}: {what}"));
+    let rows = read_table(path, None)?.rows;
+    let mut lines = rows.iter();
+    let first = rows.first().map(|row| row.values.clone()).unwrap_or_default();
     let columns = if is_camelyon(&first) {
         Named::camelyon()
     } else {
@@ -108,9 +94,8 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
     let mut found: BTreeMap<String, Option<PathBuf>> = BTreeMap::new();
     let (mut regions, mut held) = (Vec::new(), Vec::new());
     let mut missing: Vec<String> = Vec::new();
-    for (number, line) in lines {
-        let number = number + 1;
-        let values = split(line);
+    for Row { line: number, values } in lines {
+        let number = *number;
         if values.len() != first.len() {
             return Err(fail(number, format!("{} values, expected {}", values.len(), first.len())));
         }
@@ -138,7 +123,7 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
                 other => return Err(fail(number, format!("split is {other:?}, expected \"train\" or \"validation\""))),
             });
         }
-        regions.push(Region { slide, centre, labels, line: Some(number) });
+        regions.push(Region { slide, centre, labels, line: usize::try_from(number).ok() });
     }
     if !missing.is_empty() {
         let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
