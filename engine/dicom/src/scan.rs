@@ -95,7 +95,7 @@ pub struct OtherObject {
 }
 
 /// Inspects a file, or all files of a folder and its subfolders, with default options. Pixels are
-/// not read. A DICOMDIR stands for its folder.
+/// not read. A DICOMDIR is read as its folder.
 ///
 /// # Errors
 /// If the path cannot be read, or has too many files. Errors of single files are in
