@@ -235,3 +235,19 @@ fn a_plugin_that_ends_the_program_is_no_success_and_one_that_moves_it_splits_no_
         assert!(run.join(file).exists(), "{file}");
     }
 }
+
+#[test]
+fn a_plugin_of_a_run_is_constructed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, recipe) = (text(&phantom(folder.path(), 3)), text(&tiny_recipe(folder.path())));
+    let made = folder.path().join("made.txt");
+    let count = format!("FILE *file = fopen(\"{}\", \"a\");", text(&made));
+    let count = format!("    {{ {count} if (file) {{ fputs(\"made\\n\", file); fclose(file); }} }}\n");
+    let source =
+        include_str!("../in_c/keeper.c").replace("    *self = layer;\n", &format!("    *self = layer;\n{count}"));
+    let library = compile(folder.path(), "keeper", &source);
+    let out = text(&folder.path().join("run"));
+    let train = ["train", &recipe, "--data", &data, "--out", &out, "--epochs", "1", "--device", "cpu"];
+    succeed(&[&train[..], &["--plugin", &library]].concat());
+    assert_eq!(fs::read_to_string(&made).unwrap().lines().count(), 1);
+}
