@@ -99,7 +99,7 @@ impl Layout for Bids {
             }
         }
         let mut list = CaseList { name: name(path), modalities: wanted, ..CaseList::default() };
-        list.lack(lacking, wants, |cases| wrong(path, format!("cases are incomplete:\n  {cases}")))?;
+        list.lack(lacking, wants, |cases| wrong(path, format!("cases are incomplete:{cases}")))?;
         list.sort(cases, wants);
         Ok(list)
     }

@@ -72,7 +72,7 @@ impl Layout for Brats {
         list.lack(lacking, wants, |cases| {
             let advice =
                 format!("add the files, take the cases out, or choose contrasts that all cases have with {CHOOSE}");
-            wrong(path, format!("contrasts are missing:\n  {cases}\n  {advice}"))
+            wrong(path, format!("contrasts are missing:{cases}\n  {advice}"))
         })?;
         if cases.is_empty() && list.lacking.is_empty() {
             return Err(wrong(

@@ -102,7 +102,7 @@ impl Layout for Csv {
         make_unique(&mut cases);
         let modalities = if images.len() == wants.images.len() { wants.images.clone() } else { Vec::new() };
         let mut list = CaseList { name: title(path), modalities, ..CaseList::default() };
-        list.lack(lacking, wants, |cases| wrong(path, format!("files are missing:\n  {cases}")))?;
+        list.lack(lacking, wants, |cases| wrong(path, format!("files are missing:{cases}")))?;
         list.sort(cases, wants);
         Ok(list)
     }

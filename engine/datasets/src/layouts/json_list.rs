@@ -79,7 +79,7 @@ impl Layout for JsonList {
         for key in ["testing", "test"] {
             list.unlabelled.extend(read(key, &json[key])?);
         }
-        list.lack(lacking, wants, |cases| wrong(path, format!("entries cannot be used:\n  {cases}")))?;
+        list.lack(lacking, wants, |cases| wrong(path, format!("entries cannot be used:{cases}")))?;
         if list.labelled.is_empty() && list.unlabelled.is_empty() && list.lacking.is_empty() {
             return Err(wrong(path, "names no case: `training`, `validation` and `testing` are empty".to_owned()));
         }

@@ -129,7 +129,10 @@ impl CaseList {
     ) -> Result<(), DataError> {
         if !lacking.is_empty() && !wants.keep_lacking {
             let lines: Vec<String> = lacking.iter().map(|(case, what)| format!("{case}: {what}")).collect();
-            return Err(refused(&some(&lines)));
+            return Err(refused(&match &lines[..] {
+                [one] => format!(" {one}"),
+                several => format!("\n  {}", some(several)),
+            }));
         }
         self.lacking.extend(lacking);
         Ok(())

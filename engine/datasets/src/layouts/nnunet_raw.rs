@@ -35,7 +35,7 @@ impl Layout for NnUnetRaw {
             let mut list = CaseList { name: title(path), ..CaseList::default() };
             let mut lacking = Vec::new();
             list.unlabelled = cases(path, None, "", &BTreeMap::new(), wants, &mut lacking)?;
-            list.lack(lacking, wants, |cases| wrong(path, format!("channels are missing:\n  {cases}")))?;
+            list.lack(lacking, wants, |cases| wrong(path, format!("channels are missing:{cases}")))?;
             return Ok(list);
         }
         let json = read_list(path)?;
@@ -63,15 +63,15 @@ impl Layout for NnUnetRaw {
         };
         let count = found.len() + lacking.len();
         list.lack(lacking, wants, |cases| match json["dataset"].is_object() {
-            true => wrong(&at, format!("cases cannot be used:\n  {cases}")),
-            false => wrong(&images, format!("channels are missing:\n  {cases}")),
+            true => wrong(&at, format!("cases cannot be used:{cases}")),
+            false => wrong(&images, format!("channels are missing:{cases}")),
         })?;
         if let Target::Image { .. } = wants.target {
             let (labelled, without): (Vec<Item>, Vec<Item>) =
                 found.into_iter().partition(|item| item.files.contains_key("label"));
             found = labelled;
             let lacking = without.into_iter().map(|item| (item.case, "has no label".to_owned())).collect();
-            let refused = |cases: &str| wrong(&path.join("labelsTr"), format!("no label of these cases:\n  {cases}"));
+            let refused = |cases: &str| wrong(&path.join("labelsTr"), format!("no label of these cases:{cases}"));
             list.lack(lacking, wants, refused)?;
         }
         if let Some(said) = json["numTraining"].as_u64().filter(|said| *said != count as u64) {
@@ -83,7 +83,7 @@ impl Layout for NnUnetRaw {
         if test.is_dir() {
             let mut lacking = Vec::new();
             list.unlabelled.extend(cases(&test, None, &ending, &modalities, wants, &mut lacking)?);
-            list.lack(lacking, wants, |cases| wrong(&test, format!("channels are missing:\n  {cases}")))?;
+            list.lack(lacking, wants, |cases| wrong(&test, format!("channels are missing:{cases}")))?;
         }
         Ok(list)
     }

@@ -221,7 +221,7 @@ fn bids_chooses_by_suffix_and_knows_participants() {
     assert_eq!(list.labelled[0].fields["age"], Field::Number(41.0));
     assert!(!list.unlabelled[0].fields.contains_key("age"), "n/a is no value");
     fails(dir.path(), &wants(&[]), &["several kinds", "FLAIR, T1w", "data.images"]);
-    fails(dir.path(), &wants(&["T2w"]), &["sub-01 has no T2w"]);
+    fails(dir.path(), &wants(&["T2w"]), &["sub-01: has no T2w"]);
     let ages = Wants { target: Target::Fields(vec!["age".to_owned()]), ..wants(&["FLAIR"]) };
     assert_eq!(names(&read(dir.path(), &ages)), ["sub-01"]);
 }
