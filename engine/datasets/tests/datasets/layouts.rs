@@ -77,7 +77,7 @@ fn nnunet_raw_gathers_a_file_for_each_channel() {
     let alone = layouts::read(&at("imagesTs"), &wants(&[])).expect("read");
     assert_eq!(alone.unlabelled[0].parts["image"].files.len(), 2);
     fs::remove_file(at("imagesTr/b_0001.nii.gz")).expect("removed");
-    fails(dir.path(), &wants(&[]), &["b has no b_0001.nii.gz (PET)"]);
+    fails(dir.path(), &wants(&[]), &["b: has no b_0001.nii.gz (PET)"]);
     read(dir.path(), &wants(&["CT"]));
     fs::remove_file(at("labelsTr/a.nii.gz")).expect("removed");
     fails(dir.path(), &wants(&["CT"]), &["labelsTr", "no label of these cases", "a"]);
@@ -132,7 +132,7 @@ fn nnunet_raw_takes_the_colours_of_a_picture_for_channels() {
     assert_eq!(channels(&read(dir.path(), &wants(&["B", "R"]))), [20.0, 0.0]);
     // Channels in separate files are searched like those of volumes.
     write("imagesTr/a_0001.png", vec![5.0; 24], 1);
-    fails(dir.path(), &wants(&[]), &["a has no a_0002.png (B)"]);
+    fails(dir.path(), &wants(&[]), &["a: has no a_0002.png (B)"]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn brats_folders_of_both_naming_schemes_have_the_channels_of_the_decathlon() {
         // The folder of one patient is a data set with one case.
         assert_eq!(read(&dir.path().join("HGG/BraTS_1"), &wants(&[])).labelled.len(), 1);
         fs::remove_file(case("BraTS_2", suffixes[2])).expect("removed");
-        fails(dir.path(), &wants(&[]), &["BraTS_2 has no T1gd", "data.images"]);
+        fails(dir.path(), &wants(&[]), &["BraTS_2: has no T1gd", "data.images"]);
     }
 }
 
