@@ -74,6 +74,15 @@ fn line_of(level: &str, message: &str) -> String {
     format!("{}\n", json!({ "unix_time": now, "level": level, "message": message }))
 }
 
+/// The messages since the start that no run has in its folder, for output that programs read.
+pub fn so_far() -> Vec<String> {
+    let message = |line: &String| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        Some(line["message"].as_str()?.to_owned())
+    };
+    kept().early.iter().filter_map(message).collect()
+}
+
 /// Keeps warnings and errors, as they are printed.
 pub struct Warnings;
 

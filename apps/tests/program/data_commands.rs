@@ -99,14 +99,35 @@ fn inspect_says_what_a_file_and_a_folder_hold() {
     let image = std::fs::read_dir(data.join("labelsTr")).expect("a folder").next().expect("a case").expect("a case");
     let label = text(&image.path());
     let said = succeed(&["data", "inspect", &label]);
-    for word in ["shape   48 x 48 x", "1 channel", "RAS", "labels  0: ", "%), 1: ", "values  0 to 1"] {
+    for word in [
+        "format  NIfTI-1",
+        "shape   48 x 48 x",
+        "1 channel",
+        "RAS",
+        "affine  [",
+        "sform   code ",
+        "used    sform",
+        "labels  0: ",
+        "%), 1: ",
+        "values  0 to 1",
+    ] {
         assert!(said.contains(word), "no {word:?} in\n{said}");
     }
     let json: serde_json::Value = serde_json::from_str(&succeed(&["data", "inspect", "--json", &label])).expect("JSON");
     assert_eq!(json["labels"]["counts"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&json["format"], &json["nifti"]["used"]), (&"NIfTI-1".into(), &"sform".into()));
+    assert_eq!(json["nifti"]["sform"], json["affine"]);
+    // What people paste: the name of the file, without where it lies and the header's free text.
+    let name = image.file_name().to_string_lossy().into_owned();
+    assert_eq!(json["file"], name.as_str());
+    assert!(!said.contains(&text(dir.path())) && !json.to_string().contains(&text(dir.path())), "{said}");
+    assert!(json["nifti"]["descrip"].is_null());
+    let shown = succeed(&["data", "inspect", "--json", "--identifiers", &label]);
+    assert!(shown.contains("\"descrip\""), "{shown}");
     let said = succeed(&["data", "inspect", &text(&data)]);
-    assert_eq!(said.lines().count(), 5, "{said}");
-    assert!(said.lines().next().is_some_and(|head| head.starts_with("file")), "{said}");
+    assert!(said.contains("a data set (Decathlon)") && said.contains("2 cases, 0 without a label"), "{said}");
+    let table: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("file ")).collect();
+    assert_eq!(table.len(), 5, "{said}");
     std::fs::write(data.join("imagesTr/broken.nii"), [0; 400]).expect("a file");
     fail(&["data", "inspect", &text(&data)], 1, &["broken.nii", "1 of 5 images"]);
     fail(&["data", "inspect", "nowhere.nii.gz"], 1, &["nowhere.nii.gz"]);
@@ -118,18 +139,111 @@ fn inspect_says_what_a_file_and_a_folder_hold() {
 fn inspect_lists_the_structure_set_beside_a_series() {
     let dir = tempfile::tempdir().expect("a folder");
     let chests = text(&dir.path().join("chests"));
-    succeed(&["data", "phantom", "lung", "--cases", "1", "--size", "32", "--out", &chests]);
-    let printed = succeed(&["data", "inspect", &format!("{chests}/LUNG1-001")]);
-    for words in ["32 x 32 x 16", "a structure set (RTSTRUCT)", "GTV-1"] {
+    succeed(&["data", "phantom", "lung", "--cases", "2", "--size", "32", "--out", &chests]);
+    let study = format!("{chests}/LUNG1-001/00001-StudyID-NA");
+    let printed = succeed(&["data", "inspect", &study]);
+    for words in ["32 x 32 x 16", "a structure set (RTSTRUCT)", "GTV-1", "series  CT series 0", "syntax  ", "values  "]
+    {
         assert!(printed.contains(words), "no {words} in {printed}");
     }
-    let json = succeed(&["data", "inspect", &format!("{chests}/LUNG1-001"), "--json"]);
+    // The patient and the study are known to their hospital by these.
+    assert!(!printed.contains("LUNG1-001") && !printed.contains("2.25."), "{printed}");
+    let json = succeed(&["data", "inspect", &study, "--json"]);
+    assert!(!json.contains("LUNG1-001") && !json.contains("2.25."), "{json}");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    let all = json.as_array().expect("a list");
-    assert_eq!(all.len(), 2, "{json}");
-    let names =
-        |one: &serde_json::Value| one["regions"].as_array().is_some_and(|r| r.iter().any(|r| r["name"] == "GTV-1"));
-    assert!(all.iter().any(names) && all.iter().any(|one| one["shape"].is_array()), "{json}");
+    assert_eq!(json["shape"], serde_json::json!([32, 32, 16]));
+    assert_eq!(json["series"][0]["image"]["shape"], json["shape"]);
+    let regions = json["annotations"][0]["regions"].as_array().expect("a list");
+    assert!(regions.iter().any(|region| region["name"] == "GTV-1"), "{json}");
+    let shown = succeed(&["data", "inspect", &study, "--identifiers"]);
+    assert!(shown.contains("patient  LUNG1-001") && shown.contains("2.25."), "{shown}");
+    // Several patients: a row for each volume.
+    let printed = succeed(&["data", "inspect", &chests]);
+    assert_eq!(printed.lines().filter(|line| line.contains("32 x 32 x 16")).count(), 2, "{printed}");
+    // A damaged slice is named, and the others are described.
+    let slice = std::path::Path::new(&study).join("0.000000-NA/1-08.dcm");
+    let bytes = std::fs::read(&slice).expect("a slice");
+    std::fs::write(&slice, &bytes[..bytes.len() / 2]).expect("written");
+    let said = fail(&["data", "inspect", &chests], 1, &["cannot be read"]);
+    assert!(!said.is_empty());
+}
+
+#[test]
+fn inspect_describes_the_levels_of_a_slide() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let slides = dir.path().join("slides");
+    succeed(&["data", "phantom", "pathology", "--cases", "2", "--size", "2048", "--out", &text(&slides)]);
+    let slide = std::fs::read_dir(&slides).expect("a folder").flatten().map(|entry| entry.path());
+    let slide = slide.filter(|path| path.extension().is_some_and(|end| end == "tif")).min().expect("a slide");
+    let said = succeed(&["data", "inspect", &text(&slide)]);
+    for words in ["a slide (generic-tiff)", "mpp     ", "power   not stated", "compression", "JPEG", "others  none"] {
+        assert!(said.contains(words), "no {words} in {said}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&succeed(&["data", "inspect", &text(&slide), "--json"])).expect("JSON");
+    let levels = json["levels"].as_array().expect("a list");
+    assert!(levels.len() > 1 && levels[1]["width"].as_u64() < levels[0]["width"].as_u64(), "{json}");
+    assert_eq!(levels[0]["compression"], "JPEG");
+}
+
+/// Each kind of list, with a case that lacks a file and one that is damaged: both are reported, the others checked.
+#[test]
+fn verify_reports_each_case_of_a_list() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 3);
+    let names = |folder: &str| {
+        let mut names: Vec<String> =
+            std::fs::read_dir(data.join(folder)).expect("a folder").flatten().map(|e| text(&e.path())).collect();
+        names.sort();
+        names
+    };
+    let (images, labels) = (names("imagesTr"), names("labelsTr"));
+    let bytes = std::fs::read(&images[1]).expect("an image");
+    std::fs::write(&images[1], &bytes[..bytes.len() / 3]).expect("written");
+    let none = text(&data.join("imagesTr/none.nii.gz"));
+    let table = dir.path().join("cases.csv");
+    let row = |image: &String, label: &String| format!("{image};{label}\r\n");
+    let rows: String =
+        images.iter().chain([&none]).zip(labels.iter().chain([&labels[0]])).map(|(i, l)| row(i, l)).collect();
+    std::fs::write(&table, format!("image;label\r\n{rows}")).expect("written");
+    let list = dir.path().join("cases.json");
+    let entries: Vec<_> = images
+        .iter()
+        .chain([&none])
+        .zip(labels.iter().chain([&labels[0]]))
+        .map(|(image, label)| serde_json::json!({ "image": image, "label": label }))
+        .collect();
+    std::fs::write(&list, serde_json::json!({ "training": entries }).to_string()).expect("written");
+    for path in [&table, &list] {
+        let output = run(&["data", "verify", &text(path), "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let kinds: Vec<&str> = json["findings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|finding| finding["severity"] == "error")
+            .filter_map(|finding| finding["kind"].as_str())
+            .collect();
+        assert_eq!(kinds, ["missing_file", "unreadable"], "{json}");
+        let read = json["cases"].as_array().expect("a list").iter().filter(|case| case["image"].is_object()).count();
+        assert_eq!(read, 2, "{json}");
+    }
+    // Slides are opened, and parts of them read.
+    let slides = dir.path().join("slides");
+    succeed(&["data", "phantom", "pathology", "--cases", "2", "--size", "1024", "--out", &text(&slides)]);
+    let said = succeed(&["data", "verify", &text(&slides)]);
+    assert!(said.contains("2 cases") && said.contains("0 errors"), "{said}");
+    let slide = std::fs::read_dir(&slides).expect("a folder").flatten().map(|entry| entry.path());
+    let slide = slide.filter(|path| path.extension().is_some_and(|end| end == "tif")).min().expect("a slide");
+    let bytes = std::fs::read(&slide).expect("a slide");
+    std::fs::write(&slide, &bytes[..bytes.len() / 3]).expect("written");
+    let output = run(&["data", "verify", &text(&slides), "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let stem = slide.file_stem().expect("a name").to_string_lossy().into_owned();
+    assert_eq!(json["findings"][0]["case"], stem.as_str(), "{json}");
+    assert_eq!(json["cases"].as_array().map(Vec::len), Some(1), "the other slide: {json}");
 }
 
 #[test]

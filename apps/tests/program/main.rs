@@ -29,6 +29,7 @@ mod exports;
 mod from_monai;
 mod generation;
 mod handlers;
+mod inspect;
 #[cfg(target_os = "linux")]
 mod isolated;
 #[path = "../common/launchers.rs"]

@@ -1,226 +1,160 @@
-//! `hearth data inspect`: describes an image, and reports anything unusual in it.
+//! `hearth data inspect`: describes an input, and reports anything unusual in it.
+
+mod dataset;
+mod dicom;
+mod facts;
+mod image;
+mod slide;
 
 use std::path::{Path, PathBuf};
 
-use hearth_data::ReadOptions;
-use hearth_data::dicom::{self, Region, Regions};
-use hearth_data::quality::{self, Finding, Inspection, LabelValues, ValueSummary};
-use hearth_data::readers;
+use hearth_data::slides::Slide;
+use hearth_data::{ReadOptions, layouts, quality, read_image_with, readers};
+use serde_json::{Value, json};
 
 use crate::error::{Failure, Outcome};
-use crate::table::{self, Lean};
-use crate::terminal::{bold, thousands};
-use crate::{note, out};
-
-/// The maximum number of label values that are listed.
-const LABELS: usize = 24;
+use crate::{out, warnings};
+use facts::{Facts, Hide};
+pub(super) use image::{shape, voxel};
 
 /// Arguments of `hearth data inspect`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// An image in any supported format, or a folder of images
+    /// An image in any supported format, a folder or tree of DICOM, a slide, a folder of images, or a data
+    /// set
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
+    /// Which DICOM series of a folder with several: its UID, number or description (*thorax*), or a rule:
+    /// most-slices, thinnest; with #KEY one of several volumes of a series: UID#echo2, #localizer. Without
+    /// it all are listed
+    #[arg(long, value_name = "NAME")]
+    pub series: Option<String>,
     /// Accept this fault of DICOM series, such as MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
+    /// Also print what may identify a patient: IDs, UIDs, free texts of headers. Names of files are always
+    /// printed, without the folders that they are in
+    #[arg(long)]
+    pub identifiers: bool,
     /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Inspects a file, or each file of a folder.
+/// What was seen of an input.
+pub struct Seen {
+    facts: Vec<Facts>,
+    /// The lines of a table, instead of the facts of each image; the facts of a data set come before it.
+    table: Option<(bool, Vec<String>)>,
+    /// The number of images, and of those that cannot be read.
+    all: usize,
+    broken: usize,
+    /// Whether the JSON is a list.
+    several: bool,
+}
+
+impl Seen {
+    fn new(facts: Vec<Facts>) -> Self {
+        Self { all: facts.len(), facts, table: None, broken: 0, several: false }
+    }
+}
+
+/// Inspects a file, or each image of a folder.
 pub fn run(args: &Args) -> Outcome {
-    let path = &args.path;
-    let mut options = ReadOptions::default();
-    options.accept.clone_from(&args.accept);
-    // A folder of DICOM slices is one image.
-    if path.is_dir() && readers::choose(path).is_err() {
-        return folder(path, &options, args.json);
-    }
-    let regions = Regions::open(path, &dicom::ReadOptions::default()).ok().filter(|_| path.is_file());
-    if let Some(Regions::Structures(set)) = &regions {
-        return print_structures(path, &set.regions(), args.json);
-    }
-    let found = quality::inspect_file_with(path, &options)?;
-    let regions = regions.map(|regions| regions.list()).unwrap_or_default();
+    let hide = Hide::new(&args.path, args.identifiers);
+    let seen = look(&args.path, args, &hide)?;
+    let (all, broken) = (seen.all, seen.broken);
     if args.json {
-        let mut whole = serde_json::to_value(&found)?;
-        if !regions.is_empty() {
-            whole["regions"] = listed(&regions);
+        let mut found: Vec<Value> = seen.facts.into_iter().map(Facts::into_json).collect();
+        for one in found.iter_mut().filter(|one| one.get("error").is_none()) {
+            one["program"] = json!(concat!("hearth ", env!("CARGO_PKG_VERSION")));
         }
-        out!("{}", serde_json::to_string_pretty(&whole)?);
+        let found = if seen.several {
+            Value::Array(found)
+        } else {
+            let mut one = found.pop().unwrap_or_else(|| json!({}));
+            // What readers reported while they read: people see it above the facts.
+            one["warnings"] = warnings::so_far().iter().map(|text| hide.text(text)).collect();
+            one
+        };
+        out!("{}", serde_json::to_string_pretty(&found)?);
     } else {
-        print(&found);
-        print_regions(&regions);
-    }
-    Ok(())
-}
-
-/// Prints a DICOM structure set, which has no voxels.
-fn print_structures(path: &Path, regions: &[Region], json: bool) -> Outcome {
-    let file = path.display().to_string();
-    if json {
-        out!("{}", serde_json::to_string_pretty(&serde_json::json!({ "file": file, "regions": listed(regions) }))?);
-        return Ok(());
-    }
-    out!("{}", bold(&file));
-    out!("  a structure set (RTSTRUCT): what was drawn on a series of images");
-    print_regions(regions);
-    Ok(())
-}
-
-fn listed(regions: &[Region]) -> serde_json::Value {
-    let one = |r: &Region| serde_json::json!({ "label": r.label, "name": r.name, "type": r.property });
-    regions.iter().map(one).collect()
-}
-
-/// Prints labels, names and types; `segments` of `LoadImage` takes each of them.
-fn print_regions(regions: &[Region]) {
-    for region in regions {
-        let kind = region.property.as_ref().map_or_else(String::new, |kind| format!(", {kind}"));
-        out!("  {:>4}    {}{kind}", region.label, region.name);
-    }
-}
-
-fn print(found: &Inspection) {
-    if let Some(file) = &found.file {
-        out!("{}", bold(&file.display().to_string()));
-    }
-    let stored: Vec<String> = found.stored_shape.iter().map(usize::to_string).collect();
-    let channels = if found.channels == 1 { "1 channel".to_owned() } else { format!("{} channels", found.channels) };
-    out!("  shape   {}, {channels}", shape(found));
-    out!("  stored  {} as {}", stored.join(" x "), found.stored_type);
-    out!("  voxel   {}", voxel(found));
-    let [x, y, z] = [0, 1, 2].map(|row| found.affine[row][3]);
-    out!("  origin  {x:.2}, {y:.2}, {z:.2} mm (RAS+)");
-    for (channel, summary) in found.values.iter().enumerate() {
-        let head = if found.channels == 1 { "values".to_owned() } else { format!("values of channel {channel}") };
-        out!("  {head}  {}, mean {:.4}, deviation {:.4}", range(summary), summary.mean, summary.std);
-    }
-    if let Some(labels) = &found.labels {
-        out!("  labels  {}", label_counts(labels));
-    }
-    print_findings(&found.findings);
-}
-
-fn print_findings(findings: &[Finding]) {
-    for finding in findings {
-        let advice = finding.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
-        out!("  {}: {}{advice}", finding.severity.word(), finding.what);
-    }
-}
-
-fn folder(dir: &Path, options: &ReadOptions, json: bool) -> Outcome {
-    let files = quality::inspect_folder_with(dir, options)?;
-    if files.is_empty() {
-        return Err(Failure::new(format!("{} holds no image that a reader knows", dir.display())));
-    }
-    let mut broken = 0;
-    let mut rows = Vec::new();
-    let mut sets = Vec::new();
-    let mut described = Vec::new();
-    for (file, found) in &files {
-        match found {
-            Ok(found) if json => described.push(serde_json::to_value(found)?),
-            Ok(found) => rows.push(row(dir, file, found)),
-            Err(_) if let Some(regions) = structures(file) => {
-                described.push(serde_json::json!({ "file": file.display().to_string(), "regions": listed(&regions) }));
-                sets.push((file, regions));
-            }
-            Err(error) => {
-                broken += 1;
-                note!("{error}");
-                described.push(serde_json::json!({ "file": file.display().to_string(), "error": error.why() }));
-            }
-        }
-    }
-    if json {
-        out!("{}", serde_json::to_string_pretty(&described)?);
-    } else {
-        let columns = [
-            ("file", Lean::Left),
-            ("shape", Lean::Right),
-            ("channels", Lean::Right),
-            ("voxel (mm)", Lean::Left),
-            ("stored as", Lean::Left),
-            ("values", Lean::Left),
-            ("odd", Lean::Left),
-        ];
-        if !rows.is_empty() {
-            table::lines(&columns, &rows).iter().for_each(|line| out!("{line}"));
-        }
-        for (file, regions) in sets {
-            print_structures(file, &regions, false)?;
-        }
+        let printed = match &seen.table {
+            Some((has_head, _)) => &seen.facts[..usize::from(*has_head)],
+            None => &seen.facts[..],
+        };
+        printed.iter().for_each(Facts::print);
+        seen.table.iter().flat_map(|(_, lines)| lines).for_each(|line| out!("{line}"));
     }
     match broken {
         0 => Ok(()),
-        _ => Err(Failure::new(format!("{broken} of {} images cannot be read", files.len()))),
+        1 if all == 1 => Err(Failure::new(format!("{}: cannot be read", args.path.display()))),
+        _ => Err(Failure::new(format!("{broken} of {all} images cannot be read"))),
     }
 }
 
-/// The regions of a structure set: of the file, or of the only file in the folder.
-fn structures(path: &Path) -> Option<Vec<Region>> {
-    let mut files = match path.is_dir() {
-        true => std::fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()).collect(),
-        false => vec![path.to_owned()],
+fn look(path: &Path, args: &Args, hide: &Hide) -> Outcome<Seen> {
+    let reader = readers::choose(path);
+    let name = reader.as_ref().map_or("", |reader| reader.name());
+    let is_dicom = name == "DicomReader";
+    if args.series.is_some() && !is_dicom && !dataset::is_all_dicom(path) {
+        let (series, given) = (args.series.clone().unwrap_or_default(), path.display());
+        let what = "--series chooses in a folder of DICOM, which this is not";
+        return Err(Failure::new(format!("{given}: --series {series}: {what}")));
+    }
+    if path.is_file()
+        && !is_dicom
+        && let Some(layout) = layouts::recognize_list(path)
+    {
+        return dataset::list(path, &*layout, hide);
+    }
+    if name == "WSIReader" {
+        let slide = Slide::open(path).map_err(|error| Failure::new(error.to_string()))?;
+        return Ok(Seen::new(vec![slide::facts(path, &slide, hide)]));
+    }
+    if name == "TiffReader"
+        && let Ok(slide) = Slide::open(path)
+        && slide.vendor() != "generic-tiff"
+    {
+        return Ok(Seen::new(vec![slide::facts(path, &slide, hide)]));
+    }
+    if is_dicom {
+        if path.is_file()
+            && let Some(seen) = dicom::regions(path, args, hide)?
+        {
+            return Ok(seen);
+        }
+        return dicom::volumes(path, args, hide);
+    }
+    if path.is_dir() && reader.is_err() {
+        if dataset::is_all_dicom(path) {
+            return dicom::volumes(path, args, hide);
+        }
+        return dataset::folder(path, args, hide);
+    }
+    let mut options = ReadOptions::default();
+    options.accept.clone_from(&args.accept);
+    let image = read_image_with(path, &options)?;
+    let mut found = quality::inspect(&image);
+    found.file.get_or_insert_with(|| path.to_owned());
+    let format = match &image.meta.header {
+        Some(header) => image::nifti_name(header),
+        None => format(name),
     };
-    let only = files.pop().filter(|_| files.is_empty())?;
-    match Regions::open(&only, &dicom::ReadOptions::default()) {
-        Ok(Regions::Structures(set)) => Some(set.regions()),
-        _ => None,
+    Ok(Seen::new(vec![image::facts(path, &format, &image, &found, hide)]))
+}
+
+/// The format that a reader reads.
+fn format(reader: &str) -> String {
+    match reader {
+        "NrrdReader" => "NRRD",
+        "MetaImageReader" => "MetaImage",
+        "NumpyReader" => "NumPy",
+        "RasterReader" => "a picture (PNG, JPEG, BMP)",
+        "TiffReader" => "TIFF",
+        "MghReader" => "MGH (FreeSurfer)",
+        "NnunetReader" => "an array of nnU-Net",
+        other => other.strip_suffix("Reader").unwrap_or(other),
     }
-}
-
-fn row(dir: &Path, file: &Path, found: &Inspection) -> Vec<String> {
-    let name = file.strip_prefix(dir).unwrap_or(file).display().to_string();
-    let odd: Vec<&str> = found.findings.iter().map(|f| f.kind.words()).collect();
-    let all = found.values.iter().copied().reduce(|mut a, b| {
-        (a.min, a.max) = (a.min.min(b.min), a.max.max(b.max));
-        a
-    });
-    let values = all.as_ref().map_or_else(String::new, range);
-    vec![
-        name,
-        shape(found),
-        found.channels.to_string(),
-        voxel(found),
-        found.stored_type.clone(),
-        values,
-        odd.join(", "),
-    ]
-}
-
-/// `35 x 51 x 35`.
-pub(super) fn shape(found: &Inspection) -> String {
-    found.shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
-}
-
-/// `1.000 x 1.000 x 1.000 mm, RAS`.
-pub(super) fn voxel(found: &Inspection) -> String {
-    let sizes: Vec<String> = found.spacing.iter().map(|size| format!("{size:.3}")).collect();
-    let code = if found.orientation.is_empty() { "?" } else { &found.orientation };
-    format!("{} {code}", sizes.join(" x "))
-}
-
-fn range(values: &ValueSummary) -> String {
-    let short = |value: f32| format!("{value:.6}").trim_end_matches('0').trim_end_matches('.').to_owned();
-    format!("{} to {}", short(values.min), short(values.max))
-}
-
-/// `0: 61,232 (98.1 %), 1: 843 (1.4 %)`.
-fn label_counts(labels: &LabelValues) -> String {
-    let total: usize = labels.counts.iter().map(|c| c.voxels).sum();
-    let part = |voxels: usize| 100.0 * voxels as f64 / total.max(1) as f64;
-    let listed = labels
-        .counts
-        .iter()
-        .take(LABELS)
-        .map(|c| format!("{}: {} ({:.2} %)", c.value, thousands(c.voxels as u64), part(c.voxels)));
-    let mut text = listed.collect::<Vec<_>>().join(", ");
-    if labels.counts.len() > LABELS {
-        text.push_str(&format!(", and {} more values", labels.counts.len() - LABELS));
-    }
-    text
+    .to_owned()
 }
