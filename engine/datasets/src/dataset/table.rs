@@ -84,7 +84,7 @@ pub(crate) fn first_rows(path: &Path) -> Vec<Vec<String>> {
 }
 
 /// A number, also with a decimal comma if commas do not separate values. `1,234` between tabs may be a thousand and
-/// some, and is no number.
+/// some, and is not a number.
 pub(crate) fn number(text: &str, separator: char) -> Option<f64> {
     if let Ok(number) = text.parse() {
         return Some(number);
