@@ -142,6 +142,9 @@ impl Preprocessing {
         });
         let labels = labels.collect::<Result<Vec<_>>>()?;
         let axis = separate_axis(&self.data, spacing, target);
+        if data.shape != new_shape {
+            check_room(channels, new_shape)?;
+        }
         let data = self.data.image(data, new_shape, axis);
         let shape_before_cropping = order.map(|axis| whole[axis]);
         Ok((Prepared { data, spacing, shape_before_cropping, bounds: bounds.transposed(order) }, labels))
@@ -223,6 +226,18 @@ fn run_length(whole: Axes3, part: &Bounds) -> usize {
         }
     }
     run
+}
+
+/// Checks the memory for an image of this size: the resampled channels, and one in double precision.
+///
+/// # Errors
+/// An image that does not fit.
+pub(crate) fn check_room(channels: usize, shape: Axes3) -> Result<()> {
+    let voxels = shape.iter().product::<usize>() as u64;
+    hearth_machine::check_free(voxels * (4 * channels as u64 + 8)).map_err(|what| {
+        let of = format!("resampling it to {shape:?} voxels (z, y, x) for the network {what}");
+        NnunetError::case(format!("{of}: crop the image to the part that matters"))
+    })
 }
 
 /// The size of a volume after resampling: `round(old / new * size)`, in that order, ties to even.

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use crate::error::{NnunetError, Result};
-use crate::preprocess::target_shape;
+use crate::preprocess::{check_room, target_shape};
 use crate::volume::{Axes3, Volume};
 
 /// Positions in `from` voxels of `to` voxels whose first and last voxels coincide.
@@ -23,6 +23,7 @@ pub fn resampled(image: &Volume, spacing: Axes3<f64>, target: Axes3<f64>) -> Res
         return Err(NnunetError::case(format!("its voxels have sizes of {spacing:?} mm; expected sizes above 0")));
     }
     let shape = target_shape(image.shape, spacing, target)?;
+    check_room(image.channels, shape)?;
     let along: [Vec<(usize, usize, f64)>; 3] = std::array::from_fn(|axis| {
         let position = ends_on_ends(image.shape[axis], shape[axis]);
         let neighbours = |at: usize| {
