@@ -55,22 +55,47 @@ fn in_turn(plan: &Plan, changed: &Plan, crop: &Sample, counts: [usize; 2]) -> Ou
     Ok((best.won >= LEAST).then_some(best))
 }
 
+/// The result of a trial. One that fails, as without memory, is reported, and the others are still tried.
+fn attempted<T>(lever: &str, trial: impl FnOnce() -> Outcome<T>) -> Option<T> {
+    match trial() {
+        Ok(found) => Some(found),
+        Err(why) => {
+            notice!("not measured: {lever}: {}", why.line());
+            None
+        }
+    }
+}
+
+/// Whether as much memory as a step takes is left, with room; reports a trial that is skipped without.
+fn fits(lever: &str, peak: f64) -> bool {
+    let allowance = hearth_machine::Allowance::now();
+    let fits = peak < allowance.free as f64 * ROOM;
+    if !fits {
+        let (takes, free) = (hearth_machine::readable(peak as u64), hearth_machine::readable(allowance.free));
+        notice!("not measured: {lever}: a step takes {takes}, and {free} of {allowance} are left");
+    }
+    fits
+}
+
 /// Measures the gain of other ways to prepare cases, and of steps with another precision, with more
 /// crops, or without label checks.
 pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcome<Vec<Finding>> {
     let plan = Plan::new(document.clone())?;
-    let mut found = chain::lazy(document, &plan, cases, facts)?;
-    found.extend(chain::batches(document, &plan, cases, facts)?);
+    let lazy = attempted("sample spatial steps together", || chain::lazy(document, &plan, cases, facts));
+    let batches = attempted("transform whole batches", || chain::batches(document, &plan, cases, facts));
+    let mut found: Vec<Finding> = lazy.into_iter().chain(batches).flatten().collect();
     // Two competing networks do not wait for each other's batches.
     if plan.recipe.learns().generates() || facts.training <= facts.wait {
         return Ok(found);
     }
-    let crops = crops(&plan, cases)?;
+    let Some(crops) = attempted("other steps", || crops(&plan, cases)) else { return Ok(found) };
     let Some(crop) = crops.first() else { return Ok(found) };
     let count = crops.len() * plan.recipe.training.batch_size;
     notice!("trying levers that a profile does not show, each in turn with the recipe");
     // What is measured first also warms up.
-    paced(&plan, crop, count)?;
+    if attempted("other steps", || paced(&plan, crop, count)).is_none() {
+        return Ok(found);
+    }
     let computing = facts.training - facts.wait;
     for word in ["bf16", "fp16"] {
         let sets = vec![format!("training.precision={word}")];
@@ -78,7 +103,8 @@ pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
         let Some(changed) = with(document, &sets).filter(|changed| changed.precision != plan.precision) else {
             continue;
         };
-        let Ok(Some(pace)) = in_turn(&plan, &changed, crop, [count, count]) else { continue };
+        let pace = attempted(&format!("precision {word}"), || in_turn(&plan, &changed, crop, [count, count]));
+        let Some(pace) = pace.flatten() else { continue };
         found.push(Finding {
             lever: "compute with fewer bits",
             evidence: format!(
@@ -93,7 +119,8 @@ pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
             same_course: false,
         });
     }
-    found.extend(checks(document, &plan, crop, count)?.map(|(evidence, won, sets)| Finding {
+    let checks = attempted("read nothing back for the loss", || checks(document, &plan, crop, count)).flatten();
+    found.extend(checks.map(|(evidence, won, sets)| Finding {
         lever: "read nothing back for the loss",
         evidence,
         line: "check_labels = false        # in [loss]; wrong labels are no longer an error".to_owned(),
@@ -104,19 +131,21 @@ pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
     }));
     let doubled = plan.recipe.training.batch_size * 2;
     let sets = vec![format!("training.batch_size={doubled}")];
-    let fits = || -> Outcome<bool> {
-        let (before, free) = (memory::in_use(), hearth_machine::Allowance::now().free as f64);
-        Ok((stepped(&plan, crop, count, before)?.peak as f64) < free * ROOM)
+    let lever = "more cases in a batch";
+    let before = memory::in_use();
+    let fits = || {
+        let step = attempted(lever, || stepped(&plan, crop, count, before));
+        step.is_some_and(|step| fits(lever, 2.0 * step.peak as f64))
     };
     // An epoch of a single batch has no second one to merge with.
     if cases.training.len() >= 2 * doubled
         && plan.on_processor
-        && fits()?
+        && fits()
         && let Some(changed) = with(document, &sets)
-        && let Ok(Some(pace)) = in_turn(&plan, &changed, crop, [count, 2 * count])
+        && let Some(Some(pace)) = attempted(lever, || in_turn(&plan, &changed, crop, [count, 2 * count]))
     {
         found.push(Finding {
-            lever: "more cases in a batch",
+            lever,
             evidence: format!(
                 "a step of {count} crops takes {:.0} ms, one of {} crops {:.0} ms: {:.0} % less for each crop",
                 pace.before * 1e3,
@@ -156,4 +185,17 @@ fn checks(
         pace.after * 1e3
     );
     Ok(Some((evidence, pace.won, sets)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_recipe::RecipeError;
+
+    #[test]
+    fn a_trial_that_fails_or_does_not_fit_is_skipped() {
+        assert_eq!(attempted("a lever", || Ok(1)), Some(1));
+        assert_eq!(attempted::<i32>("a lever", || Err(RecipeError::new("no memory"))), None);
+        assert!(fits("a lever", 1.0) && !fits("a lever", f64::MAX));
+    }
 }
