@@ -108,8 +108,28 @@ fn uncertainty_is_the_deviation_of_what_decides() {
     let alone = ["--no-mirroring", "--probabilities"];
     call(&lowres, &first, &alone);
     call(&cascade, &second, &[&alone[..], &["--previous-stage", &low]].concat());
-    let together = ["--previous-stage", &low, "--with", &lowres, "--no-mirroring", "--uncertainty"];
-    call(&cascade, &both, &together);
+    let together = ["--previous-stage", &low, "--with", &lowres, "--no-mirroring", "--uncertainty", "--json"];
+    let line = call(&cascade, &both, &together);
+    // The volume of each prediction is that of the labels which the model alone writes.
+    let told: serde_json::Value = serde_json::from_str(line.lines().next().expect("a line")).expect("JSON");
+    let of = |out: &str, label: f32| {
+        let labels = hearth_data::read_image(Path::new(out).join("c01.nii.gz")).expect("labels");
+        let of_voxel = labels.spacing().iter().product::<f64>() / 1000.0;
+        labels.to_vec().iter().filter(|value| **value == label).count() as f64 * of_voxel
+    };
+    let volumes = told["volumes_ml_of_predictions"].as_object().expect("labels");
+    assert!(!volumes.is_empty(), "{told}");
+    for (label, (name, facts)) in (1..).zip(volumes) {
+        let expected = [of(&second, label as f32), of(&first, label as f32)];
+        let found: Vec<f64> =
+            facts["predictions"].as_array().expect("a list").iter().filter_map(serde_json::Value::as_f64).collect();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-6 * b.max(1.0);
+        assert!(
+            found.len() == 2 && near(found[0], expected[0]) && near(found[1], expected[1]),
+            "{name}: {facts} {expected:?}"
+        );
+        assert!(near(facts["written"].as_f64().expect("ml"), of(&both, label as f32)), "{name}: {facts}");
+    }
     let [one, two] = [&first, &second].map(|out| foreground(&Path::new(out).join("c01.npz")));
     let (_, std) = read_nifti_values(Path::new(&both).join("c01_std.nii.gz")).expect("a map");
     assert_eq!(std.len(), one.len());
@@ -123,6 +143,47 @@ fn uncertainty_is_the_deviation_of_what_decides() {
     let (input, out) = (text(&golden("mr_resenc_masked_2ch/input")), text(&dir.path().join("mirrored")));
     let printed = succeed(&["predict", &model, "-i", &input, "-o", &out, "--device", "cpu", "--uncertainty", "--json"]);
     assert!(printed.contains("_std.nii.gz") && printed.contains("volume_variation"), "{printed}");
+}
+
+/// Probabilities of 13 outputs for 8 million voxels take 0.9 GB: the case fails before they are allocated, with what
+/// to do, and the others are predicted. A failed allocation would end the process.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_case_whose_probabilities_do_not_fit_fails_alone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, images) = (text(&golden("organs_legacy_nomirror/model")), dir.path().join("images"));
+    fs::create_dir(&images).expect("a folder");
+    let small = fs::read_dir(golden("organs_legacy_nomirror/input")).expect("a folder").flatten().next().expect("one");
+    fs::copy(small.path(), images.join("b_0000.nii.gz")).expect("a copy");
+    // Voxels of 0.1 mm: few for the network.
+    let mut affine = hearth_data::affine::IDENTITY;
+    (0..3).for_each(|axis| affine[axis][axis] = 0.1);
+    let side = 200_usize;
+    let values = (0..side.pow(3)).map(|at| (at % 90) as f32).collect();
+    let big = hearth_data::Image::from_values(values, [1, side, side, side], affine, &hearth_data::host_device());
+    let options = hearth_data::NiftiOptions::label();
+    hearth_data::write_nifti(images.join("a_0000.nii.gz"), &big, options).expect("written");
+    drop(big);
+    let out = dir.path().join("out");
+    let predict = |more: &[&str]| {
+        let words = ["predict", &model, "-i", &text(&images), "-o", &text(&out), "--device", "cpu"].map(str::to_owned);
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", "ulimit -v 700000 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_hearth")])
+            .args(words)
+            .args(more);
+        shell.env("NO_COLOR", "1").output().expect("the shell starts")
+    };
+    let output = predict(&["--probabilities"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
+    for part in ["mapping 13 outputs back", "of memory, but", "leave out --probabilities", "1 of 2 images"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(out.join("b.nii.gz").is_file() && out.join("b.npz").is_file() && !out.join("a.nii.gz").exists());
+    let output = predict(&[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(out.join("a.nii.gz").is_file());
 }
 
 #[test]

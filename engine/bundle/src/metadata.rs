@@ -49,6 +49,8 @@ pub struct Port {
     pub spatial_shape: Vec<String>,
     /// The type of the values.
     pub dtype: Option<String>,
+    /// The least and the greatest expected value.
+    pub value_range: Option<(f64, f64)>,
     /// The names of its channels, or of the values of its argmax.
     pub channels: BTreeMap<u64, String>,
 }
@@ -95,6 +97,10 @@ impl Port {
         let text = |key: &str| text_of(port.get(key));
         let shape = port.get("spatial_shape").and_then(Value::as_array);
         let channels = port.get("channel_def").and_then(Value::as_object);
+        let value_range = match port.get("value_range").and_then(Value::as_array).map(Vec::as_slice) {
+            Some([least, most]) => least.as_f64().zip(most.as_f64()),
+            _ => None,
+        };
         let channel = |(number, name): (&String, &Value)| Some((number.parse().ok()?, text_of(Some(name))?));
         Port {
             name: name.to_owned(),
@@ -104,6 +110,7 @@ impl Port {
             num_channels: port.get("num_channels").and_then(Value::as_u64),
             spatial_shape: shape.into_iter().flatten().filter_map(|axis| text_of(Some(axis))).collect(),
             dtype: text("dtype"),
+            value_range,
             channels: channels.into_iter().flatten().filter_map(channel).collect(),
         }
     }

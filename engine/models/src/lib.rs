@@ -20,5 +20,6 @@ pub mod package;
 pub mod picture;
 pub mod run;
 pub mod slides;
+mod spread;
 pub mod store;
 pub mod writers;

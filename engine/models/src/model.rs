@@ -145,14 +145,13 @@ pub struct Asked {
     pub uncertainty: bool,
 }
 
-/// The respects in which a prepared image is unlike those that a model was trained on, in words. Without
-/// the values of the training's images, those of CT are compared with Hounsfield units.
-pub fn unlike(model: &dyn Model, prepared: &Prepared) -> Vec<String> {
-    let Some(facts) = &prepared.facts else { return Vec::new() };
+/// The respects in which an image is unlike those that a model was trained on, in words.
+pub fn unlike(model: &dyn Model, facts: &ImageFacts) -> Vec<String> {
     let known = model.fingerprint();
     let mut found = known.map(|known| known.unlike(facts)).unwrap_or_default();
+    // The modality of the card may be that of a recipe, which its data set does not tell.
     let is_ct = matches!(&model.card().modalities[..], [one] if one.eq_ignore_ascii_case("CT"));
-    if is_ct && known.is_none_or(|known| known.channels.is_empty()) {
+    if is_ct && known.is_none_or(|known| known.channels.is_empty() && known.modality.is_none()) {
         found.extend(facts.not_hounsfield());
     }
     found
@@ -285,23 +284,36 @@ pub enum Prediction {
     SlideMap(Box<SlideMap>),
 }
 
+impl Prediction {
+    /// The respects in which the image is unlike those of the training that were found during the
+    /// prediction.
+    pub fn remarks(&self) -> &[String] {
+        match self {
+            Prediction::Map(map) => map.remarks(),
+            Prediction::Scores(_) | Prediction::SlideMap(_) => &[],
+        }
+    }
+}
+
 /// The differences between several predictions of an image.
 pub struct Uncertainty {
     /// The standard deviation of the foreground's probability at each voxel, from 0 to 0.71.
     pub std: Image,
     /// MONAI's volume variation coefficient: deviation over mean of all values of all predictions.
     pub vvc: f64,
-    /// The volume of the foreground in millilitres in each prediction.
-    pub volumes_ml: Vec<f64>,
+    /// The volume in millilitres of each of the card's labels in each prediction, which becomes labels as the
+    /// result does; without any for a predicted image.
+    pub volumes_ml: Vec<Vec<f64>>,
 }
 
 impl Uncertainty {
-    /// The mean volume in millilitres, and its standard deviation over the predictions; `None` for fewer
-    /// than two of them.
-    pub fn volume_ml(&self) -> Option<(f64, f64)> {
-        let count = self.volumes_ml.len() as f64;
-        let mean = self.volumes_ml.iter().sum::<f64>() / count;
-        let squares: f64 = self.volumes_ml.iter().map(|volume| (volume - mean).powi(2)).sum();
+    /// The mean volume of a label in millilitres, and its standard deviation over the predictions; `None` for
+    /// fewer than two of them.
+    pub fn volume_ml(&self, label: usize) -> Option<(f64, f64)> {
+        let volumes: Vec<f64> = self.volumes_ml.iter().filter_map(|all| all.get(label).copied()).collect();
+        let count = volumes.len() as f64;
+        let mean = volumes.iter().sum::<f64>() / count;
+        let squares: f64 = volumes.iter().map(|volume| (volume - mean).powi(2)).sum();
         (count >= 2.0).then(|| (mean, (squares / (count - 1.0)).sqrt()))
     }
 }
@@ -355,6 +367,12 @@ pub trait PredictedMap: Send {
     /// Measurements of each label, if the family has its own rules for them.
     fn statistics(&self, _incomplete: bool) -> Option<Value> {
         None
+    }
+
+    /// The respects in which the image is unlike those of the training, of a family that loads an image only
+    /// when it is predicted.
+    fn remarks(&self) -> &[String] {
+        &[]
     }
 
     /// Labels that the image's border may cut, if the family checks that.

@@ -35,6 +35,13 @@ const EXTENT_ROOM: f64 = 1.5;
 /// How far outside of the training's range a value may be, as a part of the whole range of values.
 const VALUE_ROOM: f64 = 0.25;
 
+/// How much coarser an image may be than the voxels to which it is resampled, or than the median of the
+/// training's, where the range of the training's voxel sizes is not known: nnU-Net's limit of anisotropy.
+const COARSE_ROOM: f64 = 3.0;
+
+/// The least part of the range that a chain scales to the network's values that an image must fill.
+const FILLED: f64 = 0.05;
+
 /// The names of the world axes.
 const AXES: [&str; 3] = ["left to right", "back to front", "feet to head"];
 
@@ -78,6 +85,26 @@ pub struct Fingerprint {
     /// The values of each channel; empty if the recipe scales each image by its own values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Percentiles<Span>>,
+    /// The values of the labelled structures alone, for each channel; empty if they are not known or do not
+    /// matter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreground: Vec<Percentiles<Span>>,
+    /// A voxel size along the world axes that is compared where the range of the training is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typical: Option<Typical>,
+    /// The range of values that the preprocessing scales to those of the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled_from: Option<Span>,
+}
+
+/// A voxel size in mm along the world axes where the range of the training's voxel sizes is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Typical {
+    /// The median of the training's images.
+    Median([f64; 3]),
+    /// The size to which all images are resampled.
+    Resampled([f64; 3]),
 }
 
 impl ImageFacts {
@@ -158,6 +185,21 @@ fn percentiles(mut values: Vec<f32>) -> Percentiles<f64> {
 }
 
 impl Fingerprint {
+    /// A fingerprint that knows nothing yet: every image is like it.
+    pub fn unknown() -> Self {
+        const ANY: Span = [0.0, f64::INFINITY];
+        Self {
+            cases: 0,
+            modality: None,
+            spacing_mm: [ANY; 3],
+            extent_mm: [ANY; 3],
+            channels: Vec::new(),
+            foreground: Vec::new(),
+            typical: None,
+            scaled_from: None,
+        }
+    }
+
     /// The ranges over images; `None` without any.
     pub fn over(images: &[ImageFacts]) -> Option<Self> {
         let channels = images.iter().map(|facts| facts.channels.len()).max()?;
@@ -177,10 +219,10 @@ impl Fingerprint {
         };
         Some(Self {
             cases: images.len(),
-            modality: None,
             spacing_mm: std::array::from_fn(|axis| span(&|facts| facts.spacing_mm[axis])),
             extent_mm: std::array::from_fn(|axis| span(&|facts| facts.extent_mm[axis])),
             channels: (0..channels).map(channel).collect(),
+            ..Self::unknown()
         })
     }
 
@@ -192,11 +234,15 @@ impl Fingerprint {
         self.spacing_mm.iter_mut().zip(&other.spacing_mm).for_each(|(into, other)| join(into, other));
         self.extent_mm.iter_mut().zip(&other.extent_mm).for_each(|(into, other)| join(into, other));
         self.modality = self.modality.filter(|own| other.modality.as_ref() == Some(own));
-        self.channels.truncate(other.channels.len());
-        for (into, other) in self.channels.iter_mut().zip(&other.channels) {
-            join(&mut into.low, &other.low);
-            join(&mut into.median, &other.median);
-            join(&mut into.high, &other.high);
+        self.typical = self.typical.filter(|own| other.typical == Some(*own));
+        self.scaled_from = self.scaled_from.filter(|own| other.scaled_from == Some(*own));
+        for (own, other) in [(&mut self.channels, &other.channels), (&mut self.foreground, &other.foreground)] {
+            own.truncate(other.len());
+            for (into, other) in own.iter_mut().zip(other) {
+                join(&mut into.low, &other.low);
+                join(&mut into.median, &other.median);
+                join(&mut into.high, &other.high);
+            }
         }
         self
     }
@@ -252,7 +298,7 @@ impl Fingerprint {
     }
 
     /// The respects in which an image is unlike those of the training, in words; empty for one like
-    /// them.
+    /// them. Without the values of the training's images, those of CT are compared with Hounsfield units.
     pub fn unlike(&self, image: &ImageFacts) -> Vec<String> {
         let mut found = Vec::new();
         let outside = |value: f64, [least, most]: Span, room: f64| value * room < least || value > most * room;
@@ -267,6 +313,7 @@ impl Fingerprint {
         };
         lengths("spacing", &image.spacing_mm, &self.spacing_mm, SPACING_ROOM);
         lengths("field of view", &image.extent_mm, &self.extent_mm, EXTENT_ROOM);
+        found.extend(self.coarser(image));
         for (place, (known, values)) in self.channels.iter().zip(&image.channels).enumerate() {
             let room = VALUE_ROOM * (known.high[1] - known.low[0]).abs().max(f64::EPSILON);
             let other = |value: f64, [least, most]: Span| value < least - room || value > most + room;
@@ -280,7 +327,50 @@ impl Fingerprint {
                 found.push(format!("{of}{what} {}, trained on {}", number(value), span(known)));
             }
         }
+        found.extend(self.without_structures(image));
+        found.extend(self.outside_of_scale(image));
+        if self.channels.is_empty() && self.modality.as_deref() == Some("CT") {
+            found.extend(image.not_hounsfield());
+        }
         found
+    }
+
+    /// A remark about voxels far larger than those that stand for the training's.
+    fn coarser(&self, image: &ImageFacts) -> Option<String> {
+        let (known, what) = match self.typical? {
+            Typical::Median(known) => (known, "trained on a median of"),
+            Typical::Resampled(known) => (known, "trained on images resampled to"),
+        };
+        let ratio = |axis: &usize| image.spacing_mm[*axis] / known[*axis];
+        let axis = (0..3).filter(|axis| known[*axis] > 0.0).max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
+        let (own, name) = (number(image.spacing_mm[axis]), AXES[axis]);
+        (ratio(&axis) > COARSE_ROOM).then(|| format!("spacing {own} mm ({name}), {what} {} mm", number(known[axis])))
+    }
+
+    /// Remarks about channels whose values do not include the median of the labelled structures.
+    fn without_structures(&self, image: &ImageFacts) -> Vec<String> {
+        let mut found = Vec::new();
+        for (place, (known, values)) in self.foreground.iter().zip(&image.channels).enumerate() {
+            let room = VALUE_ROOM * (known.high[1] - known.low[0]).abs().max(f64::EPSILON);
+            if values.high < known.median[0] - room || values.low > known.median[1] + room {
+                let of = if self.foreground.len() > 1 { format!("channel {place}: ") } else { String::new() };
+                let own = span([values.low, values.high]);
+                let (median, range) = (span(known.median), span([known.low[0], known.high[1]]));
+                found.push(format!("{of}values {own}, trained on structures of {median} ({range})"));
+            }
+        }
+        found
+    }
+
+    /// A remark about an image that the preprocessing scales to next to a single value.
+    fn outside_of_scale(&self, image: &ImageFacts) -> Option<String> {
+        let [least, most] = self.scaled_from?;
+        let (low, high) = image.channels.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), values| {
+            (low.min(values.low), high.max(values.high))
+        });
+        let filled = high.min(most) - low.max(least);
+        let other = low <= high && filled < FILLED * (most - least);
+        other.then(|| format!("values {}, trained on values scaled from {}", span([low, high]), span([least, most])))
     }
 }
 
@@ -301,11 +391,12 @@ fn span([least, most]: Span) -> String {
     if least == most { least } else { format!("{least} to {most}") }
 }
 
-/// The DICOM modality of images with these names of channels, if all tell the same one.
-fn modality_of(channels: &[String]) -> Option<String> {
+/// The DICOM modality of images with these names of channels or modalities, if all tell the same one.
+pub fn modality_of(channels: &[String]) -> Option<String> {
     let one = |name: &String| match name.to_uppercase().as_str() {
         "CT" => Some("CT"),
         "PT" | "PET" => Some("PT"),
+        "US" | "ULTRASOUND" => Some("US"),
         "MR" | "MRI" | "T1" | "T1W" | "T1C" | "T1CE" | "T1GD" | "T2" | "T2W" | "FLAIR" | "DWI" | "ADC" => Some("MR"),
         _ => None,
     };
@@ -406,10 +497,39 @@ mod tests {
     }
 
     #[test]
+    fn without_ranges_only_far_coarser_images_and_values_without_the_structures_are_unlike() {
+        let structures = Percentiles { low: [-20.0; 2], median: [100.0; 2], high: [240.0; 2] };
+        let known = Fingerprint {
+            typical: Some(Typical::Resampled([1.5, 1.5, 2.0])),
+            foreground: vec![structures],
+            scaled_from: Some([-57.0, 164.0]),
+            ..Fingerprint::unknown()
+        };
+        let of = |spacing: f64, low: f64, high: f64| ImageFacts {
+            spacing_mm: [0.8, 0.8, spacing],
+            extent_mm: [400.0, 400.0, 20.0],
+            channels: vec![Percentiles { low, median: low, high }],
+        };
+        assert_eq!(known.unlike(&of(5.0, -1024.0, 800.0)), Vec::<String>::new());
+        let said = known.unlike(&of(8.0, 0.0, 1.0));
+        let expected = [
+            "spacing 8 mm (feet to head), trained on images resampled to 2 mm",
+            "values 0 to 1, trained on structures of 100 (-20 to 240)",
+            "values 0 to 1, trained on values scaled from -57 to 164",
+        ];
+        assert_eq!(said, expected);
+        // All voxels become the largest value.
+        assert_eq!(known.unlike(&of(2.0, 900.0, 1400.0)).len(), 2);
+        let median = Fingerprint { typical: Some(Typical::Median([0.8, 0.8, 1.0])), ..Fingerprint::unknown() };
+        assert_eq!(median.unlike(&of(5.0, 0.0, 1.0)), ["spacing 5 mm (feet to head), trained on a median of 1 mm"]);
+    }
+
+    #[test]
     fn channels_tell_a_modality_if_all_agree() {
         let of = |names: &[&str]| modality_of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(of(&["CT"]).as_deref(), Some("CT"));
         assert_eq!(of(&["FLAIR", "T1w", "t1gd", "T2w"]).as_deref(), Some("MR"));
+        assert_eq!(of(&["PET"]).as_deref(), Some("PT"));
         assert_eq!((of(&["CT", "PET"]), of(&["any"]), of(&[])), (None, None, None));
     }
 

@@ -46,7 +46,7 @@ pub use cases::{Cases, list, wants};
 pub use checkpoints::{WEIGHTS, checkpoint_file, choose, name_of};
 pub use checks::check_training;
 pub use confusion::CONFUSION;
-pub use fingerprint::{FINGERPRINT, Fingerprint, ImageFacts, Percentiles, Span, percentiles_of};
+pub use fingerprint::{FINGERPRINT, Fingerprint, ImageFacts, Percentiles, Span, Typical, modality_of, percentiles_of};
 pub use handlers::peak_flops::measure_roof;
 pub use handlers::{HandlerFailure, plugins};
 pub use kernel_tuning::choose_kernels;

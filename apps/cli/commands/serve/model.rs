@@ -167,8 +167,10 @@ fn answer_of(model: &dyn Trained, question: &Question, any_modality: bool) -> Re
         _ => None,
     };
     let prepared = model.preparer().prepare(&case, None).map_err(refused)?;
-    let remarks = unlike(model, &prepared);
-    let mut answer = match model.predict(prepared, Asked::default()).map_err(refused)? {
+    let mut remarks = prepared.facts.as_ref().map(|facts| unlike(model, facts)).unwrap_or_default();
+    let prediction = model.predict(prepared, Asked::default()).map_err(refused)?;
+    remarks.extend_from_slice(prediction.remarks());
+    let mut answer = match prediction {
         Prediction::Scores(scores) => Answer { file: None, facts: of_scores(card, &scores) },
         Prediction::Map(map) => of_map(card, &*map, series.as_ref(), *format, out)?,
         Prediction::SlideMap(_) => return Err(Refusal::Input("maps of slides are not served".to_owned())),

@@ -34,7 +34,7 @@ fn make(kind: &Kind) -> Made {
     let network = read.network.init(&Device::default(), kind.seed()).expect("a network");
     let bytes = weights::to_bytes(&network).expect("weights");
     fs::write(&weights, &bytes).expect("written");
-    let of = BundleWeights { checkpoint: "made", safetensors: &bytes };
+    let of = BundleWeights { checkpoint: "made", safetensors: &bytes, fingerprint: None };
     bundle_of(&document, of, &bundle, None).unwrap_or_else(|error| panic!("{}: {}", kind.name, error.line()));
     kind.write_images(&images);
     Made { folder, bundle, images, recipe, weights }

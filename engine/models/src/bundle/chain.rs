@@ -155,6 +155,30 @@ impl Chain {
         Ok(())
     }
 
+    /// Runs the steps on a case, and shows it after each step that reads files.
+    ///
+    /// # Errors
+    /// The error of a step, with its id.
+    pub fn run_shown(&self, case: &mut Case, writing: &mut Writing, loaded: &mut dyn FnMut(&Case)) -> Outcome {
+        for step in &self.steps {
+            step.run(case, writing).while_doing(|| format!("{}: {}", step.id, step.name))?;
+            if step.name == "LoadImage" {
+                loaded(case);
+            }
+        }
+        Ok(())
+    }
+
+    /// The name and the parameters of each registered transform of a key.
+    pub fn parameters<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a str, serde_json::Value)> {
+        self.steps.iter().filter_map(move |step| match &step.work {
+            Work::Registered(transform) if step.keys.iter().any(|own| own == key) => {
+                Some((step.name.as_str(), transform.describe()))
+            }
+            _ => None,
+        })
+    }
+
     /// Runs the steps on a case without decisions, so that the saved image is the probability of
     /// each class or region: activations stay; argmax, thresholds, and later steps that change
     /// labels are omitted; and inverting to the image's grid is linear.
@@ -209,6 +233,17 @@ impl Chain {
         }
         Ok(())
     }
+}
+
+/// Checks the memory for mapping an output back to the grid of its image's file, which is allocated at once:
+/// a failed allocation would end all cases.
+fn check_room(channels: usize, original: &Image) -> Outcome {
+    let voxels = original.meta.original_shape.iter().product::<usize>();
+    let bytes = (2 * channels * size_of::<f32>()).saturating_mul(voxels) as u64;
+    hearth_machine::check_free(bytes).map_err(|what| {
+        let what = format!("mapping {channels} channels back to the image's own grid {what}");
+        RecipeError::new(format!("{what}: resample the image to larger voxels, or crop it"))
+    })
 }
 
 /// State of running a chain without its decisions.
@@ -311,6 +346,8 @@ impl Step {
             // Only one key is changed at a time, so its option is selected by index.
             let original = self.original(invert, key, place);
             let original = case.sample.image(&original)?.clone();
+            let channels = case.sample.image(key)?.channels();
+            check_room(channels, &original)?;
             case.sample.update(key, |prediction| invert.invert(prediction, &original, place))?;
             if let Some(function) = function {
                 self.function(case, key, function, Kind::Float)?;
@@ -385,5 +422,20 @@ impl Step {
         let image = Image { data: made.data, ..image };
         case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_data::{affine, host_device};
+
+    #[test]
+    fn an_output_that_does_not_fit_on_the_grid_of_its_image_is_an_error_before_it_is_allocated() {
+        let mut image = Image::from_values(vec![0.0; 8], [1, 2, 2, 2], affine::IDENTITY, &host_device());
+        assert!(check_room(105, &image).is_ok());
+        image.meta.original_shape = vec![1 << 16; 3];
+        let said = check_room(105, &image).expect_err("no machine has that").to_string();
+        assert!(said.contains("mapping 105 channels back") && said.contains("crop it"), "{said}");
     }
 }

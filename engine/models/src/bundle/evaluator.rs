@@ -16,6 +16,7 @@ use super::chain::Chain;
 use super::checks::device_of;
 use super::classes::Classes;
 use super::data::{Cases, Loading};
+use super::facts::fingerprint_of;
 use super::handlers::Handlers;
 use super::metrics::Measure;
 use super::networks::{Networks, check};
@@ -25,6 +26,7 @@ use super::slides::SlideOptions;
 use super::writing::Writing;
 use super::{Seen, Told, missing};
 use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::{Fingerprint, ImageFacts};
 
 /// Metrics by name: a single value, or one for each class.
 type Metrics = Vec<(String, Vec<f64>)>;
@@ -41,6 +43,10 @@ pub(crate) struct Evaluator {
     handlers: Handlers,
     slides: Option<SlideOptions>,
     device: Device,
+    /// The key into which the image of a case is read.
+    key: String,
+    /// What the bundle says about the images of its training.
+    known: Fingerprint,
     /// Notes about omitted parts and probable mistakes.
     pub notes: Vec<String>,
 }
@@ -128,8 +134,12 @@ impl Evaluator {
         if let Cases::Streams(streams) = &loading.cases {
             notes.extend(streams.notes());
         }
+        let key = before.reads().first().map_or("image", |read| read.key).to_owned();
+        let known = fingerprint_of(&before, &key, options.metadata.as_ref());
         Ok(Evaluator {
             id: component.id.clone(),
+            key,
+            known,
             loading,
             network,
             inferer,
@@ -167,7 +177,6 @@ impl Evaluator {
         }
         networks.get(&self.network, &self.device)?;
         networks.check_loaded(&self.network, &mut |_| {})?;
-        let key = self.before.reads().first().map_or("image", |read| read.key).to_owned();
         Ok(Some(OneByOne {
             id: self.id,
             network: self.network,
@@ -177,7 +186,8 @@ impl Evaluator {
             after: self.after,
             device: self.device,
             folder: folder.to_owned(),
-            key,
+            key: self.key,
+            known: self.known,
         }))
     }
 
@@ -191,7 +201,7 @@ impl Evaluator {
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome<(usize, Metrics)> {
-        let Evaluator { id, loading, network, inferer, before, after, measures, slides, device, .. } = self;
+        let Evaluator { id, loading, network, inferer, before, after, measures, slides, device, key, known, .. } = self;
         let Handlers { loads, tables, maps } = self.handlers;
         for loads in &loads {
             let path = networks.load(loads, &writing.inputs, &device)?;
@@ -201,7 +211,7 @@ impl Evaluator {
         networks.check_loaded(&network, tell)?;
         let pass = Pass { network: networks.get(&network, &device)?, inferer: &*inferer, device: &device, id: &id };
         let Loading { cases, batch, .. } = loading;
-        let mut ending = Ending { after: &after, tables: &tables, measures, total: 0 };
+        let mut ending = Ending { after: &after, tables: &tables, measures, total: 0, key: &key, known: &known };
         let count = match cases {
             Cases::List(list) => {
                 ending.total = list.len();
@@ -255,6 +265,10 @@ pub(crate) struct Ending<'a> {
     pub(crate) tables: &'a [Classes],
     pub(crate) measures: Vec<Measure>,
     pub(crate) total: usize,
+    /// The key into which the image of a case is read.
+    pub(crate) key: &'a str,
+    /// What the bundle says about the images of its training.
+    pub(crate) known: &'a Fingerprint,
 }
 
 impl Ending<'_> {
@@ -272,7 +286,15 @@ impl Ending<'_> {
         for (place, given) in batch.iter().enumerate() {
             let mut case = Case::new(given, first + place, &writing.inputs);
             let named = case.sample.case.clone();
-            before.run(&mut case, writing).while_doing(|| named)?;
+            let mut remarks = Vec::new();
+            let mut loaded = |case: &Case| {
+                let facts = case.sample.image(self.key).ok().map(ImageFacts::of);
+                remarks = facts.map(|facts| self.known.unlike(&facts)).unwrap_or_default();
+            };
+            before.run_shown(&mut case, writing, &mut loaded).while_doing(|| named.clone())?;
+            for remark in remarks {
+                tell(Told::Note(format!("warning: {named}: unlike the training data: {remark}")));
+            }
             cases.push(case);
         }
         self.cases(cases, pass, writing, tell)

@@ -17,6 +17,7 @@ mod computed;
 mod convert;
 mod data;
 mod evaluator;
+mod facts;
 mod field;
 mod first;
 mod handlers;
@@ -38,6 +39,7 @@ mod streams;
 mod writing;
 
 pub use convert::{Converted, convert};
+pub(crate) use facts::OF_RUN;
 pub use hearth_bundle::{Bundle, Fault, FaultKind, Metadata};
 pub use model::BundleModel;
 pub use needs::{ConfigNeeds, Part, needs};
@@ -57,4 +59,6 @@ struct Context {
     case_by_case: bool,
     /// The seed of random draws.
     seed: i64,
+    /// The metadata of the bundle.
+    metadata: Option<Metadata>,
 }

@@ -7,18 +7,22 @@ use hearth_bundle::{Effect, Metadata, Resolver};
 use hearth_data::{Image, NiftiOptions, write_nifti};
 use hearth_onnx::About;
 use hearth_recipe::{Context as _, Outcome, RecipeError};
+use hearth_run::Fingerprint;
 use hearth_run::outputs::sum;
 use serde_json::{Map, Value, json};
 
 use super::evaluator::Evaluator;
+use super::facts::modality as modality_of_metadata;
 use super::networks::{Loads, Networks};
-use super::one_by_one::OneByOne;
+use super::one_by_one::{OneByOne, PredictedCase};
 use super::open::{OpenedBundle, open};
 use super::run::{RunOptions, all, config, leave_out_lists};
 use super::{Context, checks};
 use crate::cases::{Case, CaseFinder, Sought};
 use crate::export::Exported;
-use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
+use crate::model::{
+    Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, unlike,
+};
 use crate::open::OpenOptions;
 use crate::package::Unpacked;
 
@@ -29,6 +33,8 @@ pub struct BundleModel {
     card: Card,
     /// `None` if the config runs as it is.
     evaluator: Option<Mutex<OneByOne>>,
+    /// What it says about the images of its training.
+    fingerprint: Option<Fingerprint>,
     files: Vec<PathBuf>,
     /// Removes the unpacked folder of a package on drop.
     _unpacked: Option<Unpacked>,
@@ -51,7 +57,11 @@ impl BundleModel {
         if let Some(unpacked) = &unpacked {
             unpacked.describe(&mut card.labels);
         }
-        Ok(Self { opened, card, evaluator: evaluator.map(Mutex::new), files, _unpacked: unpacked })
+        let fingerprint = evaluator.as_ref().map(|evaluator| evaluator.known.clone());
+        if let Some(known) = fingerprint.as_ref().and_then(|known| known.modality.clone()) {
+            card.modalities = vec![known];
+        }
+        Ok(Self { opened, card, evaluator: evaluator.map(Mutex::new), fingerprint, files, _unpacked: unpacked })
     }
 }
 
@@ -62,7 +72,8 @@ fn one_by_one(opened: &OpenedBundle, options: &RunOptions) -> Outcome<(Option<On
     leave_out_lists(&mut config)?;
     let folder = opened.bundle.root().to_owned();
     let resolver = Resolver::new(config, folder.clone())?;
-    let mut context = Context { folder: folder.clone(), case_by_case: true, ..Context::default() };
+    let metadata = opened.bundle.metadata().cloned();
+    let mut context = Context { folder: folder.clone(), case_by_case: true, metadata, ..Context::default() };
     let (mut networks, mut files) = (Networks::default(), Vec::new());
     let device = checks::device(&resolver)?;
     let mut engine = None;
@@ -149,11 +160,6 @@ fn card(metadata: Option<&Metadata>, opened: &OpenedBundle, evaluator: Option<&O
     let input = metadata.and_then(|metadata| metadata.inputs.first());
     let channels = input.map_or(1, |input| input.num_channels.unwrap_or(1));
     let modality = input.and_then(|input| input.modality.clone());
-    let dicom = modality.iter().filter_map(|name| match name.to_uppercase().as_str() {
-        "CT" => Some("CT".to_owned()),
-        "MR" | "MRI" => Some("MR".to_owned()),
-        _ => None,
-    });
     Card {
         family: "MONAI bundle",
         description: format!("MONAI bundle {title} {version}").trim().to_owned(),
@@ -162,7 +168,7 @@ fn card(metadata: Option<&Metadata>, opened: &OpenedBundle, evaluator: Option<&O
         file_labels: labels.iter().map(|label| (label.name.clone(), label.value)).collect(),
         labels,
         channels: (0..channels).map(|place| modality.clone().unwrap_or_else(|| format!("channel {place}"))).collect(),
-        modalities: dicom.collect(),
+        modalities: modality_of_metadata(metadata).into_iter().collect(),
         checksum: None,
         ending: if kind == Kind::Image { "_pred.nii.gz".to_owned() } else { "_seg.nii.gz".to_owned() },
         probability_endings: if kind.is_map() { vec!["_prob.nii.gz"] } else { Vec::new() },
@@ -201,7 +207,9 @@ impl Model for BundleModel {
             return Err(RecipeError::new("this bundle runs as its config defines: `hearth bundle run`"));
         };
         let mut evaluator = evaluator.lock().unwrap_or_else(PoisonError::into_inner);
-        let (image, probabilities) = evaluator.predict(&case.files, case.series.as_deref(), asked.probabilities)?;
+        let found = evaluator.predict(&case.files, case.series.as_deref(), asked.probabilities)?;
+        let PredictedCase { image, probabilities, facts } = found;
+        let remarks = facts.map(|facts| unlike(self, &facts)).unwrap_or_default();
         let (kind, made_by) = (self.card.kind, self.card.made_by.clone());
         let wanted = if kind == Kind::Labels { 1 } else { self.card.labels.len() };
         if kind.is_map() && wanted > 0 && image.channels() != wanted {
@@ -211,7 +219,11 @@ impl Model for BundleModel {
                 self.card.title
             )));
         }
-        Ok(Prediction::Map(Box::new(BundleMap { image, kind, made_by, probabilities })))
+        Ok(Prediction::Map(Box::new(BundleMap { image, kind, made_by, probabilities, remarks })))
+    }
+
+    fn fingerprint(&self) -> Option<&Fingerprint> {
+        self.fingerprint.as_ref()
     }
 
     fn key(&self) -> Outcome<Value> {
@@ -259,9 +271,14 @@ struct BundleMap {
     kind: Kind,
     made_by: String,
     probabilities: Option<Image>,
+    remarks: Vec<String>,
 }
 
 impl PredictedMap for BundleMap {
+    fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     fn image(&self) -> Outcome<Image> {
         Ok(self.image.clone())
     }

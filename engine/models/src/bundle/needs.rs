@@ -127,8 +127,7 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     let device = checks::device(&resolver).err();
     missing.extend(resolver.faults());
     missing.extend(device);
-    let context =
-        Context { folder: bundle.root().to_owned(), images: options.images.clone(), seed: 0, case_by_case: false };
+    let context = Context { folder: bundle.root().to_owned(), images: options.images.clone(), ..Context::default() };
     let mut walk = Walk::default();
     effects.iter().for_each(|effect| walk.effect(effect));
     let training = refused(&effects, &context, &mut missing);

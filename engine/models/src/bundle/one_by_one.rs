@@ -10,6 +10,7 @@ use hearth_data::transforms::LoadImage;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::{Fingerprint, ImageFacts};
 
 use super::case::Case;
 use super::chain::Chain;
@@ -29,6 +30,18 @@ pub(crate) struct OneByOne {
     pub(crate) folder: PathBuf,
     /// The key into which the image file is read.
     pub(crate) key: String,
+    /// What the bundle says about the images of its training.
+    pub(crate) known: Fingerprint,
+}
+
+/// What the config makes of a case.
+pub(crate) struct PredictedCase {
+    /// The image that it saves.
+    pub image: Image,
+    /// The probabilities, if requested.
+    pub probabilities: Option<Image>,
+    /// What the image looked like when it was loaded.
+    pub facts: Option<ImageFacts>,
 }
 
 impl OneByOne {
@@ -50,18 +63,13 @@ impl OneByOne {
         Ok(self.networks.get(&self.network, &self.device)?.clone())
     }
 
-    /// The image that the config saves for a case, and its probabilities if requested. `series` is
-    /// the UID of a DICOM series.
+    /// The image that the config saves for a case, with its probabilities if requested. `series` is the UID of
+    /// a DICOM series.
     ///
     /// # Errors
     /// Images that cannot be read or do not fit the network, an output that the device failed to
     /// compute, or a config whose values before the decision are not probabilities.
-    pub fn predict(
-        &mut self,
-        files: &[PathBuf],
-        series: Option<&str>,
-        probabilities: bool,
-    ) -> Outcome<(Image, Option<Image>)> {
+    pub fn predict(&mut self, files: &[PathBuf], series: Option<&str>, probabilities: bool) -> Outcome<PredictedCase> {
         let texts: Vec<Value> = files.iter().map(|file| Value::text(file.display().to_string())).collect();
         let value = match &texts[..] {
             [one] => one.clone(),
@@ -74,7 +82,9 @@ impl OneByOne {
             let key = LoadImage::series_key(&self.key);
             case.sample.values.insert(key, hearth_data::Value::Text(uid.to_owned()));
         }
-        self.before.run(&mut case, &mut writing)?;
+        let mut facts = None;
+        let mut loaded = |case: &Case| facts = case.sample.image(&self.key).ok().map(ImageFacts::of);
+        self.before.run_shown(&mut case, &mut writing, &mut loaded)?;
         let network = self.networks.get(&self.network, &self.device)?;
         let pass = Pass { network, inferer: &*self.inferer, device: &self.device, id: &self.id };
         let mut passed = pass.cases(vec![case])?;
@@ -94,7 +104,7 @@ impl OneByOne {
             let what = format!("they lie on a grid of {found:?} voxels, and the result on one of {saved:?}");
             return Err(RecipeError::new(format!("{}: no probabilities of this case: {what}", self.id)));
         }
-        Ok((saved, found))
+        Ok(PredictedCase { image: saved, probabilities: found, facts })
     }
 
     /// The saved image of a case without decisions.

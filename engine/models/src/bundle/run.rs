@@ -219,7 +219,8 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     let base = options.results.clone().unwrap_or_else(|| folder.clone());
     let base = std::path::absolute(&base).unwrap_or(base);
     let mut writing = Writing::new(base, folder.clone(), options.overwrite);
-    let mut context = Context { folder: folder.clone(), images: options.images.clone(), ..Context::default() };
+    let (images, metadata) = (options.images.clone(), bundle.metadata().cloned());
+    let mut context = Context { folder: folder.clone(), images, metadata, ..Context::default() };
     let mut networks = Networks::default();
     networks.random = options.random_weights;
     let mut computed = Computed::default();

@@ -52,6 +52,11 @@ impl Ensemble {
         &self.members
     }
 
+    /// The networks of the other runs.
+    pub(crate) fn others(&self) -> &[AnyNetwork] {
+        &self.others
+    }
+
     /// The requested maps.
     pub fn maps(&self) -> &[Disagreement] {
         &self.merging.maps
@@ -176,6 +181,15 @@ impl Trained {
         each: Vec<Tensor<5>>,
     ) -> Outcome<Merged> {
         let (output, how) = (self.plan.recipe.output(), ensemble.merging.how);
+        if self.plan.on_processor {
+            // Next to the outputs: each prepared for the merging, and once more for the maps.
+            let values: usize = each.iter().map(|logits| logits.shape().num_elements()).sum();
+            let copies = 1 + usize::from(!ensemble.maps().is_empty());
+            hearth_machine::check_free((copies * values * size_of::<f32>()) as u64).map_err(|what| {
+                let what = format!("merging the outputs of {} networks {what}", each.len());
+                RecipeError::new(format!("{what}: merge logits (--merge logits) without maps, or crop the image"))
+            })?;
+        }
         let mut maps = Vec::with_capacity(ensemble.maps().len());
         if !ensemble.maps().is_empty() {
             let probable = each.iter().map(|logits| self.probabilities(steps, logits.clone()));

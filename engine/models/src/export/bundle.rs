@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use super::inference::inference;
 use super::metadata::{LICENSE, LOGGING, metadata, readme};
+use crate::bundle::OF_RUN;
 use hearth_recipe::recipe::Recipe;
 use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::Fingerprint;
 use hearth_run::checkpoint_file;
 use hearth_run::folders::replace;
 
@@ -58,6 +60,8 @@ pub struct BundleWeights<'a> {
     pub checkpoint: &'a str,
     /// A safetensors file with the names of the state dict.
     pub safetensors: &'a [u8],
+    /// What the images of the training look like, for comparison with those that the bundle predicts.
+    pub fingerprint: Option<&'a Fingerprint>,
 }
 
 /// Writes a run as a bundle and returns the files; see [`bundle_of`].
@@ -70,7 +74,8 @@ pub fn bundle(folder: &RunFolder, out: &Path, options: &BundleOptions) -> Outcom
     // Checked before anything that takes time.
     BundleConfigs::of(&document).while_doing(doing)?;
     let (checkpoint, bytes) = checkpoint_file(folder, &options.checkpoint)?;
-    let weights = BundleWeights { checkpoint: &checkpoint, safetensors: &bytes };
+    let fingerprint = Fingerprint::of_run(folder.root());
+    let weights = BundleWeights { checkpoint: &checkpoint, safetensors: &bytes, fingerprint: fingerprint.as_ref() };
     bundle_of(&document, weights, out, options.license.as_deref()).while_doing(doing)
 }
 
@@ -89,7 +94,10 @@ pub fn bundle_of(
     license: Option<&str>,
 ) -> Outcome<Vec<PathBuf>> {
     let recipe = Recipe::read(document)?;
-    let configs = BundleConfigs::of(document)?;
+    let mut configs = BundleConfigs::of(document)?;
+    if let Some(found) = weights.fingerprint {
+        configs.metadata[OF_RUN] = serde_json::to_value(found)?;
+    }
     for part in ["configs", "models", "docs"] {
         let path = out.join(part);
         std::fs::create_dir_all(&path).while_doing(|| format!("cannot make the folder {}", path.display()))?;

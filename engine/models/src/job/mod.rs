@@ -22,7 +22,7 @@ pub use overlap::{Overlap, Overlapped, StageSeconds, overlapped};
 pub use ranks::{Done, own, prepared};
 pub use results::Results;
 
-pub(crate) use results::{CaseReport, millilitres};
+pub(crate) use results::{CaseReport, OF_PREDICTIONS, VVC, millilitres, of_predictions};
 
 use crate::cases::Sought;
 use crate::job::failed::{FAILED, list_failed, row};
@@ -178,7 +178,7 @@ impl Job<'_> {
             }
         };
         let (asked, thing) = (self.asked(), planned.card.kind.case());
-        let predict = |before: usize, ready| {
+        let predict = |before: usize, ready: Prepared| {
             let task = &tasks[mine[before]];
             if count > 1 {
                 let left = match before {
@@ -190,11 +190,17 @@ impl Job<'_> {
                 };
                 notice!("{thing} {} of {count}: {}{left}", mine[before] + 1, task.case.name());
             }
-            let remarks = unlike(self.model, &ready);
-            for remark in &remarks {
-                warning!("{}: unlike the training data: {remark}", task.case.name());
-            }
+            let warn = |remarks: &[String]| {
+                // The records of the results have them.
+                let warn =
+                    |text: &String| warning!(recorded = true, "{}: unlike the training data: {text}", task.case.name());
+                remarks.iter().for_each(warn);
+            };
+            let mut remarks = ready.facts.as_ref().map(|facts| unlike(self.model, facts)).unwrap_or_default();
+            warn(&remarks);
             let prediction = self.model.predict(Prepared { partial: task.partial.clone(), ..ready }, asked)?;
+            warn(prediction.remarks());
+            remarks.extend_from_slice(prediction.remarks());
             let drawn = pictures.filter(|_| task.asks("--picture"));
             let picture = drawn.map(|pictures| pictures.png(&task.case, &prediction));
             Ok(Found { prediction, picture, remarks })

@@ -62,22 +62,30 @@ impl<'a> CaseReport<'a> {
         }
     }
 
-    /// Reports a written file of `--uncertainty`.
-    pub(crate) fn uncertainty(&mut self, path: &Path, found: &Uncertainty) {
-        let volume = found.volume_ml();
+    /// Reports a written file of `--uncertainty`, with the volume of each label: as written, and over the
+    /// predictions.
+    pub(crate) fn uncertainty(&mut self, path: &Path, found: &Uncertainty, written: &[Volume<'_>]) {
         if self.json {
             self.file("uncertainty", path);
-            self.facts.insert("volume_variation_coefficient".to_owned(), json!(found.vvc));
-            if let Some((mean, std)) = volume {
-                self.facts.insert("foreground_ml".to_owned(), json!({ "mean": mean, "std": std }));
-            }
+            self.facts.insert(VVC.to_owned(), json!(found.vvc));
+            self.facts.insert(OF_PREDICTIONS.to_owned(), of_predictions(written, found));
             return;
         }
-        let Some((mean, std)) = volume else { return self.results.line(&path.display().to_string()) };
-        let share = if mean > 0.0 { std / mean * 100.0 } else { 0.0 };
-        let (path, count) = (path.display(), found.volumes_ml.len());
-        self.results
-            .line(&format!("{path}  foreground {mean:.1} ml ± {std:.2} ml ({share:.1} %) over {count} predictions"));
+        let mut line = path.display().to_string();
+        for (place, (label, _, volume)) in written.iter().enumerate() {
+            let Some((mean, std)) = found.volume_ml(place) else { continue };
+            let written = volume / 1000.0;
+            if written == 0.0 && mean == 0.0 {
+                continue;
+            }
+            let share = if mean > 0.0 { std / mean * 100.0 } else { 0.0 };
+            let name = &label.name;
+            line += &format!("  {name} {written:.1} ml, predictions {mean:.1} ml ± {std:.2} ml ({share:.1} %)");
+        }
+        if !written.is_empty() {
+            line += &format!("  over {} predictions", found.volumes_ml.len());
+        }
+        self.results.line(&line);
     }
 
     /// Reports a fact about the prediction.
@@ -117,6 +125,25 @@ impl<'a> CaseReport<'a> {
         line.insert("error".to_owned(), json!(failure.map(RecipeError::line)));
         self.results.line(&Value::Object(line).to_string());
     }
+}
+
+/// The keys of `--uncertainty` in records and lines of JSON.
+pub(crate) const VVC: &str = "volume_variation_coefficient";
+pub(crate) const OF_PREDICTIONS: &str = "volumes_ml_of_predictions";
+
+/// A label with its number of voxels and its volume in mm³.
+type Volume<'a> = (&'a ClassLabel, usize, f64);
+
+/// The millilitres of each label by its name: as written, in each prediction, and their mean and standard
+/// deviation.
+pub(crate) fn of_predictions(written: &[Volume<'_>], found: &Uncertainty) -> Value {
+    let of = |(place, (label, _, volume)): (usize, &Volume<'_>)| {
+        let (mean, std) = found.volume_ml(place)?;
+        let each: Vec<f64> = found.volumes_ml.iter().filter_map(|all| all.get(place).copied()).collect();
+        let facts = json!({ "written": volume / 1000.0, "mean": mean, "std": std, "predictions": each });
+        Some((label.name.clone(), facts))
+    };
+    Value::Object(written.iter().enumerate().filter_map(of).collect())
 }
 
 /// The millilitres of each label by its name.

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_nnunet::{Case, Volume, postprocess, probabilities};
+use hearth_nnunet::{Case, NnunetError, postprocess, probabilities};
 
 use crate::nnunet::predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
-use crate::nnunet::spread::Spread;
+use crate::spread::Spread;
 use hearth_recipe::nnunet::CaseImage;
 use hearth_recipe::{Outcome, RecipeError};
 
@@ -88,7 +88,9 @@ impl NnunetEnsemble {
         let several = self.members.len() > 1;
         let mut spread = Spread::default();
         if uncertainty {
-            self.members.iter().zip(&prepared).try_for_each(|(member, one)| member.spread(one, &mut spread))?;
+            let steps = self.first().steps();
+            let members = self.members.iter().zip(&prepared);
+            members.into_iter().try_for_each(|(member, one)| member.spread(one, steps, &mut spread))?;
         }
         let found = self.members.iter().zip(prepared).map(|(member, one)| {
             let logits = member.logits(&one.data)?;
@@ -112,19 +114,30 @@ impl NnunetEnsemble {
 
     /// Merges the predictions of the models; of a single model its own prediction.
     fn merged(&self, found: impl Iterator<Item = Outcome<Predicted>>, wanted: bool) -> Outcome<Predicted> {
-        let mut last = None;
-        let mut all: Vec<Volume> = Vec::with_capacity(self.members.len());
-        for found in found {
-            let mut found = found?;
-            if self.members.len() == 1 {
-                return Ok(found);
-            }
-            all.extend(found.probabilities.take());
-            last = Some(found);
+        let mut found = found;
+        if self.members.len() == 1 {
+            return found.next().unwrap_or_else(|| Err(RecipeError::new("there is no model")));
         }
-        let Some(mut found) = last else { return Err(RecipeError::new("there is no model")) };
+        // One at a time: the sum and one model's probabilities are in memory.
+        let (mut last, mut fault) = (None, None);
+        let each = found.filter_map(|found| match found {
+            Ok(mut found) => {
+                let own = found.probabilities.take();
+                last = Some(found);
+                own.map(Ok)
+            }
+            Err(why) => {
+                let message = NnunetError::case(why.to_string());
+                fault = Some(why);
+                Some(Err(message))
+            }
+        });
+        let mean = probabilities::mean(each);
+        if let Some(why) = fault {
+            return Err(why);
+        }
+        let (Some(mut found), mean) = (last, mean?) else { return Err(RecipeError::new("there is no model")) };
         let first = self.first();
-        let mean = probabilities::mean(all.into_iter().map(Ok))?;
         found.labels = probabilities::labels(&first.folder.dataset.labels, &mean);
         postprocess::apply(first.steps(), &mut found.labels)?;
         found.probabilities = wanted.then_some(mean);

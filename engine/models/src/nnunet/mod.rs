@@ -22,7 +22,6 @@ mod network;
 mod onnx;
 mod predict;
 mod properties;
-mod spread;
 mod total;
 
 pub use ensemble::NnunetEnsemble;

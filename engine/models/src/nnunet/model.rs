@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hearth_data::{Image, Item, Parts, read_image_with};
-use hearth_nnunet::{Case as Channels, LabelManager, Listed};
+use hearth_nnunet::{Case as Channels, LabelManager, Listed, Volume};
 use hearth_recipe::nnunet::{CaseImage, Reader};
-use hearth_recipe::{Context, Outcome, RecipeError, warning};
+use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_registry::counted;
-use hearth_run::Fingerprint;
+use hearth_run::{Fingerprint, modality_of};
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
@@ -16,17 +16,16 @@ use crate::model::{
     Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, Uncertainty,
 };
 use crate::nnunet::facts::{facts_of, fingerprint_of};
-use crate::nnunet::spread::Spreading;
 use crate::nnunet::{NnunetEnsemble, NnunetPredictor, Predicted, Preparation};
 use crate::package::Unpacked;
-use crate::writers::regions::determinant;
+use crate::spread::Spreading;
 
 /// nnU-Net models as one model.
 pub struct NnunetModel {
     ensemble: Arc<NnunetEnsemble>,
     card: Card,
     /// What the data set of the first model looks like.
-    fingerprint: Option<Fingerprint>,
+    fingerprint: Fingerprint,
     /// The folder of the labels of an earlier stage.
     previous: Option<PathBuf>,
     /// The unpacked folder of a package, from which networks are read.
@@ -41,23 +40,8 @@ impl NnunetModel {
         if let Some(unpacked) = &unpacked {
             unpacked.describe(&mut card.labels);
         }
-        let fingerprint = fingerprint(&ensemble);
+        let fingerprint = fingerprint_of(&ensemble.first().folder, &ensemble.first().configuration);
         Self { card, fingerprint, ensemble: Arc::new(ensemble), previous, _unpacked: unpacked }
-    }
-}
-
-/// What `dataset_fingerprint.json` tells, if the folder has one.
-fn fingerprint(ensemble: &NnunetEnsemble) -> Option<Fingerprint> {
-    let path = ensemble.first().folder.path.join("dataset_fingerprint.json");
-    let text = hearth_files::read(&path).ok()?;
-    let known = serde_json::from_slice(&text).map_err(RecipeError::from_error);
-    match known.and_then(|known: Value| Ok(hearth_nnunet::planner::Fingerprint::parse(&known)?)) {
-        Ok(known) => fingerprint_of(&known),
-        Err(error) => {
-            let what = "images are not compared with those of the training";
-            warning!("{}: {what}: {}", path.display(), error.line());
-            None
-        }
     }
 }
 
@@ -85,7 +69,6 @@ fn card(ensemble: &NnunetEnsemble) -> Card {
     };
     let configurations = ensemble.members().iter().map(member).collect::<Vec<_>>().join(", ");
     let title = plans.dataset_name.clone();
-    let ct = dataset.channel_names.iter().any(|name| name.eq_ignore_ascii_case("ct"));
     Card {
         family: FAMILY,
         description: format!("nnU-Net {title}, {configurations}"),
@@ -94,7 +77,7 @@ fn card(ensemble: &NnunetEnsemble) -> Card {
         labels: heads.clone().enumerate().map(label).collect(),
         file_labels: heads.filter_map(file_label).collect(),
         channels: dataset.channel_names.clone(),
-        modalities: if ct { vec!["CT".to_owned()] } else { Vec::new() },
+        modalities: modality_of(&dataset.channel_names).into_iter().collect(),
         checksum: None,
         ending: dataset.file_ending.clone(),
         probability_endings: vec![".npz", ".pkl"],
@@ -133,16 +116,15 @@ impl Model for NnunetModel {
         let prepared = prepared.take::<Vec<Preparation>>()?;
         let mut found = self.ensemble.compute(prepared, asked.probabilities, asked.uncertainty)?;
         let labels = self.ensemble.first().folder.dataset.labels.clone();
-        let uncertainty = found.uncertainty.take().map(|Spreading { std, vvc, sums }| {
-            let std = found.grid().image(&std);
-            let millilitres = determinant(&std.affine).abs() / 1000.0;
-            Uncertainty { vvc, volumes_ml: sums.iter().map(|sum| sum * millilitres).collect(), std }
+        let uncertainty = found.uncertainty.take().map(|Spreading { std, vvc, volumes_ml }| {
+            let std = Volume { channels: 1, shape: found.labels.shape, data: std };
+            Uncertainty { std: found.grid().image(&std), vvc, volumes_ml }
         });
         Ok(Prediction::Map(Box::new(NnunetMap { found, labels, uncertainty })))
     }
 
     fn fingerprint(&self) -> Option<&Fingerprint> {
-        self.fingerprint.as_ref()
+        Some(&self.fingerprint)
     }
 
     fn key(&self) -> Outcome<Value> {
@@ -309,7 +291,7 @@ impl PredictedMap for NnunetMap {
             return Ok(grid.image(&self.found.labels));
         }
         let heads: Vec<&Vec<u16>> = self.labels.heads.iter().map(|(_, labels)| labels).collect();
-        let mut regions = hearth_nnunet::Volume::<u8>::zeros(heads.len(), self.found.labels.shape);
+        let mut regions = Volume::<u8>::zeros(heads.len(), self.found.labels.shape);
         let voxels = self.found.labels.voxels();
         for (labels, channel) in heads.iter().zip(regions.data.chunks_mut(voxels.max(1))) {
             for (label, out) in self.found.labels.data.iter().zip(channel) {

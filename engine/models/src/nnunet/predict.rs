@@ -15,15 +15,16 @@ use hearth_nnunet::export::Origin;
 use hearth_nnunet::preprocess::{Prepared, prepare};
 use hearth_nnunet::window::{Sum, Windows, mean_of_folds, mirrorings, tile};
 use hearth_nnunet::{
-    Axes3, Case, Configuration, DatasetJson, Folds, Listed, ModelFolder, NnunetError, Volume, checkpoint, export,
-    listed, postprocess, probabilities,
+    Axes3, Case, Configuration, DatasetJson, Folds, LabelManager, Listed, ModelFolder, NnunetError, Volume, checkpoint,
+    export, listed, postprocess, probabilities,
 };
 use hearth_train::Precision;
 use serde_json::{Value, json};
 
 use crate::nnunet::checkpoint::Checkpoint;
 use crate::nnunet::properties::properties;
-use crate::nnunet::spread::{Spread, Spreading};
+use crate::spread::{Spread, Spreading};
+use crate::writers::regions::determinant;
 use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read, read_labels};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::labels_of_stage;
@@ -429,11 +430,17 @@ impl NnunetPredictor {
         sum.finish()
     }
 
-    /// Adds the output of each fold for each flip of an image as a member to `spread`.
+    /// Adds the output of each fold for each flip of an image as a member to `spread`. `steps` is the
+    /// postprocessing of the result.
     ///
     /// # Errors
-    /// Same as [`logits`](Self::logits).
-    pub(crate) fn spread(&self, Preparation { data, origin, .. }: &Preparation, spread: &mut Spread) -> Outcome {
+    /// Same as [`logits`](Self::logits), and labels beyond the limits of postprocessing.
+    pub(crate) fn spread(
+        &self,
+        Preparation { data, origin, grid }: &Preparation,
+        steps: &[postprocess::KeepLargest],
+        spread: &mut Spread,
+    ) -> Outcome {
         let dims = self.configuration.dims();
         let windows = Windows::new(data.shape, self.configuration.patch(), dims, self.options.step_size);
         let (padded, flips) = (windows.pad(data.clone()), self.flips());
@@ -444,8 +451,13 @@ impl NnunetPredictor {
             let network = self.network(fold)?;
             for flip in &flips {
                 let logits = self.output(&network, &windows, &padded, std::slice::from_ref(flip), &running)?;
+                self.check_room(origin, true)?;
                 let heads = export::heads(&self.configuration, &logits, origin);
-                spread.add(&probabilities::probabilities(plans, manager, &heads, origin), manager.has_regions());
+                let found = probabilities::probabilities(plans, manager, &heads, origin);
+                let mut labels = probabilities::labels(manager, &found);
+                postprocess::apply(steps, &mut labels)?;
+                let volumes = volumes_ml(manager, &labels, grid);
+                spread.add(&foreground(manager, &found), volumes)?;
             }
         }
         running.finish();
@@ -487,12 +499,35 @@ impl NnunetPredictor {
         sum.try_into_vec_as()
     }
 
+    /// Checks the memory for mapping outputs back to the image's own grid: what follows is allocated at once,
+    /// and a failed allocation would end all cases.
+    ///
+    /// # Errors
+    /// A map that does not fit.
+    fn check_room(&self, origin: &Origin, probabilities: bool) -> Outcome {
+        let voxels = origin.shape_before_cropping.iter().product::<usize>() as u64;
+        let heads = self.folder.dataset.labels.heads() as u64;
+        // Probabilities: each head in the used part and in the whole image, and two maps of their softmax.
+        // Labels: two heads, and the labels in both axes.
+        let (bytes, advice) = match probabilities {
+            true => (4 * (2 * heads + 2) * voxels, "; labels alone take less: leave out --probabilities"),
+            false => ((2 * 4 + 2 * 2) * voxels, ""),
+        };
+        hearth_machine::check_free(bytes).map_err(|what| {
+            let shape = origin.shape_before_cropping;
+            let of = format!("mapping {heads} outputs back to the image's {shape:?} voxels (z, y, x)");
+            let why = "resample the image to larger voxels, or crop it";
+            RecipeError::new(format!("{of} {what}: {why}{advice}"))
+        })
+    }
+
     /// Converts outputs to labels, and to probabilities if `wanted`.
     ///
     /// # Errors
     /// Volumes beyond the limits of postprocessing.
     pub fn export(&self, logits: &Volume<f16>, origin: Origin, grid: Grid, wanted: bool) -> Outcome<Predicted> {
         let (plans, manager) = (&self.folder.plans, &self.folder.dataset.labels);
+        self.check_room(&origin, wanted)?;
         let heads = export::heads(&self.configuration, logits, &origin);
         let probabilities = wanted.then(|| probabilities::probabilities(plans, manager, &heads, &origin));
         let mut labels = match &probabilities {
@@ -503,6 +538,29 @@ impl NnunetPredictor {
         let properties = wanted.then(|| properties(&grid, &origin, plans.transpose_forward));
         Ok(Predicted { labels, probabilities, properties, uncertainty: None, grid, wide: manager.needs_u16() })
     }
+}
+
+/// The probability of the foreground at each voxel: of anything but the background, or of the likeliest
+/// region.
+fn foreground(manager: &LabelManager, probabilities: &Volume) -> Vec<f32> {
+    let voxels = probabilities.voxels();
+    let heads = || probabilities.data.chunks(voxels.max(1));
+    match manager.has_regions() {
+        false => heads().next().into_iter().flatten().map(|background| 1.0 - background).collect(),
+        true => heads().fold(vec![0.0_f32; voxels], |mut most, head| {
+            most.iter_mut().zip(head).for_each(|(most, value)| *most = most.max(*value));
+            most
+        }),
+    }
+}
+
+/// The volume in millilitres of each label or region but the background.
+fn volumes_ml(manager: &LabelManager, labels: &Volume<u16>, grid: &Grid) -> Vec<f64> {
+    let of_voxel = determinant(&grid.image(&Volume::<u8>::zeros(1, [1; 3])).affine).abs() / 1000.0;
+    let mut counts = vec![0_usize; 1 + usize::from(u16::MAX)];
+    labels.data.iter().for_each(|label| counts[usize::from(*label)] += 1);
+    let heads = manager.heads.iter().filter(|(_, own)| own.iter().any(|label| *label > 0));
+    heads.map(|(_, own)| of_voxel * own.iter().map(|label| counts[usize::from(*label)]).sum::<usize>() as f64).collect()
 }
 
 /// Loads the network of a checkpoint, for predictions.

@@ -156,7 +156,7 @@ impl Model for RunModel {
         if self.card.kind == Kind::SlideMap {
             return Abilities::default();
         }
-        Abilities { probabilities: true, uncertainty: self.trained.augmentation.is_some(), augmentation: true }
+        Abilities { probabilities: true, uncertainty: self.trained.compares(), augmentation: true }
     }
 
     fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {

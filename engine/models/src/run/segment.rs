@@ -11,12 +11,13 @@ use hearth_data::transforms::ResolveRegions;
 use hearth_data::{Affine, DrawKey, Image, Pipeline, Sample, Value};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
-use hearth_nn::networks::Network;
+use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::Post;
 
 use crate::ensemble::Merged;
 use crate::model::Uncertainty;
 use crate::run::trained::Trained;
+use crate::spread::{Spread, Spreading};
 use crate::writers::regions::determinant;
 use hearth_recipe::recipe::Output;
 use hearth_recipe::{Outcome, RecipeError};
@@ -32,7 +33,7 @@ pub struct Segmented {
     pub output: Output,
     /// The probability of each label or region, one per channel.
     pub probabilities: Option<Image>,
-    /// The differences between the predictions of augmented images.
+    /// The differences between the predictions of augmented images or of the networks of an ensemble.
     pub uncertainty: Option<Uncertainty>,
     /// Maps of the disagreement between the members of an ensemble, by name.
     pub disagreement: Vec<(&'static str, Image)>,
@@ -109,7 +110,7 @@ impl Reading {
 pub struct Wanted {
     /// [`Segmented::probabilities`], which take a volume of the image's size for each channel.
     pub probabilities: bool,
-    /// [`Segmented::uncertainty`], which needs test-time augmentation.
+    /// [`Segmented::uncertainty`], which needs test-time augmentation or several networks.
     pub uncertainty: bool,
 }
 
@@ -133,24 +134,25 @@ impl Trained {
             return self.merge(ensemble, steps, input);
         }
         let passes = self.inferer.passes(input.dims());
-        let logits = self.with_network(passes, |net| self.inferer.infer(input, net))?;
+        let logits = self.with_network(&self.network, passes, |net| self.inferer.infer(input, net))?;
         Ok(Merged { likely: self.probabilities(steps, logits)?, maps: Vec::new() })
     }
 
-    /// Calls `work` with the network as a function, in f32; an input or window of an unsupported
-    /// size is an error.
+    /// Calls `work` with a network as a function, in f32; an input or window of an unsupported size is an
+    /// error.
     fn with_network<T>(
         &self,
+        network: &AnyNetwork,
         passes: Option<u64>,
         work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
     ) -> Outcome<T> {
         // The closure cannot fail, so the error of an unsupported window is kept here.
         let misfit = RefCell::new(None);
         let windows = Windows::new(self.plan.progress, passes);
-        let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
+        let forward = |x: Tensor<5>| match network.check_input(x.dims()) {
             Ok(()) => {
                 windows.step();
-                self.network.forward(x).cast(DType::F32)
+                network.forward(x).cast(DType::F32)
             }
             Err(error) => {
                 misfit.borrow_mut().get_or_insert(error);
@@ -169,23 +171,85 @@ impl Trained {
         probabilities(self.plan.recipe.output(), steps, logits)
     }
 
-    /// The differences of the foreground's probability; the map is on the grid of `image`'s file.
-    fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<Uncertainty>> {
-        let Some(augmentation) = &self.augmentation else { return Ok(None) };
-        // Activations were checked with the recipe; on an error here the logits stay unchanged.
-        let anything = |logits: Tensor<5>| match (self.probabilities(steps, logits.clone()), self.plan.recipe.output())
-        {
-            (Ok(x), Output::Labels) => -x.narrow(1, 0, 1) + 1.0,
-            (Ok(x), _) => x.max_dim(1),
-            (Err(_), _) => logits.max_dim(1),
+    /// Whether an image is predicted more than once: by test-time augmentation, or by several networks.
+    pub(crate) fn compares(&self) -> bool {
+        self.augmentation.is_some() || self.networks().count() > 1
+    }
+
+    /// The network, and the others of an ensemble.
+    fn networks(&self) -> impl Iterator<Item = &AnyNetwork> {
+        std::iter::once(&self.network).chain(self.ensemble.iter().flat_map(|ensemble| ensemble.others()))
+    }
+
+    /// The differences between the single predictions: those of each network, of each augmented image. Each
+    /// becomes labels as the result does. The map is on the grid of `image`'s file.
+    fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image, case: &str) -> Outcome<Uncertainty> {
+        let output = self.plan.recipe.output();
+        let (mut spread, mut shape) = (Spread::default(), [0; 3]);
+        let mut add = |logits: Tensor<5>| -> Outcome {
+            let likely = self.probabilities(steps, logits)?;
+            let foreground = match output {
+                Output::Labels => -likely.clone().narrow(1, 0, 1) + 1.0,
+                _ => likely.clone().max_dim(1),
+            };
+            let foreground = computed(Image::new(foreground.squeeze_dim(0), image.affine))?;
+            shape = foreground.shape();
+            let volumes = match output {
+                Output::Labels | Output::Regions => {
+                    self.volumes_ml(&computed(self.decided(steps, likely, image, case, false)?.0)?)
+                }
+                Output::Scores | Output::Image => Vec::new(),
+            };
+            spread.add(&foreground.to_vec(), volumes)
         };
-        let maps = self.with_network(None, |net| augmentation.maps(input, &|x| anything(net(x))))?;
-        let (std, vvc) = (maps.std, maps.vvc);
-        let millilitres = determinant(&image.affine).abs() / 1000.0;
-        let volumes_ml = maps.sums.iter().map(|sum| sum * millilitres).collect();
-        let std = Image { data: std.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
-        let std = self.plan.prediction.invert(std, image, false)?;
-        Ok(Some(Uncertainty { std, vvc, volumes_ml }))
+        for network in self.networks() {
+            let Some(augmentation) = &self.augmentation else {
+                add(self.with_network(network, None, |net| self.inferer.infer(input.clone(), net))?)?;
+                continue;
+            };
+            let mut problem = None;
+            let each = |logits: Tensor<5>| {
+                if problem.is_none() {
+                    problem = add(logits).err();
+                }
+            };
+            self.with_network(network, None, |net| augmentation.examples(input, net, each))?;
+            if let Some(problem) = problem {
+                return Err(problem);
+            }
+        }
+        let Spreading { std, vvc, volumes_ml } = spread.finish()?;
+        let [x, y, z] = shape;
+        let mut std = Image::from_values(std, [1, x, y, z], image.affine, &image.data.device());
+        if output == Output::Image && shape != image.shape() {
+            std.affine = stretched(image, shape);
+        } else {
+            std.meta = image.meta.clone();
+            std = self.plan.prediction.invert(std, image, false)?;
+        }
+        Ok(Uncertainty { std: computed(std)?, vvc, volumes_ml })
+    }
+
+    /// The volume in millilitres of each label but the background, or of each region.
+    fn volumes_ml(&self, decided: &Image) -> Vec<f64> {
+        let of_voxel = determinant(&decided.affine).abs() / 1000.0;
+        let values = decided.to_vec();
+        let counts = match self.plan.recipe.output() {
+            Output::Labels => {
+                let mut counts = vec![0_usize; self.plan.recipe.labels.len()];
+                for value in values {
+                    if let Some(count) = counts.get_mut(value as usize) {
+                        *count += 1;
+                    }
+                }
+                counts.split_off(1.min(counts.len()))
+            }
+            _ => {
+                let channels = values.chunks(decided.shape().iter().product::<usize>().max(1));
+                channels.map(|channel| channel.iter().filter(|value| **value > 0.5).count()).collect()
+            }
+        };
+        counts.into_iter().map(|count| count as f64 * of_voxel).collect()
     }
 
     /// Predicts the numbers of a case whose `image` has files: a probability of each class, or the
@@ -235,49 +299,13 @@ impl Trained {
         let steps = self.plan.post_prediction()?;
         let image = image.to_device(&self.plan.device);
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
-        let uncertainty = if wanted.uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
+        let uncertainty = match wanted.uncertainty && self.compares() {
+            true => Some(self.uncertainty(&steps, &input, &image, &case)?),
+            false => None,
+        };
         let Merged { likely, maps } = self.likely(&steps, input)?;
-        if self.plan.on_processor {
-            // The best class so far, its probability, and that of the next one.
-            let voxels = image.meta.original_shape.iter().product::<usize>();
-            hearth_machine::check_free(3 * (size_of::<f32>() * voxels) as u64)
-                .map_err(|what| RecipeError::new(format!("the prediction on the image's own grid {what}")))?;
-        }
-        let likely: Tensor<4> = likely.squeeze_dim(0);
-        let channels = likely.dims()[0];
         let output = self.plan.recipe.output();
-        let [_, size @ ..] = likely.dims();
-        let on_own_grid = |channel: usize| -> Outcome<Image> {
-            let one = likely.clone().narrow(0, channel, 1);
-            // The output of another size has its own grid over the same space.
-            if output == Output::Image && size != image.shape() {
-                return Ok(Image { data: one, affine: stretched(&image, size), meta: image.meta.clone() });
-            }
-            let one = Image { data: one, affine: image.affine, meta: image.meta.clone() };
-            Ok(self.plan.prediction.invert(one, &image, false)?)
-        };
-        let mut probabilities = None;
-        let made = match output {
-            Output::Labels if wanted.probabilities => {
-                let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
-                let label = likeliest(channels, |channel| Ok(maps[channel].clone()))?;
-                probabilities = Some(stacked(maps)?);
-                clean(&steps, label)?
-            }
-            Output::Labels => clean(&steps, likeliest(channels, on_own_grid)?)?,
-            Output::Scores => {
-                return Err(RecipeError::new(
-                    "this recipe learns numbers of whole images: there is nothing to segment",
-                ));
-            }
-            Output::Regions | Output::Image => {
-                let maps = stacked((0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?)?;
-                probabilities = wanted.probabilities.then(|| maps.clone());
-                // The activations are already applied.
-                let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
-                Post::finish(rest, maps, &case).map_err(|error| RecipeError::new(error.to_string()))?
-            }
-        };
+        let (made, probabilities) = self.decided(&steps, likely, &image, &case, wanted.probabilities)?;
         let map_on_own_grid = |(name, map): (&'static str, Tensor<5>)| {
             let map = Image { data: map.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
             Ok((name, self.plan.prediction.invert(map, &image, false)?))
@@ -287,14 +315,80 @@ impl Trained {
             image: computed(made)?,
             output,
             probabilities: probabilities.map(computed).transpose()?,
-            uncertainty: match uncertainty {
-                Some(found) => Some(Uncertainty { std: computed(found.std)?, ..found }),
-                None => None,
-            },
+            uncertainty,
             disagreement: disagreement
                 .into_iter()
                 .map(|(name, map)| Ok((name, computed(map)?)))
                 .collect::<Outcome<_>>()?,
+        })
+    }
+
+    /// Probabilities of an image as labels, regions or an image on its own grid, after the chain of `[post]`;
+    /// and the probabilities there, if `wanted`.
+    fn decided(
+        &self,
+        steps: &[Post],
+        likely: Tensor<5>,
+        image: &Image,
+        case: &str,
+        wanted: bool,
+    ) -> Outcome<(Image, Option<Image>)> {
+        let likely: Tensor<4> = likely.squeeze_dim(0);
+        let [channels, size @ ..] = likely.dims();
+        let output = self.plan.recipe.output();
+        self.check_room(channels, image, wanted)?;
+        let on_own_grid = |channel: usize| -> Outcome<Image> {
+            let one = likely.clone().narrow(0, channel, 1);
+            // The output of another size has its own grid over the same space.
+            if output == Output::Image && size != image.shape() {
+                return Ok(Image { data: one, affine: stretched(image, size), meta: image.meta.clone() });
+            }
+            let one = Image { data: one, affine: image.affine, meta: image.meta.clone() };
+            Ok(self.plan.prediction.invert(one, image, false)?)
+        };
+        let mut probabilities = None;
+        let made = match output {
+            Output::Labels if wanted => {
+                let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
+                let label = likeliest(channels, |channel| Ok(maps[channel].clone()))?;
+                probabilities = Some(stacked(maps)?);
+                clean(steps, label)?
+            }
+            Output::Labels => clean(steps, likeliest(channels, on_own_grid)?)?,
+            Output::Scores => {
+                return Err(RecipeError::new(
+                    "this recipe learns numbers of whole images: there is nothing to segment",
+                ));
+            }
+            Output::Regions | Output::Image => {
+                let maps = stacked((0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?)?;
+                probabilities = wanted.then(|| maps.clone());
+                // The activations are already applied.
+                let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
+                Post::finish(rest, maps, case).map_err(|error| RecipeError::new(error.to_string()))?
+            }
+        };
+        Ok((made, probabilities))
+    }
+
+    /// Checks the memory for mapping an output back to the image's own grid, which is allocated at once: a
+    /// failed allocation would end all cases.
+    ///
+    /// # Errors
+    /// A map that does not fit.
+    fn check_room(&self, channels: usize, image: &Image, wanted: bool) -> Outcome {
+        if !self.plan.on_processor {
+            return Ok(());
+        }
+        // Either the best class so far, its probability and that of the next one; or all channels, once apart
+        // and once together.
+        let whole = wanted || self.plan.recipe.output() != Output::Labels;
+        let maps = if whole { 3 + 2 * channels } else { 3 };
+        let voxels = image.meta.original_shape.iter().product::<usize>();
+        hearth_machine::check_free((maps * size_of::<f32>() * voxels) as u64).map_err(|what| {
+            let advice = if wanted { ", or leave out --probabilities" } else { "" };
+            let what = format!("the prediction on the image's own grid {what}");
+            RecipeError::new(format!("{what}: resample the image to larger voxels, or crop it{advice}"))
         })
     }
 }

@@ -137,7 +137,10 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
             Need::Uncertainty if card.family == FAMILY && !abilities.uncertainty => {
                 Some("one network predicts each image once: give more folds or models, or allow mirroring".to_owned())
             }
-            Need::Uncertainty => (!abilities.uncertainty).then(|| of_family(card, "augmented predictions")),
+            Need::Uncertainty => (!abilities.uncertainty).then(|| {
+                let others = "runs, ensembles of runs and models of nnU-Net compare predictions";
+                format!("this {} predicts each image once: remove it; {others}", card.family)
+            }),
         };
         if let Some(lacks) = lacks {
             return Err(RecipeError::new(format!("{} {}; {lacks}", writer.flag, writer.what)));

@@ -9,8 +9,8 @@ use hearth_run::folders::replace;
 use serde_json::json;
 
 use crate::cases::Case;
-use crate::job::millilitres;
 use crate::job::volumes::{IDENTIFIERS, MADE_BY, VOLUMES_ML};
+use crate::job::{OF_PREDICTIONS, VVC, millilitres, of_predictions};
 use crate::model::Kind;
 use crate::writers::regions::{Regions, dicom_ending};
 use crate::writers::{Need, Writer, Writing, slides};
@@ -282,11 +282,15 @@ fn picture(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
 fn uncertainty(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     let ([path], Some(found)) = (paths, writing.map()?.uncertainty()) else { return Ok(()) };
     let options = NiftiOptions::default().description(&writing.card.made_by);
+    let volumes = match writing.card.kind.is_map() {
+        true => Regions::new(writing.map()?, writing.card, &writing.options.codes)?.volumes(),
+        false => Vec::new(),
+    };
     let mut facts = writing.facts.clone();
-    facts["volume_variation_coefficient"] = json!(found.vvc);
-    facts["volumes_ml_of_predictions"] = json!(found.volumes_ml);
+    facts[VVC] = json!(found.vvc);
+    facts[OF_PREDICTIONS] = of_predictions(&volumes, found);
     let write = || write_nifti(path, &found.std, options).while_doing(|| format!("cannot write {}", path.display()));
     writing.outputs.make(path, facts, write)?;
-    writing.report.uncertainty(path, found);
+    writing.report.uncertainty(path, found, &volumes);
     Ok(())
 }

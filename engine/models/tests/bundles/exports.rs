@@ -348,7 +348,7 @@ fn a_bundle_of_weights_is_read_back() -> Tested {
     let recipe = Recipe::read(&document)?;
     let bytes = weights::to_bytes(&recipe.network.init(&Device::default(), 1)?)?;
     let folder = tempfile::tempdir()?;
-    let weights = BundleWeights { checkpoint: "first", safetensors: &bytes };
+    let weights = BundleWeights { checkpoint: "first", safetensors: &bytes, fingerprint: None };
     let files = bundle_of(&document, weights, folder.path(), Some("mine"))?;
     assert_eq!(files.len(), 6);
     assert_eq!(std::fs::read_to_string(folder.path().join("LICENSE"))?, "mine");

@@ -8,6 +8,7 @@ use hearth_nnunet::total::Modality;
 use hearth_recipe::Outcome;
 use hearth_recipe::nnunet::Reader;
 use hearth_registry::counted;
+use hearth_run::Fingerprint;
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
@@ -21,6 +22,8 @@ use crate::package::Unpacked;
 pub struct TotalModel {
     total: Arc<TotalSegmentator>,
     card: Card,
+    /// What the data sets of its models look like.
+    fingerprint: Option<Fingerprint>,
     /// The unpacked folder of a package, from which networks are read.
     _unpacked: Option<Unpacked>,
 }
@@ -54,7 +57,8 @@ impl TotalModel {
             maps: Vec::new(),
             title,
         };
-        Self { total: Arc::new(total), card, _unpacked: unpacked }
+        let fingerprint = total.fingerprint();
+        Self { total: Arc::new(total), card, fingerprint, _unpacked: unpacked }
     }
 }
 
@@ -79,6 +83,10 @@ impl Model for TotalModel {
     fn predict(&self, prepared: Prepared, _asked: Asked) -> Outcome<Prediction> {
         let found = self.total.compute(prepared.take::<TotalPrepared>()?)?;
         Ok(Prediction::Map(Box::new(found)))
+    }
+
+    fn fingerprint(&self) -> Option<&Fingerprint> {
+        self.fingerprint.as_ref()
     }
 
     fn key(&self) -> Outcome<Value> {

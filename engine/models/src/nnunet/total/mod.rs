@@ -18,12 +18,14 @@ use std::path::Path;
 
 use hearth_nnunet::Axes3;
 use hearth_nnunet::total::{Modality, Mode, Task};
+use hearth_run::Fingerprint;
 
 pub use self::as_model::TotalModel;
 use self::crop::CropBy;
 pub use self::measure::TotalLabels;
 pub(crate) use self::model::{lone_model, models_below};
 pub use self::predict::TotalPrepared;
+use super::facts::{fingerprint_of, fingerprint_of_all};
 use super::predict::{NnunetOptions, NnunetPredictor};
 
 /// The options of several models in one folder.
@@ -110,6 +112,13 @@ impl TotalSegmentator {
             next = one.crop.as_ref().map(|crop| &*crop.rough);
         }
         all.into_iter()
+    }
+
+    /// What the data sets of its models look like, if it has any; that of the rough model, which sees larger
+    /// voxels, does not count.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        let models = self.parts.iter().map(|part| &part.predictor);
+        fingerprint_of_all(models.map(|model| fingerprint_of(&model.folder, &model.configuration)), self.voxels)
     }
 
     /// The name of each label.

@@ -7,8 +7,8 @@ use hearth_nnunet::{Axes3, Case, Volume};
 
 use super::TotalSegmentator;
 use super::measure::{Measured, TotalLabels};
-use hearth_recipe::Outcome;
 use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read};
+use hearth_recipe::{Outcome, RecipeError};
 
 /// A prepared image.
 pub struct TotalPrepared {
@@ -129,6 +129,7 @@ impl TotalSegmentator {
 
     /// The merged labels of all models; a later model takes precedence.
     fn merged(&self, input: &Volume, voxels: Axes3<f64>, grid: &Grid) -> Outcome<Volume<u16>> {
+        check_room(input)?;
         let mut merged = Volume::<u16>::zeros(1, input.shape);
         for part in &self.parts {
             let found = part.predictor.labels_of(input.clone(), voxels, grid.clone())?;
@@ -141,4 +142,14 @@ impl TotalSegmentator {
         }
         Ok(merged)
     }
+}
+
+/// Checks the memory for merging labels: a copy of the image for each model in turn, its labels, and those of
+/// all.
+fn check_room(input: &Volume) -> Outcome {
+    let bytes = (input.voxels() * (size_of::<f32>() + 2 * size_of::<u16>())) as u64;
+    hearth_machine::check_free(bytes).map_err(|what| {
+        let of = format!("merging the labels of {:?} voxels (z, y, x) {what}", input.shape);
+        RecipeError::new(format!("{of}: crop the image, or take models of larger voxels (--variant fast of a task)"))
+    })
 }
