@@ -14,12 +14,15 @@ use tracing_subscriber::layer::Context;
 /// The file in the run's folder.
 const FILE: &str = "warnings.jsonl";
 
+/// The file next to results whose records are next to them, too.
+const BESIDE: &str = "warnings.hearth.jsonl";
+
 /// The maximum number of warnings kept per run and process, so that a step that warns for each batch
 /// does not fill the disk.
 const MOST: usize = 1000;
 
 /// The maximum number of warnings kept before the run has a folder.
-const EARLY: usize = 100;
+const EARLY: usize = MOST;
 
 struct Kept {
     file: Option<PathBuf>,
@@ -39,6 +42,19 @@ pub fn keep_in(run: &Path) {
     (kept.file, kept.count) = (Some(run.join(FILE)), 0);
     let early = std::mem::take(&mut kept.early);
     early.iter().for_each(|line| kept.write(line));
+}
+
+/// Adds the warnings of a command that has written results to a folder: those since its start, in the folder
+/// of records, or next to the results.
+pub fn add_to(results: &Path, beside: bool) {
+    let file = if beside { results.join(BESIDE) } else { results.join("records").join(FILE) };
+    let early = std::mem::take(&mut kept().early);
+    let folder = file.parent().unwrap_or(results);
+    if early.is_empty() || !results.is_dir() || std::fs::create_dir_all(folder).is_err() {
+        return;
+    }
+    // The warnings are also in the program's output.
+    let _ = hearth_files::append(&file).and_then(|mut file| file.write_all(early.concat().as_bytes()));
 }
 
 /// Ends the recording for the run.
@@ -88,12 +104,17 @@ pub struct Warnings;
 
 impl<S: Subscriber> Layer<S> for Warnings {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        struct Message(String);
+        /// The text, and whether the record of a result has it.
+        struct Message(String, bool);
         impl Visit for Message {
             fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
                 if field.name() == "message" {
                     self.0 = format!("{value:?}");
                 }
+            }
+
+            fn record_bool(&mut self, field: &Field, value: bool) {
+                self.1 |= field.name() == "recorded" && value;
             }
         }
         let level = match *event.metadata().level() {
@@ -101,9 +122,11 @@ impl<S: Subscriber> Layer<S> for Warnings {
             Level::WARN => "warn",
             _ => return,
         };
-        let mut message = Message(String::new());
+        let mut message = Message(String::new(), false);
         event.record(&mut message);
-        kept().add(line_of(level, &message.0));
+        if !message.1 {
+            kept().add(line_of(level, &message.0));
+        }
     }
 }
 

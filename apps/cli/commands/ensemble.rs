@@ -78,7 +78,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     };
     let model = RunModel::new(trained);
     let job = Job { command: "ensemble", ..of_predict.outputs(&model, ranks)? };
-    Ok(job.run(&of_predict.images)?)
+    predict::finished(&job, &of_predict.images)
 }
 
 /// Predicts with nnU-Net models, whose probabilities are averaged as `nnUNetv2_ensemble` does.
@@ -105,5 +105,5 @@ fn of_nnunet(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         ..predict::Args::new(&args.runs[0], Vec::new(), &args.out, &args.opening.device, None)
     };
     let job = Job { command: "ensemble", ..of_predict.outputs(&*model, ranks)? };
-    Ok(job.run(&of_predict.images)?)
+    predict::finished(&job, &of_predict.images)
 }

@@ -25,6 +25,7 @@ use crate::note;
 use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::sharing::{prepared, shared_cases};
 use crate::terminal::Lines;
+use crate::warnings;
 
 /// Arguments of `hearth predict`.
 #[derive(Clone, Debug, clap::Args)]
@@ -162,8 +163,17 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
             Err(Failure::new("this run generates images from random numbers: give --count N in place of -i"))
         }
         (Kind::Config, ..) => run_config(args, &*model, ranks),
-        _ => Ok(args.outputs(&*model, ranks)?.run(&args.images)?),
+        _ => finished(&args.outputs(&*model, ranks)?, &args.images),
     }
+}
+
+/// Runs a job, and keeps its warnings with its results.
+pub fn finished(job: &Job<'_>, images: &[PathBuf]) -> Outcome {
+    let done = job.run(images);
+    if is_first(job.ranks) {
+        warnings::add_to(job.out, job.records_beside);
+    }
+    Ok(done?)
 }
 
 /// Runs a bundle whose config does more than predict one image per case: the config sets the names and
@@ -208,5 +218,5 @@ pub fn predict_held_out_cases(
     cases: &BTreeSet<String>,
     ranks: Option<&Ranks>,
 ) -> Outcome {
-    Ok(Job { only: Some(cases), ..args.outputs(model, ranks)? }.run(&args.images)?)
+    finished(&Job { only: Some(cases), ..args.outputs(model, ranks)? }, &args.images)
 }

@@ -226,7 +226,8 @@ fn images_that_belong_to_no_case_of_nnunet_are_named() {
 }
 
 /// An image unlike those of the training is predicted with a warning that says in what it differs:
-/// on the terminal, in the JSON line and in the record; by a run, its package and an ensemble.
+/// on the terminal, in the JSON line, the record and the report; by a run, its package, an ensemble and its
+/// bundle.
 #[test]
 fn an_image_unlike_those_of_the_training_is_named_as_such() {
     let bench = Bench::new(3);
@@ -245,10 +246,12 @@ fn an_image_unlike_those_of_the_training_is_named_as_such() {
     let other_path = bench.folder.path().join("other.nii.gz");
     hearth_data::write_nifti(&other_path, &other, hearth_data::NiftiOptions::default()).expect("written");
     succeed(&["export", &bench.at("a"), &bench.at("a.hearth"), "--checkpoint", "latest"]);
+    succeed(&["export", &bench.at("a"), "--to", "bundle", "-o", &bench.at("bundle"), "--checkpoint", "latest"]);
     let calls = [
-        vec!["predict".to_owned(), bench.at("a")],
+        vec!["predict".to_owned(), bench.at("a"), "--picture".to_owned()],
         vec!["predict".to_owned(), bench.at("a.hearth")],
         vec!["ensemble".to_owned(), bench.at("a"), bench.at("a.hearth")],
+        vec!["predict".to_owned(), bench.at("bundle")],
     ];
     for (place, call) in calls.into_iter().enumerate() {
         let out = bench.at(&format!("out{place}"));
@@ -271,4 +274,13 @@ fn an_image_unlike_those_of_the_training_is_named_as_such() {
         let line: Value = serde_json::from_slice(&output.stdout).expect("a line");
         assert!(line["unlike_training"].is_null(), "{line}");
     }
+    let page = bench.at("page.html");
+    let told = succeed(&["report", &bench.at("a"), "-o", &page, "--pictures", &bench.at("out0"), "--json"]);
+    let told: Value = serde_json::from_str(&told).expect("a line");
+    let remarks = told["runs"][0]["remarks"].as_array().expect("a list");
+    let of_case = |remark: &&Value| remark["case"] == "other";
+    let remarks: Vec<String> = remarks.iter().filter(of_case).map(|one| one["remark"].to_string()).collect();
+    assert!(remarks.len() == 3 && remarks[0].contains("unlike the training data: spacing"), "{told}");
+    let page = fs::read_to_string(page).expect("a page");
+    assert!(page.contains("Remarks on predictions") && page.contains("unlike the training data: spacing"));
 }

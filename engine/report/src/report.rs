@@ -3,8 +3,10 @@
 use crate::error::ReportError;
 use crate::page;
 use crate::pictures::{Overlay, embed};
+use crate::remarks::Remark;
 use crate::run::Run;
 use crate::volumes::{self, Volume};
+use serde_json::{Value, json};
 
 /// The default limit for pictures on a page, in bytes.
 const PICTURES: usize = 3_500_000;
@@ -29,6 +31,7 @@ pub struct Report {
     overlays: Vec<Overlay>,
     picture_bytes: usize,
     volumes: Vec<Volume>,
+    remarks: Vec<Remark>,
 }
 
 impl Report {
@@ -47,7 +50,14 @@ impl Report {
                 run.name = run.folder.display().to_string();
             }
         }
-        Ok(Self { runs, title: None, overlays: Vec::new(), picture_bytes: PICTURES, volumes: Vec::new() })
+        Ok(Self {
+            runs,
+            title: None,
+            overlays: Vec::new(),
+            picture_bytes: PICTURES,
+            volumes: Vec::new(),
+            remarks: Vec::new(),
+        })
     }
 
     /// Sets the page's title, in place of the task's.
@@ -92,6 +102,44 @@ impl Report {
         Ok(self)
     }
 
+    /// Adds remarks on predictions.
+    ///
+    /// # Errors
+    /// A remark on a run that is not in the report.
+    pub fn remarks(mut self, remarks: Vec<Remark>) -> Result<Self, ReportError> {
+        let runs = self.runs.len();
+        if let Some(Remark { run, .. }) = remarks.iter().find(|remark| remark.run >= runs) {
+            return Err(ReportError::NoSuchRun { run: *run, runs });
+        }
+        self.remarks.extend(remarks);
+        Ok(self)
+    }
+
+    /// The content in short, for other programs: of each run its outcome, best value, warnings, missing parts
+    /// and remarks on predictions.
+    pub fn json(&self) -> Value {
+        let of = |(place, run): (usize, &Run)| {
+            let remarks = self.remarks.iter().filter(|remark| remark.run == place);
+            let remarks = remarks.map(|remark| json!({ "case": remark.case, "remark": remark.text }));
+            let warnings = run.warnings.iter().map(|warning| {
+                let level = if warning.is_error { "error" } else { "warn" };
+                json!({ "unix_time": warning.unix_time, "level": level, "message": warning.message })
+            });
+            json!({
+                "run": run.folder.display().to_string(),
+                "name": run.name,
+                "outcome": run.state.word(),
+                "key_metric": run.key_metric(),
+                "best": run.best().map(|(best, _)| best),
+                "best_epoch": run.best().map(|(_, epoch)| epoch),
+                "warnings": warnings.collect::<Vec<_>>(),
+                "missing": run.gaps,
+                "remarks": remarks.collect::<Vec<_>>(),
+            })
+        };
+        json!({ "runs": self.runs.iter().enumerate().map(of).collect::<Vec<_>>() })
+    }
+
     /// The runs.
     pub fn runs(&self) -> &[Run] {
         &self.runs
@@ -115,6 +163,7 @@ impl Report {
             pictures: &pictures,
             volumes: &volumes,
             left_out: &left_out,
+            remarks: &self.remarks,
         })
     }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hearth_pictures::Canvas;
-use hearth_report::{Board, Overlay, Report, Run, Volume, live, overlays_in};
+use hearth_report::{Board, Overlay, Remark, Report, Run, Volume, live, overlays_in};
 use html::{Element, elements};
 use serde_json::{Map, Value, json};
 
@@ -93,12 +93,19 @@ fn names_stay_text() {
         layers: vec![(name.into(), vec![1; 60])],
         classes: vec!["background".into(), name.into()],
     });
+    let remarks = NAMES.map(|name| Remark { run: 0, case: Some(name.into()), text: format!("remark {name}") });
+    let report = report.remarks(remarks.to_vec()).expect("of the run");
+    let told = report.json()["runs"][0]["remarks"].clone();
     let page = report.volumes(volumes.to_vec()).expect("of the run").html();
     let all = elements(&page);
+    let cells: Vec<&str> = all.iter().filter(|e| e.name == "td").map(|e| e.text.as_str()).collect();
     let plain = |name: &str| name.replace(['\u{1}', '\u{7f}', '\u{85}'], "\u{fffd}");
     let heads: Vec<&str> = all.iter().filter(|e| e.name == "th").map(|e| e.text.as_str()).collect();
     for name in NAMES {
         assert!(heads.contains(&plain(name).as_str()), "{name:?} is not a case of the table");
+        let remark = format!("remark {name}");
+        assert!(cells.contains(&plain(&remark).as_str()), "{remark:?} is not in the table");
+        assert!(told.as_array().is_some_and(|all| all.iter().any(|one| one["remark"] == remark.as_str())));
     }
     let alts: BTreeSet<&str> = all.iter().filter(|e| e.name == "img").map(|e| e.get("alt")).collect();
     assert_eq!(alts.len(), NAMES.len());

@@ -4,7 +4,7 @@ mod viewer;
 
 use std::path::{Path, PathBuf};
 
-use hearth_report::{Overlay, Report, Run, changed_lines, overlays_in};
+use hearth_report::{Overlay, Remark, Report, Run, changed_lines, overlays_in, remarks_in};
 use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};
@@ -51,6 +51,10 @@ pub struct Args {
     /// The title of the page, in place of the task's
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    /// Print a line of JSON: the page and, of each run, outcome, best value, warnings, what is missing, and
+    /// remarks on the predictions of --pictures
+    #[arg(long)]
+    pub json: bool,
     /// Replace a page of an earlier call that was not changed since
     #[arg(long)]
     pub overwrite: bool,
@@ -70,7 +74,7 @@ pub fn run(args: &Args) -> Outcome {
         let what = format!("--pictures is given {given} times for {runs} runs");
         return Err(Failure::new(format!("{what}: give it once for each run, in their order")));
     }
-    let mut overlays: Vec<Overlay> = Vec::new();
+    let (mut overlays, mut remarks): (Vec<Overlay>, Vec<Remark>) = (Vec::new(), Vec::new());
     for (place, folder) in args.pictures.iter().enumerate() {
         let found = overlays_in(folder, place)?;
         if found.is_empty() && args.truth.is_none() && args.viewer.is_empty() {
@@ -78,6 +82,7 @@ pub fn run(args: &Args) -> Outcome {
             return Err(Failure::new(format!("--pictures {} has no NAME_picture.png: {advice}", folder.display())));
         }
         overlays.extend(found);
+        remarks.extend(remarks_in(folder, place)?);
         if let Some(truth) = &args.truth {
             runs[place].confusion_from(&folder.join("scores.csv"), truth, &args.column)?;
         }
@@ -86,7 +91,7 @@ pub fn run(args: &Args) -> Outcome {
         run.bundled = origin(run, args.recipe.as_deref())?;
     }
     let volumes = viewer::volumes(args, &runs)?;
-    let mut report = Report::new(runs)?.overlays(overlays)?.volumes(volumes)?;
+    let mut report = Report::new(runs)?.overlays(overlays)?.volumes(volumes)?.remarks(remarks)?;
     if let Some(title) = &args.title {
         report = report.title(title);
     }
@@ -97,7 +102,13 @@ pub fn run(args: &Args) -> Outcome {
     }
     let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     outputs.make(&args.out, json!({ "runs": names }), || replace(&args.out, &page))?;
-    out!("{}", args.out.display());
+    if args.json {
+        let mut line = report.json();
+        line["page"] = json!(args.out.display().to_string());
+        out!("{line}");
+    } else {
+        out!("{}", args.out.display());
+    }
     Ok(())
 }
 

@@ -25,7 +25,7 @@ pub fn run(run: &Run, version: &str) -> String {
     let progress = Progress::of(run);
     let runs = std::slice::from_ref(run);
     let heading = run.title();
-    let view = View { runs, title: &heading, pictures: &[], volumes: &[], left_out: &[] };
+    let view = View { runs, title: &heading, pictures: &[], volumes: &[], left_out: &[], remarks: &[] };
     let sections = [
         section("metrics", "Metrics", (!progress.metrics.is_empty()).then(|| metrics(&progress.metrics))),
         section("curves", "Curves", curves::show(&view)),
@@ -41,7 +41,7 @@ pub fn run(run: &Run, version: &str) -> String {
 pub fn board(folder: &str, board: &Board<'_>, version: &str) -> String {
     let runs: Vec<Run> = board.rows.iter().map(|row| row.run.clone()).collect();
     let best = &runs[..runs.len().min(CURVES)];
-    let view = View { runs: best, title: folder, pictures: &[], volumes: &[], left_out: &[] };
+    let view = View { runs: best, title: folder, pictures: &[], volumes: &[], left_out: &[], remarks: &[] };
     let heading = if runs.len() > CURVES { "Curves of the first seven" } else { "Curves" };
     let sections = [section("runs", "Runs", Some(table(board))), section("curves", heading, curves::show(&view))];
     let counts = board.counts().into_iter().map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>();

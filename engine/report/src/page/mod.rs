@@ -10,6 +10,7 @@ pub mod live;
 mod machine;
 mod pictures;
 mod recipe;
+mod remarks;
 mod spread;
 mod table;
 mod time;
@@ -21,6 +22,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::palette;
 use crate::pictures::Embedded;
+use crate::remarks::Remark;
 use crate::run::Run;
 use crate::svg::Glyph;
 use crate::volumes::Embedded as Volume;
@@ -45,6 +47,8 @@ pub struct View<'a> {
     pub volumes: &'a [Volume],
     /// Notes about pictures and volumes that are left out.
     pub left_out: &'a [String],
+    /// Remarks on predictions.
+    pub remarks: &'a [Remark],
 }
 
 impl View<'_> {
@@ -123,6 +127,7 @@ pub fn whole(view: &View<'_>) -> String {
         section("cases", "Cases, the worst first", cases::show(view)),
         section("distribution", "Distribution over cases", spread::show(view)),
         section("confusion", "Confusion", confusion::show(view)),
+        section("remarks", "Remarks on predictions", remarks::show(view)),
         section("pictures", "Pictures", pictures::show(view)),
         section("volumes", "Volumes", volumes::show(view)),
         section("warnings", "Warnings", warnings::show(view)),

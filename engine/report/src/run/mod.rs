@@ -5,13 +5,13 @@ mod cases;
 mod checkpoints;
 mod confusion;
 mod curves;
-mod files;
+pub(crate) mod files;
 mod machine;
 mod progress;
 mod record;
 mod state;
 mod summary;
-mod warnings;
+pub(crate) mod warnings;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ pub struct Warning {
 }
 
 /// Reads the file; `None` if it does not exist. Lines that are not warnings are skipped.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<Warning>>, ReportError> {
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<Warning>>, ReportError> {
     let Some(text) = text(path)? else { return Ok(None) };
     let of = |line: &str| {
         let entry: Value = serde_json::from_str(line).ok()?;
