@@ -51,7 +51,7 @@ pub(crate) fn unpack(
     }
     let Layout { count, normal, spacing } = layout(attributes, first, limits)?;
     let across = (1..=count).find(|side| side * side >= count).unwrap_or(1);
-    if format.rows % across != 0 || format.columns % across != 0 {
+    if !format.rows.is_multiple_of(across) || !format.columns.is_multiple_of(across) {
         let what = format!(
             "a mosaic of {count} slices has {across} tiles in a row and a column, and its {} columns and {} rows are no \
              multiple of that",

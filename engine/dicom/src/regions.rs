@@ -177,6 +177,9 @@ impl Regions {
     }
 }
 
+/// A selected region with its label, and its places in the list.
+pub type Selected = (Vec<usize>, Region);
+
 /// Selects regions of a list as [`Regions::labels`] does, by name, description, pattern or alias, for other
 /// formats: for each requested one its places in the list, and the region with its label, from 1. Without
 /// names all are selected, with their own labels.
@@ -188,7 +191,7 @@ pub fn select_regions(
     names: &[&str],
     path: &Path,
     options: &ReadOptions,
-) -> Result<(Vec<(Vec<usize>, Region)>, Vec<Finding>), DicomError> {
+) -> Result<(Vec<Selected>, Vec<Finding>), DicomError> {
     let mut findings = Vec::new();
     Ok((choose(all, names, path, options, &mut findings)?, findings))
 }
@@ -200,7 +203,7 @@ pub(crate) fn choose(
     path: &Path,
     options: &ReadOptions,
     findings: &mut Vec<Finding>,
-) -> Result<Vec<(Vec<usize>, Region)>, DicomError> {
+) -> Result<Vec<Selected>, DicomError> {
     if names.is_empty() {
         return Ok(all.iter().cloned().enumerate().map(|(i, r)| (vec![i], r)).collect());
     }

@@ -97,7 +97,8 @@ fn b_values_and_directions_are_volumes() {
     };
     let none = weighted("0 ", [0.0; 3]);
     let (x, y) = (weighted("1000", [1.0, 0.0, 0.0]), weighted("1000", [0.0, 1.0, 0.0]));
-    let slices: [(u16, f64, &dyn Fn(Object) -> Object); 6] =
+    type Change<'a> = &'a dyn Fn(Object) -> Object;
+    let slices: [(u16, f64, Change<'_>); 6] =
         [(1, 0.0, &x), (2, 2.0, &y), (3, 2.0, &x), (4, 0.0, &y), (5, 0.0, &none), (6, 2.0, &none)];
     write_all(&folder, slices);
     let scan = scan(folder.path()).expect("scanned");

@@ -97,10 +97,11 @@ fn by_layout(dir: &Path, layout: &dyn Layout, options: &VerifyOptions) -> Result
     let target = Target::Image { name: options.label.clone() };
     let mut wants = Wants { images: options.images.clone(), target, keep_lacking: true };
     // A table of target numbers has no label map.
-    if Csv::default().fits(dir) && options.label.is_none() {
-        if !csv_columns(dir, &CsvOptions::default())?.0.iter().any(|column| column == "label") {
-            wants.target = Target::Nothing;
-        }
+    if Csv::default().fits(dir)
+        && options.label.is_none()
+        && !csv_columns(dir, &CsvOptions::default())?.0.iter().any(|column| column == "label")
+    {
+        wants.target = Target::Nothing;
     }
     let found = layout.read(dir, &wants)?;
     let held = found.validation.unwrap_or_default();

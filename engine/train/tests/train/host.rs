@@ -185,8 +185,11 @@ fn statistics_of_weights_are_those_of_the_file_and_gradients_are_what_a_step_tak
     assert!(trained > 5 && seen["gradients"].len() < before.len(), "running statistics have no gradient");
 }
 
+/// The name, the shape and the values of a parameter.
+type Weights = (String, Vec<usize>, Vec<f32>);
+
 /// All weights of the network in training.
-fn all_weights(host: &mut dyn Host) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+fn all_weights(host: &mut dyn Host) -> Vec<Weights> {
     let names = host.names(NamesOf::Tensors).into_iter().filter(|name| name.starts_with("weights."));
     let read = |name: String| {
         let tensor = host.tensor(&name).unwrap();
@@ -202,7 +205,7 @@ fn a_gradient_that_a_handler_puts_is_the_one_of_the_step() {
     let one = Balls { cases: 2, batch: 2 };
     let mut trainer =
         SupervisedTrainer::builder(network(3, 0.0), loss(), &optimizer, one).max_epochs(1).build().unwrap();
-    let before: Arc<Mutex<Vec<(String, Vec<usize>, Vec<f32>)>>> = Arc::default();
+    let before: Arc<Mutex<Vec<Weights>>> = Arc::default();
     let own = before.clone();
     trainer
         .engine_mut()
@@ -268,7 +271,7 @@ fn weights_are_swapped_for_a_validation_and_come_back() {
             let (other, own) = (other.clone(), measured.clone());
             let swap = move |cx: &mut hearth_engine::Context<'_>| {
                 let mine = all_weights(&mut *cx.host);
-                let put = |host: &mut dyn Host, all: &[(String, Vec<usize>, Vec<f32>)]| {
+                let put = |host: &mut dyn Host, all: &[Weights]| {
                     for (name, shape, values) in all {
                         host.put_tensor(name, HostTensor::from_f32(shape.clone(), values).unwrap()).unwrap();
                     }
