@@ -154,7 +154,8 @@ fn measure_each(
     compare: impl Fn(&Item) -> Outcome<Compared>,
 ) -> Outcome<All> {
     let list = trained.plan.recipe.metric.list();
-    let mut built = list.iter().map(|(name, config)| trained.plan.measuring(name, config, empty)).collect::<Result<Vec<_>, _>>()?;
+    let mut built =
+        list.iter().map(|(name, config)| trained.plan.measuring(name, config, empty)).collect::<Result<Vec<_>, _>>()?;
     if let Some(confusion) = trained.plan.confusion() {
         built.push((Box::new(confusion), Penalties::default()));
     }

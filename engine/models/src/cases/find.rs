@@ -97,8 +97,8 @@ pub(crate) fn name_others(given: &Path, images: &[PathBuf], what: &str) {
     let within = |path: PathBuf| path.ancestors().take_while(|at| *at != given).map(Path::to_owned).collect::<Vec<_>>();
     let voxels: BTreeSet<PathBuf> = files.flat_map(within).collect();
     let listed = std::fs::read_dir(given).into_iter().flatten().flatten().map(|entry| entry.path());
-    let others =
-        listed.filter(|path| !images.contains(path.as_path()) && !hidden(path) && !ours(path) && !voxels.contains(path));
+    let others = listed
+        .filter(|path| !images.contains(path.as_path()) && !hidden(path) && !ours(path) && !voxels.contains(path));
     let name = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() { format!("{name}/") } else { name }
