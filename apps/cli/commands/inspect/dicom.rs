@@ -124,6 +124,15 @@ pub fn volumes(path: &Path, args: &Args, hide: &Hide) -> Outcome<Seen> {
     let annotations = rest(&mut facts, &scan, hide);
     seen.broken = read.iter().filter(|one| one.found.is_err()).count() + scan.failed.len() + annotations;
     seen.all = read.len() + scan.failed.len() + scan.annotations.len();
+    seen.why = match (&read[..], scan.failed.first()) {
+        ([Read { found: Err(why), .. }], _) => Some(hide.text(&format!("{}: {why}", hide.name()))),
+        ([], Some(failed)) => Some(hide.text(&failed.error.to_string())),
+        _ => None,
+    };
+    // Of several images, the last error only counts them.
+    if let Some(why) = seen.why.as_ref().filter(|_| seen.all > 1 && read.len() == 1) {
+        facts.end(format!("error: {why}"));
+    }
     seen.facts.push(facts);
     Ok(seen)
 }
@@ -208,18 +217,16 @@ fn of_one(path: &Path, read: &Read<'_>, hide: &Hide) -> Facts {
         facts.line("patient", series.patient().unwrap_or("none"));
         facts.line("study", series.study());
     }
-    match &read.found {
-        Ok((found, volume)) => {
-            image::describe(&mut facts, found);
-            if let Some(rescale) = volume.rescale {
-                let units = volume.units.as_ref().map_or_else(String::new, |units| format!(" {units}"));
-                facts.line("scale", format!("stored values x {} + {}{units}", rescale.slope, rescale.intercept));
-            }
-            image::values(&mut facts, found);
-            facts.findings(&found.findings, hide);
-            facts.values(image::json_of(found, hide));
+    // Without values, the command ends with the error.
+    if let Ok((found, volume)) = &read.found {
+        image::describe(&mut facts, found);
+        if let Some(rescale) = volume.rescale.filter(|rescale| (rescale.slope, rescale.intercept) != (1.0, 0.0)) {
+            let units = volume.units.as_ref().map_or_else(String::new, |units| format!(" {units}"));
+            facts.line("scale", format!("stored values x {} + {}{units}", rescale.slope, rescale.intercept));
         }
-        Err(why) => facts.end(format!("error: {}", hide.text(why))),
+        image::values(&mut facts, found);
+        facts.findings(&found.findings, hide);
+        facts.values(image::json_of(found, hide));
     }
     for finding in series.findings().iter().filter(|finding| finding.severity != Severity::Error || read.found.is_ok())
     {
@@ -233,7 +240,13 @@ fn of_one(path: &Path, read: &Read<'_>, hide: &Hide) -> Facts {
 /// A table with a row for each volume.
 fn of_several(path: &Path, all: &[Read<'_>], hide: &Hide) -> Facts {
     let mut facts = Facts::new(hide.name(), "DICOM");
-    facts.line("volumes", format!("{}; --series describes one", all.len()));
+    facts.line(
+        "volumes",
+        match all {
+            [] => "none".to_owned(),
+            all => format!("{}; --series describes one", all.len()),
+        },
+    );
     let row = |read: &Read<'_>| {
         let series = read.series;
         let [_, x, y, z] = series.shape();
@@ -316,7 +329,7 @@ fn rest(facts: &mut Facts, scan: &Scan, hide: &Hide) -> usize {
         kinds.dedup();
         let kinds: Vec<&str> =
             kinds.into_iter().map(|kind| if kind.is_empty() { "without modality" } else { kind }).collect();
-        facts.line("others", format!("{} ({})", counted(scan.others.len(), "object without voxels"), kinds.join(", ")));
+        facts.line("others", format!("{} without voxels ({})", counted(scan.others.len(), "object"), kinds.join(", ")));
     }
     if scan.not_dicom > 0 {
         facts.line(
@@ -329,7 +342,9 @@ fn rest(facts: &mut Facts, scan: &Scan, hide: &Hide) -> usize {
         );
     }
     let failed: Vec<String> = scan.failed.iter().map(|failed| hide.text(&failed.error.to_string())).collect();
-    failed.iter().for_each(|why| facts.end(format!("error: {why}")));
+    if scan.failed.len() + scan.series.len() + scan.annotations.len() > 1 {
+        failed.iter().for_each(|why| facts.end(format!("error: {why}")));
+    }
     facts.value("failed", failed);
     broken
 }

@@ -95,14 +95,14 @@ fn nifti(facts: &mut Facts, header: &Header, used: &Affine, hide: &Hide) {
     facts.line("used", form);
     let pixdim = header.pixdim.map(number).join(" ");
     let units = match header.xyzt_units & 7 {
-        1 => "m",
-        2 => "mm",
-        3 => "um",
-        _ => "not stated",
+        1 => "lengths in m",
+        2 => "lengths in mm",
+        3 => "lengths in um",
+        _ => "no unit of lengths",
     };
     facts.line("header", {
         let order = if header.big_endian { "big-endian" } else { "little-endian" };
-        format!("pixdim {pixdim}, lengths in {units}, {order}")
+        format!("pixdim {pixdim}, {units}, {order}")
     });
     let scaling = header.scaling();
     if let Some((slope, offset)) = scaling.filter(|scaling| *scaling != (1.0, 0.0)) {

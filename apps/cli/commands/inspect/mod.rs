@@ -49,13 +49,15 @@ pub struct Seen {
     /// The number of images, and of those that cannot be read.
     all: usize,
     broken: usize,
+    /// Why the only image cannot be read.
+    why: Option<String>,
     /// Whether the JSON is a list.
     several: bool,
 }
 
 impl Seen {
     fn new(facts: Vec<Facts>) -> Self {
-        Self { all: facts.len(), facts, table: None, broken: 0, several: false }
+        Self { all: facts.len(), facts, table: None, broken: 0, why: None, several: false }
     }
 }
 
@@ -63,7 +65,7 @@ impl Seen {
 pub fn run(args: &Args) -> Outcome {
     let hide = Hide::new(&args.path, args.identifiers);
     let seen = look(&args.path, args, &hide)?;
-    let (all, broken) = (seen.all, seen.broken);
+    let (all, broken, why) = (seen.all, seen.broken, seen.why.clone());
     if args.json {
         let mut found: Vec<Value> = seen.facts.into_iter().map(Facts::into_json).collect();
         for one in found.iter_mut().filter(|one| one.get("error").is_none()) {
@@ -86,9 +88,9 @@ pub fn run(args: &Args) -> Outcome {
         printed.iter().for_each(Facts::print);
         seen.table.iter().flat_map(|(_, lines)| lines).for_each(|line| out!("{line}"));
     }
-    match broken {
-        0 => Ok(()),
-        1 if all == 1 => Err(Failure::new(format!("{}: cannot be read", args.path.display()))),
+    match (broken, why) {
+        (0, _) => Ok(()),
+        (1, Some(why)) if all == 1 => Err(Failure::new(why)),
         _ => Err(Failure::new(format!("{broken} of {all} images cannot be read"))),
     }
 }
