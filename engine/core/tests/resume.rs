@@ -129,6 +129,7 @@ fn an_epoch_in_progress_is_not_started_again() {
     first.run(&mut workflow, 2).unwrap();
     let (mut second, mut rest) = (Engine::new("trainer"), Mock::new(3));
     rest.shelf = workflow.shelf.clone();
+    ["counting", "counting#2"].into_iter().for_each(|handler| second.restore_without(handler));
     second.on(Event::Started, |cx| Ok(cx.host.load_checkpoint("newest".as_ref())?)).unwrap();
     let trace =
         mock::listen(&mut second, [Event::Started, Event::EpochStarted, Event::IterationStarted, Event::Completed]);
@@ -254,12 +255,28 @@ fn snapshots_that_contradict_themselves() {
 }
 
 #[test]
+fn the_state_of_a_handler_that_is_missing_is_only_dropped_on_request() {
+    let (mut engine, mut workflow) = (trainer(None), Mock::new(3));
+    engine.run(&mut workflow, 2).unwrap();
+    let mut other = Engine::new("trainer");
+    other.add(Counting::new("counting", Event::IterationCompleted.every(2))).unwrap();
+    let error = other.restore(&engine.snapshot()).unwrap_err();
+    assert!(matches!(&error.kind, RunErrorKind::MissingHandler(name) if name == "counting#2"), "{error}");
+    assert_eq!(other.state().epoch, 0, "the state is unchanged");
+    ["counting#2", "another"].into_iter().for_each(|handler| other.restore_without(handler));
+    other.restore(&engine.snapshot()).unwrap();
+    assert_eq!(other.state().epoch, 2);
+    assert_eq!(other.unused_without().collect::<Vec<_>>(), ["another"]);
+}
+
+#[test]
 fn what_belongs_to_the_process_stays() {
     let (mut engine, mut workflow) = (trainer(None), Mock::new(3));
     engine.run(&mut workflow, 2).unwrap();
     let mut other = Engine::new("trainer of rank 1");
     (other.state_mut().rank, other.state_mut().world_size) = (1, 2);
     other.set_key_metric("loss", Better::Lower);
+    ["counting", "counting#2"].into_iter().for_each(|handler| other.restore_without(handler));
     other.restore(&engine.snapshot()).unwrap();
     let state = other.state();
     assert_eq!((state.engine.as_str(), state.rank, state.world_size), ("trainer of rank 1", 1, 2));
