@@ -70,7 +70,7 @@ impl Scan {
             volumes = called(&|series| series.answers_to(key));
         }
         match volumes.as_slice() {
-            [] => Err(self.listed(&format!("no volume has the key {key:?}; give one of an existing one"))),
+            [] => Err(self.listed(&format!("no volume has the key {key:?}; choose another"))),
             [one] if name.is_empty() => Ok(*one),
             several if name.is_empty() => Err(self.ambiguous(&format!("{KEY}{key}"), several)),
             several => match self.named(name, several)? {

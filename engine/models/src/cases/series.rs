@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use hearth_data::dicom::{Scan, Series, scan};
-use hearth_registry::counted;
 
 use crate::cases::case::Case;
 use crate::cases::series_choice::{Facts, choose};
@@ -73,7 +72,8 @@ fn all_series<'a>(given: &Path, scanned: &'a Scan, modalities: &[String]) -> Out
     let all = of_modalities(given, scanned, modalities)?;
     let studies: BTreeSet<&str> = all.iter().map(|series| series.study()).collect();
     if studies.len() < all.len() {
-        let (count, studies) = (all.len(), counted(studies.len(), "study"));
+        let count = all.len();
+        let studies = if studies.len() == 1 { "1 study".to_owned() } else { format!("{} studies", studies.len()) };
         notice!("{}: {count} series of {studies}; --series auto takes one of each study", given.display());
     }
     let (volumes, series): (Vec<&Series>, Vec<&Series>) = all.into_iter().partition(|series| series.key().is_some());
