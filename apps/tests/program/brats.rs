@@ -219,7 +219,7 @@ fn a_contrast_that_is_missing_is_named_and_fewer_can_be_chosen() {
     let out = dir.path().join("run");
     let (data_text, out_text) = (text(&data), text(&out));
     let words = ["train", "demo-brats", "--data", &data_text, "--out", &out_text, "--device", "cpu"];
-    fail(&[&words[..], &SMALL].concat(), 1, &["BraTS-GLI-00001-000 has no T2w", "data.images"]);
+    fail(&[&words[..], &SMALL].concat(), 1, &["BraTS-GLI-00001-000: has no T2w", "data.images"]);
     let two = ["--set", "task.classes=brats2023", "--set", "data.images=[\"FLAIR\", \"T1gd\"]"];
     train(&data, &out, "1", &[&two[..], &["--set", "network.in_channels=2"]].concat());
     assert!(out.join("summary.json").is_file());

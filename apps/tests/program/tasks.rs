@@ -306,13 +306,13 @@ val_interval = 5
     let two = recipe(dir.path(), "two.toml", &[&text_of(1, "images = [\"t1\", \"t2\"]")]);
     refuse(&two, &old, &["images of 2 channels (t1, t2)", "the network takes 1", "data.images"]);
     let unknown = recipe(dir.path(), "unknown.toml", &[&text_of(1, "images = [\"adc\"]")]);
-    refuse(&unknown, &old, &["BraTS-0 has no adc", "flair"]);
+    refuse(&unknown, &old, &["BraTS-0: has no adc", "flair"]);
     // Another grid in one file of one case.
     let file = old.join("BraTS-2/BraTS-2_t2.nii.gz");
     write(&file, [16, 16, 7], |_| 0.0);
     refuse(&all, &old, &["case BraTS-2", "BraTS-2_t2.nii.gz", "[16, 16, 7] voxels"]);
     fs::remove_file(&file).expect("removed");
-    refuse(&all, &old, &["BraTS-2 has no T2w (it has flair, seg, t1, t1ce)"]);
+    refuse(&all, &old, &["BraTS-2: has no T2w (it has flair, seg, t1, t1ce)"]);
 }
 
 #[test]
