@@ -81,10 +81,10 @@ fn a_run_is_resumed_with_its_plugins_or_explicitly_without() {
     assert!(output.status.success(), "{}", errors(&output));
     assert_eq!(recorded(&run)[3].1.as_deref(), Some(&*there));
 
-    let output = resume("9", &["--without", "nobody", "--allow-plugin", "run-diary"]);
+    let output = resume("9", &["--without", "diaries", "--allow-plugin", "run-diary"]);
     let said = errors(&output);
     assert!(
-        !output.status.success() && said.contains("--without nobody: this run has no plugin of this name"),
+        !output.status.success() && said.contains("--without diaries: this run has no plugin of this name"),
         "{said}"
     );
     let output = resume("9", &["--without", "run-diary"]);
