@@ -23,7 +23,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf], defaults: bool) -> O
     let network = plan.starting_network(Start::Init)?;
     check_training(plan, &network)?;
     let discriminator = plan.discriminator(&network)?;
-    let plugins = plugins::find(plan, given)?;
+    let plugins = plugins::find(plan, given, &[])?;
     handlers::check(plan, &allowed(plan, &plugins)?)?;
 
     if defaults {

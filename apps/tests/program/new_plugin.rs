@@ -53,7 +53,7 @@ fn a_fresh_plugin_shows_something_in_a_run() {
     let out = text(&folder.path().join("wrong"));
     let words = ["train", &recipe, "--data", &data, "--out", &out, "--plugin", &library];
     fail(&[&words[..], &["--set", "plugins.run-diary.evry=2"]].concat(), 1, &["unknown option `evry`", "every"]);
-    fail(&[&words[..], &["--set", "plugins.diary.every=2"]].concat(), 1, &["diary", "validation"]);
+    fail(&[&words[..], &["--set", "plugins.diary.every=2"]].concat(), 1, &["unknown name \"diary\"", "run-diary"]);
 }
 
 #[test]

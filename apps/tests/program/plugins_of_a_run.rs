@@ -103,7 +103,7 @@ fn a_rebuilt_transform_does_not_train_on_the_cache_of_the_old_one() {
     let (data, cache) = (text(&phantom(folder.path(), 3)), text(&folder.path().join("cache")));
     let add = "{ name = \"parts.Add\", keys = [\"image\"], amount = 0.25 },\n    { name = \"FgBgToIndices\"";
     let recipe = TINY.replace("{ name = \"FgBgToIndices\"", add);
-    let recipe = recipe.replace("[data]", &format!("[data]\ncache = {{ kind = \"disk\", dir = \"{cache}\" }}"));
+    let recipe = recipe.replace("[data]", &format!("[data]\ncache = {{ kind = \"persistent\", dir = \"{cache}\" }}"));
     let file = folder.path().join("cached.toml");
     fs::write(&file, recipe).unwrap();
     let file = text(&file);
@@ -179,14 +179,17 @@ fn two_instances_of_a_plugin_have_their_own_options_and_states() {
     let library = text(&diary(folder.path()));
     let file = folder.path().join("twice.toml");
     let write = |second: &str| {
-        let first = "[[plugins]]\nname = \"checkpoint\"\n[[plugins]]\nname = \"run-diary\"\noptions = { every = 3 }";
-        let entry = format!("[[plugins]]\nname = \"run-diary\"\n{second}\noptions = {{ every = 2 }}");
-        fs::write(&file, format!("{TINY}\n{first}\n{entry}\n")).unwrap();
+        let entry = |more: &str, every: u64| {
+            let path = format!("path = \"{library}\"\noptions = {{ every = {every} }}");
+            format!("[[plugins]]\nname = \"run-diary\"\n{more}\n{path}")
+        };
+        let (first, second) = (entry("", 3), entry(second, 2));
+        fs::write(&file, format!("{TINY}\n[[plugins]]\nname = \"checkpoint\"\n{first}\n{second}\n")).unwrap();
     };
     let run = folder.path().join("run");
     let (file_name, out) = (text(&file), text(&run));
-    let train = ["train", &file_name, "--data", &data, "--out", &out, "--device", "cpu", "--epochs", "2", "--plugin"];
-    let train = [&train[..], &[library.as_str()]].concat();
+    let train = ["train", &file_name, "--data", &data, "--out", &out, "--device", "cpu", "--epochs", "2"];
+    let train = [&train[..], &["--allow-plugin", "run-diary"]].concat();
     write("");
     fail(&train, 1, &["twice.toml:", "\"run-diary\" is listed twice", "as = \"run-diary-2\""]);
     write("as = \"a b\"");
@@ -250,4 +253,26 @@ fn a_plugin_of_a_run_is_constructed_once() {
     let train = ["train", &recipe, "--data", &data, "--out", &out, "--epochs", "1", "--device", "cpu"];
     succeed(&[&train[..], &["--plugin", &library]].concat());
     assert_eq!(fs::read_to_string(&made).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn a_plugin_that_the_recipe_lists_is_resumed_from_the_given_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = text(&phantom(folder.path(), 3));
+    let library = text(&diary(folder.path()));
+    let file = folder.path().join("listed.toml");
+    let listed = "[[plugins]]\nname = \"checkpoint\"\n[[plugins]]\nname = \"run-diary\"\noptions = { evry = 2 }";
+    fs::write(&file, format!("{TINY}\n{listed}\n")).unwrap();
+    let (file_name, out) = (text(&file), text(&folder.path().join("run")));
+    let train = ["train", &file_name, "--data", &data, "--out", &out, "--device", "cpu", "--epochs", "2", "--plugin"];
+    let train = [&train[..], &[library.as_str()]].concat();
+    // An error is at its place in the recipe.
+    fail(&train, 1, &["listed.toml:", "unknown option `evry`"]);
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("evry", "every")).unwrap();
+    succeed(&train);
+    let resume = ["train", "--data", &data, "--out", &out, "--resume", "--epochs", "4"];
+    fail(&resume, 1, &["run-diary", &library, "--allow-plugin"]);
+    let output = hearth().args(resume).args(["--allow-plugin", "run-diary"]).output().unwrap();
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("run-diary: epoch 4 of 4 is done"), "{said}");
 }

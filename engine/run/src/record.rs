@@ -100,9 +100,11 @@ impl Record {
     /// The record of a resumed run: it has the recipe and the plugins of now, which [`check`](Self::check)
     /// has accepted. Plugins with other files than before are reported.
     pub fn resumed(self, plan: &Plan, plugins: &[Attached]) -> Outcome<Self> {
-        let plugins: Vec<Recorded> = plugins.iter().map(Attached::recorded).collect();
-        for plugin in &plugins {
+        let mut plugins: Vec<Recorded> = plugins.iter().map(Attached::recorded).collect();
+        for plugin in &mut plugins {
             let before = self.plugins.iter().find(|before| before.name == plugin.name);
+            // Taken from here, it is found as one of the recipe.
+            plugin.given |= before.is_some_and(|before| before.given && before.path == plugin.path);
             if let Some(before) = before.filter(|before| before.hash != plugin.hash) {
                 let place = |of: &Recorded| match (&of.path, &of.hash) {
                     (Some(path), Some(hash)) => format!("{} ({hash})", path.display()),
@@ -113,6 +115,11 @@ impl Record {
             }
         }
         Ok(Self { recipe: plan.recipe.to_toml()?, plugins, ..self })
+    }
+
+    /// The plugins of the run.
+    pub fn plugins(&self) -> &[Recorded] {
+        &self.plugins
     }
 
     /// Whether the run's recipe lists a plugin of this name.

@@ -25,7 +25,7 @@ use crate::checks::{check_training, schedule::ended};
 use crate::dataset::{Use, dataset};
 use crate::handlers::HandlerFailure;
 use crate::handlers::folder_watch::FolderWatch;
-use crate::handlers::plugins::Attached;
+use crate::handlers::plugins::{Attached, Recorded};
 use crate::handlers::{attachments, plugins};
 use crate::memory::caches::check_caches;
 use crate::memory::check::crops_of_a_case;
@@ -57,16 +57,19 @@ pub struct Session {
     tuning: TuningClock,
 }
 
+/// The values of `--plugin`, and the plugins of a run that is resumed.
+type Given<'a> = (&'a [PathBuf], &'a [Recorded]);
+
 impl Session {
     /// Loads plugins, fills caches, builds network and trainer. Nothing is written yet.
     pub fn new(plan: Plan, data: &Path, given: &[PathBuf]) -> Outcome<Self> {
-        Self::prepare(plan, data, given, Start::Init, None)
+        Self::prepare(plan, data, (given, &[]), Start::Init, None)
     }
 
     /// Makes the session of one of several ranks, which all do the same work: only the first one
     /// writes, and an error on one rank ends all of them.
     pub fn on_ranks(plan: Plan, data: &Path, given: &[PathBuf], ranks: Ranks) -> Outcome<Self> {
-        Self::prepare(plan, data, given, Start::Init, Some(ranks))
+        Self::prepare(plan, data, (given, &[]), Start::Init, Some(ranks))
     }
 
     /// Makes the session of a resumed run: if it has a checkpoint, the weights come from it.
@@ -78,7 +81,9 @@ impl Session {
         ranks: Option<Ranks>,
     ) -> Outcome<Self> {
         let begun = !checkpoint::list(&folder.checkpoints())?.is_empty();
-        Self::prepare(plan, data, given, if begun { Start::Checkpoint } else { Start::Init }, ranks)
+        let before = Record::read(folder)?;
+        let before = before.as_ref().map_or(&[][..], Record::plugins);
+        Self::prepare(plan, data, (given, before), if begun { Start::Checkpoint } else { Start::Init }, ranks)
     }
 
     /// Lets [`resume`](Self::resume) drop the states of these handlers, if they are missing.
@@ -89,13 +94,19 @@ impl Session {
         }
     }
 
-    fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
+    fn prepare(plan: Plan, data: &Path, given: Given<'_>, from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
         let ranks = ranks.filter(|ranks| ranks.world() > 1).map(|ranks| plan.recipe.distributed.apply(ranks));
         let prepared = Self::build(plan, data, given, from, ranks.clone());
         ranks::together(ranks.as_ref(), "preparing the run", prepared)
     }
 
-    fn build(mut plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
+    fn build(
+        mut plan: Plan,
+        data: &Path,
+        (given, before): Given<'_>,
+        from: Start,
+        ranks: Option<Ranks>,
+    ) -> Outcome<Self> {
         let (started, tuning) = (Instant::now(), TuningClock::start());
         memory::no_owners();
         if let Some(ranks) = &ranks {
@@ -104,7 +115,7 @@ impl Session {
         }
         let ranks = ranks.map(|ranks| ranks::over_cards(&plan, ranks)).transpose()?;
         // Errors in the recipe are reported before the work begins.
-        let plugins = plugins::load(&plan, given)?;
+        let plugins = plugins::load(&plan, given, before)?;
         handlers::check(&plan, &plugins)?;
         warn(&plan, &plugins);
         let trainer: Box<dyn Train> = if plan.recipe.learns().generates() {

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
+use crate::watched::come_back;
 use abi_stable::std_types::{ROption, RResult, RSlice, RStr, RString, RVec};
 use hearth_engine::{Attachment, CheckpointRequest, Host, HostError};
 use hearth_plugin::__private as view;
@@ -31,6 +32,7 @@ impl<'h> Bridge<'h> {
 
     /// Calls the host for a request that cannot fail.
     fn tell(&mut self, call: impl FnOnce(&mut dyn Host)) {
+        come_back();
         if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| call(self.host))) {
             *self.panic.get_mut() = Some(payload);
         }
@@ -38,6 +40,7 @@ impl<'h> Bridge<'h> {
 
     /// Calls the host for a request that can fail.
     fn ask<'a, T>(&'a mut self, call: impl FnOnce(&'a mut dyn Host) -> Result<T, HostError>) -> RResult<T, RString> {
+        come_back();
         let Self { host, panic } = self;
         match panic::catch_unwind(AssertUnwindSafe(|| call(&mut **host))) {
             Ok(Ok(value)) => RResult::ROk(value),

@@ -1,7 +1,7 @@
 //! What the code of a plugin must not do to the process: end it, or leave its working folder.
 
-use std::cell::Cell;
-use std::path::PathBuf;
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
@@ -11,6 +11,21 @@ use hearth_registry::component::{Component, HostArray};
 thread_local! {
     /// The plugin whose code this thread runs.
     static RUNS: Cell<Option<&'static str>> = const { Cell::new(None) };
+    /// The program's working folder during the plugin's code.
+    static FOLDER: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+}
+
+/// Returns to the program's working folder: for a request to the host within a plugin's code, which may
+/// have left it.
+pub fn come_back() {
+    FOLDER.with_borrow(|folder| {
+        if let Some(folder) = folder
+            && std::env::current_dir().map_or(true, |now| now != *folder)
+        {
+            // The request then fails by itself where it needs a file.
+            let _ = std::env::set_current_dir(folder);
+        }
+    });
 }
 
 /// Whether another process reports how this one ends, so that a plugin may end it with any code.
@@ -37,18 +52,18 @@ impl Name {
     /// mean other files.
     pub fn call<T>(self, code: impl FnOnce() -> T) -> T {
         at_exit();
-        let folder = std::env::current_dir();
-        let _running = Running(RUNS.replace(Some(self.0)));
+        let folder = std::env::current_dir().ok();
+        let _running = Running(RUNS.replace(Some(self.0)), FOLDER.replace(folder.clone()));
         let done = code();
-        if let Ok(folder) = folder {
-            self.back_to(folder);
+        if let Some(folder) = folder {
+            self.back_to(&folder);
         }
         done
     }
 
-    fn back_to(self, folder: PathBuf) {
+    fn back_to(self, folder: &Path) {
         let moved = std::env::current_dir().map_or(true, |now| now != folder);
-        if moved && std::env::set_current_dir(&folder).is_ok() {
+        if moved && std::env::set_current_dir(folder).is_ok() {
             static ONCE: Once = Once::new();
             ONCE.call_once(|| {
                 tracing::warn!("the plugin `{}` changes the working folder of the program, which is undone", self.0);
@@ -58,11 +73,12 @@ impl Name {
 }
 
 /// Restores the plugin that ran before, also after a panic.
-struct Running(Option<&'static str>);
+struct Running(Option<&'static str>, Option<PathBuf>);
 
 impl Drop for Running {
     fn drop(&mut self) {
         RUNS.set(self.0);
+        FOLDER.replace(self.1.take());
     }
 }
 
@@ -166,6 +182,9 @@ mod tests {
         let names = outer.call(|| {
             std::env::set_current_dir(folder.path()).expect("it exists");
             let nested = inner.call(|| RUNS.get());
+            come_back();
+            assert_eq!(std::env::current_dir().expect("a folder"), before);
+            std::env::set_current_dir(folder.path()).expect("it exists");
             (nested, RUNS.get())
         });
         assert_eq!(names, (Some("inner"), Some("outer")));

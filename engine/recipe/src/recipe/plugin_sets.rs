@@ -30,8 +30,8 @@ impl PluginChanges {
     }
 }
 
-/// Adds the plugins of `--plugin` to the document, so that the run's recipe has them, and a resumed
-/// run, too. A plugin that the recipe already lists gets the path of a given library.
+/// Adds the plugins of `--plugin` that the recipe does not list to the document, so that the run's recipe
+/// has them, and a resumed run, too.
 ///
 /// # Errors
 /// A list in the recipe that cannot be changed.
@@ -40,24 +40,13 @@ pub fn list_given(document: &mut Document, given: &[PathBuf]) -> Result<(), Faul
         let option =
             path.as_ref().map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
         list_usual(document, &option)?;
-        let is_listed = |entry: &Node| entry.text("name") == Some(&name);
-        let indices = document.find("plugins").items().iter().enumerate().filter(|(_, entry)| is_listed(entry));
-        let indices: Vec<usize> = indices.map(|(index, _)| index).collect();
-        if indices.is_empty() {
-            let mut entries: Vec<toml::Value> =
-                document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
-            entries.push(entry_of(&name, path.as_deref()));
-            document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
+        if document.find("plugins").items().iter().any(|entry| entry.text("name") == Some(&name)) {
             continue;
         }
-        let Some(path) = path else { continue };
-        for index in indices {
-            // A key next to `options` would be taken for one of them, so the whole entry is
-            // rewritten.
-            let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { continue };
-            entry.insert("path".into(), path.to_string_lossy().into_owned().into());
-            document.set_option(&option, &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
-        }
+        let mut entries: Vec<toml::Value> =
+            document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
+        entries.push(entry_of(&name, path.as_deref()));
+        document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
     }
     Ok(())
 }

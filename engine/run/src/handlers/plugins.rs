@@ -72,6 +72,9 @@ pub struct Recorded {
     /// The hash of its files: see [`hearth_plugin_host::content_hash`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
+    /// Whether `--plugin` named the library, which a resumed run then takes again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given: bool,
 }
 
 impl Attached {
@@ -80,7 +83,8 @@ impl Attached {
         let identity = self.plugin.identity();
         let path = self.plugin.path().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         let hash = self.plugin.hash().map(str::to_owned);
-        Recorded { name: identity.name.clone(), version: identity.version.clone(), path, hash }
+        let (name, version) = (identity.name.clone(), identity.version.clone());
+        Recorded { name, version, path, hash, given: self.is_given() }
     }
 
     /// The name of the plugin.
@@ -139,11 +143,12 @@ impl Listed {
 }
 
 /// Finds every plugin of a run, in order: those that the recipe lists, then those that only the
-/// command line names. `given` are the values of `--plugin`. None of their code runs.
-pub fn find(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Listed>> {
+/// command line names. `given` are the values of `--plugin`, and `before` the plugins of a run that is
+/// resumed. None of their code runs.
+pub fn find(plan: &Plan, given: &[PathBuf], before: &[Recorded]) -> Outcome<Vec<Listed>> {
     Given::check(given)?;
     let search = search(plan, given);
-    let mut all = find_where(plan, given, |_| true)?;
+    let mut all = find_where(plan, given, before, |_| true)?;
     for given in given.iter().map(|word| Given::of(word)) {
         let (name, found) = match given {
             Given::Path(path) if path.is_file() => {
@@ -161,13 +166,13 @@ pub fn find(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Listed>> {
 }
 
 /// Finds and loads every plugin of a run: see [`find`].
-pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
-    find(plan, given)?.iter().map(|listed| listed.load(plan)).collect()
+pub fn load(plan: &Plan, given: &[PathBuf], before: &[Recorded]) -> Outcome<Vec<Attached>> {
+    find(plan, given, before)?.iter().map(|listed| listed.load(plan)).collect()
 }
 
 /// Finds and loads the plugins for the evaluator; `given` are the values of `--plugin`.
 pub fn load_for_evaluation(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
-    let found = find_where(plan, given, |engine| engine == Listens::Validation)?;
+    let found = find_where(plan, given, &[], |engine| engine == Listens::Validation)?;
     found.iter().map(|listed| listed.load(plan)).collect()
 }
 
@@ -184,12 +189,18 @@ fn of_path(given: &[PathBuf], path: &Path) -> Search {
     search.with(Origin::Recipe, path)
 }
 
-fn find_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Listed>> {
+fn find_where(
+    plan: &Plan,
+    given: &[PathBuf],
+    before: &[Recorded],
+    wanted: impl Fn(Listens) -> bool,
+) -> Outcome<Vec<Listed>> {
     let search = search(plan, given);
     let entries = plan.recipe.plugins.iter().enumerate().filter(|(_, entry)| wanted(entry.engine));
     entries
         .map(|(index, entry)| {
-            let found = match &entry.path {
+            let taken = before.iter().find(|before| before.given && before.name == entry.name);
+            let found = match taken.and_then(|taken| taken.path.as_ref()).or(entry.path.as_ref()) {
                 Some(path) => of_path(given, path).find(&entry.name),
                 None => search.find(&entry.name),
             };

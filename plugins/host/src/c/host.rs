@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::call::{c_text, message, text};
 use super::table::{self, ABI, FAILED, OK, Tensor, Text, This};
+use crate::watched::come_back;
 
 /// The host and the state during one call of a plugin, and the values lent to the plugin.
 pub struct HostDesk<'h> {
@@ -92,6 +93,7 @@ fn ask<T>(this: This, failed: T, call: impl FnOnce(&mut HostDesk<'_>) -> Result<
     // callback that received it: the desk exists, and nothing else uses it meanwhile.
     let desk = unsafe { this.as_ref().and_then(|table| table.context.cast::<HostDesk<'_>>().as_mut()) };
     let Some(desk) = desk else { return failed };
+    come_back();
     match panic::catch_unwind(AssertUnwindSafe(|| call(desk))) {
         Ok(Ok(value)) => value,
         Ok(Err(why)) => {
