@@ -19,13 +19,22 @@ thread_local! {
 /// have left it.
 pub fn come_back() {
     FOLDER.with_borrow(|folder| {
-        if let Some(folder) = folder
-            && std::env::current_dir().map_or(true, |now| now != *folder)
-        {
-            // The request then fails by itself where it needs a file.
-            let _ = std::env::set_current_dir(folder);
+        if let (Some(folder), Some(name)) = (folder, RUNS.get()) {
+            restore(name, folder);
         }
     });
+}
+
+/// Sets the working folder again if it has changed.
+fn restore(name: &str, folder: &Path) {
+    let moved = std::env::current_dir().map_or(true, |now| now != folder);
+    // Where it fails, requests and steps that need a file fail by themselves.
+    if moved && std::env::set_current_dir(folder).is_ok() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::warn!("the plugin `{name}` changes the working folder of the program, which is undone");
+        });
+    }
 }
 
 /// Whether another process reports how this one ends, so that a plugin may end it with any code.
@@ -56,19 +65,9 @@ impl Name {
         let _running = Running(RUNS.replace(Some(self.0)), FOLDER.replace(folder.clone()));
         let done = code();
         if let Some(folder) = folder {
-            self.back_to(&folder);
+            restore(self.0, &folder);
         }
         done
-    }
-
-    fn back_to(self, folder: &Path) {
-        let moved = std::env::current_dir().map_or(true, |now| now != folder);
-        if moved && std::env::set_current_dir(folder).is_ok() {
-            static ONCE: Once = Once::new();
-            ONCE.call_once(|| {
-                tracing::warn!("the plugin `{}` changes the working folder of the program, which is undone", self.0);
-            });
-        }
     }
 }
 
