@@ -109,17 +109,17 @@ pub(super) fn regions(layout: &Slides, folder: &Path, keep: bool) -> Result<(Vec
             ),
         ));
     }
-    let all: Vec<Result<Vec<Region>, DataError>> =
-        slides.par_iter().map(|(slide, annotations)| of_slide(layout, slide, annotations.as_deref())).collect();
-    let (mut regions, mut lacking) = (Vec::new(), Lacking::new());
-    for ((slide, _), found) in slides.iter().zip(all) {
-        match found {
-            Ok(found) => regions.extend(found),
-            Err(error) if keep => lacking.push((name(slide), error.to_string())),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((regions, lacking))
+    // Collected as one result: Rayon splits a list of results further, so that more slides are in memory at once.
+    let all: Vec<(Vec<Region>, Lacking)> = slides
+        .par_iter()
+        .map(|(slide, annotations)| match of_slide(layout, slide, annotations.as_deref()) {
+            Ok(found) => Ok((found, Lacking::new())),
+            Err(error) if keep => Ok((Vec::new(), vec![(name(slide), error.to_string())])),
+            Err(error) => Err(error),
+        })
+        .collect::<Result<_, _>>()?;
+    let (regions, lacking): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    Ok((regions.concat(), lacking.concat()))
 }
 
 fn of_slide(layout: &Slides, path: &Path, annotations: Option<&Path>) -> Result<Vec<Region>, DataError> {
