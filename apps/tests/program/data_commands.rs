@@ -176,7 +176,8 @@ fn inspect_describes_the_levels_of_a_slide() {
     let slide = std::fs::read_dir(&slides).expect("a folder").flatten().map(|entry| entry.path());
     let slide = slide.filter(|path| path.extension().is_some_and(|end| end == "tif")).min().expect("a slide");
     let said = succeed(&["data", "inspect", &text(&slide)]);
-    for words in ["a slide (generic-tiff)", "mpp     ", "power   not stated", "compression", "Deflate", "others  none"] {
+    for words in ["a slide (generic-tiff)", "mpp     ", "power   not stated", "compression", "Deflate", "others  none"]
+    {
         assert!(said.contains(words), "no {words} in {said}");
     }
     let json: serde_json::Value =
