@@ -253,7 +253,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, PluginError> {
         let why = format!("it has {} bytes, more than {MAX_BYTES}", metadata.len());
         return Err(Flaw::new(why, STRIP).error(path));
     }
-    let mut bytes = Vec::new();
+    // The whole size at once: a vector that grows takes three times the file.
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
     File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes)).map_err(file_error)?;
     Ok(bytes)
 }
