@@ -128,10 +128,11 @@ struct Links {
 impl Links {
     fn of(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        if file.metadata()?.len() > MAX_BYTES {
+        let length = file.metadata()?.len();
+        if length > MAX_BYTES {
             return Err(invalid(format!("it has more than {MAX_BYTES} bytes")));
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
         file.take(MAX_BYTES).read_to_end(&mut bytes)?;
         let understood = match (bytes.starts_with(b"\x7fELF"), bytes.get(4)) {
             (false, _) => return Ok(Self::default()),
