@@ -187,7 +187,8 @@ fn inspect_describes_the_levels_of_a_slide() {
     assert_eq!(levels[0]["compression"], "Deflate");
 }
 
-/// Each kind of list, with a case that lacks a file and one that is damaged: both are reported, the others checked.
+/// Each kind of list, with a case that lacks a file and one that is damaged: both are reported, the others
+/// checked.
 #[test]
 fn verify_reports_each_case_of_a_list() {
     let dir = tempfile::tempdir().expect("a folder");

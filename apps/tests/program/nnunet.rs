@@ -111,14 +111,14 @@ fn uncertainty_is_the_deviation_of_what_decides() {
     let together = ["--previous-stage", &low, "--with", &lowres, "--no-mirroring", "--uncertainty", "--json"];
     let line = call(&cascade, &both, &together);
     // The volume of each prediction is that of the labels which the model alone writes.
-    let told: serde_json::Value = serde_json::from_str(line.lines().next().expect("a line")).expect("JSON");
+    let shown: serde_json::Value = serde_json::from_str(line.lines().next().expect("a line")).expect("JSON");
     let of = |out: &str, label: f32| {
         let labels = hearth_data::read_image(Path::new(out).join("c01.nii.gz")).expect("labels");
         let of_voxel = labels.spacing().iter().product::<f64>() / 1000.0;
         labels.to_vec().iter().filter(|value| **value == label).count() as f64 * of_voxel
     };
-    let volumes = told["volumes_ml_of_predictions"].as_object().expect("labels");
-    assert!(!volumes.is_empty(), "{told}");
+    let volumes = shown["volumes_ml_of_predictions"].as_object().expect("labels");
+    assert!(!volumes.is_empty(), "{shown}");
     for (label, (name, facts)) in (1..).zip(volumes) {
         let expected = [of(&second, label as f32), of(&first, label as f32)];
         let found: Vec<f64> =
@@ -145,8 +145,8 @@ fn uncertainty_is_the_deviation_of_what_decides() {
     assert!(printed.contains("_std.nii.gz") && printed.contains("volume_variation"), "{printed}");
 }
 
-/// Probabilities of 13 outputs for 8 million voxels take 0.9 GB: the case fails before they are allocated, with what
-/// to do, and the others are predicted. A failed allocation would end the process.
+/// Probabilities of 13 outputs for 8 million voxels take 0.9 GB: the case fails before they are allocated,
+/// with what to do, and the others are predicted. A failed allocation would end the process.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_case_whose_probabilities_do_not_fit_fails_alone() {

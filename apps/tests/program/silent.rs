@@ -277,16 +277,16 @@ fn an_image_unlike_those_of_the_training_is_named_as_such() {
         assert!(line["unlike_training"].is_null(), "{line}");
     }
     let page = bench.at("page.html");
-    let told = succeed(&["report", &bench.at("a"), "-o", &page, "--pictures", &bench.at("out0"), "--json"]);
-    let told: Value = serde_json::from_str(&told).expect("a line");
-    let remarks = told["runs"][0]["remarks"].as_array().expect("a list");
+    let shown = succeed(&["report", &bench.at("a"), "-o", &page, "--pictures", &bench.at("out0"), "--json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("a line");
+    let remarks = shown["runs"][0]["remarks"].as_array().expect("a list");
     let of_case = |remark: &&Value| remark["case"] == "other";
     let remarks: Vec<&str> = remarks.iter().filter(of_case).filter_map(|one| one["remark"].as_str()).collect();
     // Once each, although labels and picture both have a record.
     let first = first.expect("a line");
     let of_line = first.as_array().expect("a list").iter().filter_map(Value::as_str);
     let expected: Vec<String> = of_line.map(|remark| format!("unlike the training data: {remark}")).collect();
-    assert_eq!(remarks, expected, "{told}");
+    assert_eq!(remarks, expected, "{shown}");
     let page = fs::read_to_string(page).expect("a page");
     assert!(page.contains("Remarks on predictions") && page.contains("unlike the training data: spacing"));
 }

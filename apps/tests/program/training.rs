@@ -347,20 +347,20 @@ fn predictions_are_augmented_where_that_is_asked_for() {
         (hearth_data::read_nifti(&std).expect("a volume"), hearth_data::read_nifti(&label).expect("a volume"));
     assert_eq!(std.shape(), label.shape());
     // The volumes are those of labels, in ml, as they would be written.
-    let told = again["volumes_ml_of_predictions"].as_object().expect("labels");
-    let (_, told) = told.iter().next().expect("a label");
+    let shown = again["volumes_ml_of_predictions"].as_object().expect("labels");
+    let (_, shown) = shown.iter().next().expect("a label");
     let of_voxel = (0..3).map(|axis| label.spacing()[axis]).product::<f64>() / 1000.0;
     let written = label.to_vec().iter().filter(|value| **value == 1.0).count() as f64 * of_voxel;
-    assert!((told["written"].as_f64().expect("ml") - written).abs() < 1e-6 * written.max(1.0), "{told} {written}");
-    let each: Vec<f64> = told["predictions"].as_array().expect("a list").iter().filter_map(|v| v.as_f64()).collect();
+    assert!((shown["written"].as_f64().expect("ml") - written).abs() < 1e-6 * written.max(1.0), "{shown} {written}");
+    let each: Vec<f64> = shown["predictions"].as_array().expect("a list").iter().filter_map(|v| v.as_f64()).collect();
     assert_eq!(each.len(), 8);
     let whole = |ml: &f64| ((ml / of_voxel) - (ml / of_voxel).round()).abs() < 1e-3;
     assert!(each.iter().all(whole), "whole voxels: {each:?}");
     let mean = each.iter().sum::<f64>() / 8.0;
     let std_of = (each.iter().map(|ml| (ml - mean).powi(2)).sum::<f64>() / 7.0).sqrt();
     assert!(
-        (told["mean"].as_f64().expect("ml") - mean).abs() < 1e-9
-            && (told["std"].as_f64().expect("ml") - std_of).abs() < 1e-9
+        (shown["mean"].as_f64().expect("ml") - mean).abs() < 1e-9
+            && (shown["std"].as_f64().expect("ml") - std_of).abs() < 1e-9
     );
     let values = std.to_vec();
     assert!(values.iter().all(|v| (0.0..=0.6).contains(v)) && values.iter().any(|v| *v > 0.0));

@@ -1,7 +1,7 @@
 //! Character sets (PS3.5, 6.1): the texts of a data set, and of each item that names a set of its own, which
-//! applies within it; and code extensions, by which Japanese, Korean and Chinese names switch between sets. The
-//! parser knows a single set for the whole file. So it never sees which sets are named, decodes every text byte by
-//! byte, and the bytes are decoded again.
+//! applies within it; and code extensions, by which Japanese, Korean and Chinese names switch between sets.
+//! The parser knows a single set for the whole file. So it never sees which sets are named, decodes every
+//! text byte by byte, and the bytes are decoded again.
 
 use dicom_core::header::Header;
 use dicom_core::{DataElement, PrimitiveValue, Tag, VR};
@@ -16,8 +16,8 @@ const HIDDEN: Tag = Tag(0x0008, 0x0004);
 
 const ESCAPE: u8 = 0x1b;
 
-/// Parses a data set, and decodes its texts. `named` are the places of the headers of SpecificCharacterSet, at
-/// any depth.
+/// Parses a data set, and decodes its texts. `named` are the places of the headers of SpecificCharacterSet,
+/// at any depth.
 pub(crate) fn parse(bytes: &[u8], encoding: Encoding, named: &[usize]) -> Result<InMemDicomObject, String> {
     if named.is_empty() {
         return encoding.parse(bytes);
@@ -39,8 +39,8 @@ pub(crate) fn decode(object: &mut InMemDicomObject) {
     }
 }
 
-/// Decodes texts with the set that the object names, or else that of the object around it. Returns whether it names
-/// one. The recursion is bounded: opening the file checked the nesting of sequences.
+/// Decodes texts with the set that the object names, or else that of the object around it. Returns whether
+/// it names one. The recursion is bounded: opening the file checked the nesting of sequences.
 fn decode_in(object: &mut InMemDicomObject, around: Sets) -> bool {
     let own = object.take(HIDDEN);
     let names_one = own.is_some();

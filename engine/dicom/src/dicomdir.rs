@@ -9,8 +9,8 @@ const CLASS: &[u8] = b"\x02\x00\x02\x00UI\x14\x001.2.840.10008.1.3.10";
 /// The number of bytes that hold the preamble and the first elements of the meta group.
 const HEAD: u64 = 512;
 
-/// The folder of a DICOMDIR; `None` for any other file. Its records are not read: they may name files that are
-/// missing, and leave out others.
+/// The folder of a DICOMDIR; `None` for any other file. Its records are not read: they may name files that
+/// are missing, and leave out others.
 pub(crate) fn folder(path: &Path) -> Option<&Path> {
     let mut head = Vec::new();
     if path.is_dir() || hearth_files::open(path).ok()?.take(HEAD).read_to_end(&mut head).is_err() {

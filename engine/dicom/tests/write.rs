@@ -194,7 +194,8 @@ fn a_label_map_comes_back_from_a_structure_set() {
     assert_eq!((back.values, back.findings), (numbered(), Vec::new()));
 }
 
-/// PS3.3, C.12.1.1.8: the offset applies to all dates and times of a file, and to those copied from the series.
+/// PS3.3, C.12.1.1.8: the offset applies to all dates and times of a file, and to those copied from the
+/// series.
 #[test]
 fn times_have_the_offset_of_the_series_or_none() {
     let of = |offset: Option<&str>| {

@@ -95,7 +95,7 @@ fn names_stay_text() {
     });
     let remarks = NAMES.map(|name| Remark { run: 0, case: Some(name.into()), text: format!("remark {name}") });
     let report = report.remarks(remarks.to_vec()).expect("of the run");
-    let told = report.json()["runs"][0]["remarks"].clone();
+    let shown = report.json()["runs"][0]["remarks"].clone();
     let page = report.volumes(volumes.to_vec()).expect("of the run").html();
     let all = elements(&page);
     let cells: Vec<&str> = all.iter().filter(|e| e.name == "td").map(|e| e.text.as_str()).collect();
@@ -105,7 +105,7 @@ fn names_stay_text() {
         assert!(heads.contains(&plain(name).as_str()), "{name:?} is not a case of the table");
         let remark = format!("remark {name}");
         assert!(cells.contains(&plain(&remark).as_str()), "{remark:?} is not in the table");
-        assert!(told.as_array().is_some_and(|all| all.iter().any(|one| one["remark"] == remark.as_str())));
+        assert!(shown.as_array().is_some_and(|all| all.iter().any(|one| one["remark"] == remark.as_str())));
     }
     let alts: BTreeSet<&str> = all.iter().filter(|e| e.name == "img").map(|e| e.get("alt")).collect();
     assert_eq!(alts.len(), NAMES.len());

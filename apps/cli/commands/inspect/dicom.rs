@@ -292,8 +292,8 @@ fn of_several(path: &Path, all: &[Read<'_>], hide: &Hide) -> Facts {
     facts
 }
 
-/// What else the scan found: annotations, other objects, files that cannot be read. Returns the number of annotations
-/// that cannot be read.
+/// What else the scan found: annotations, other objects, files that cannot be read. Returns the number of
+/// annotations that cannot be read.
 fn rest(facts: &mut Facts, scan: &Scan, hide: &Hide) -> usize {
     let mut annotations = Vec::new();
     let mut broken = 0;

@@ -1,5 +1,5 @@
-//! Tables as programs and spreadsheets of any language write them: values between commas, semicolons or tabs, in
-//! UTF-8 with or without a mark, or UTF-16; decimal commas where a comma separates nothing.
+//! Tables as programs and spreadsheets of any language write them: values between commas, semicolons or
+//! tabs, in UTF-8 with or without a mark, or UTF-16; decimal commas where a comma separates nothing.
 
 use std::io::Read;
 use std::path::Path;
@@ -27,12 +27,12 @@ pub(crate) struct Row {
     pub values: Vec<String>,
 }
 
-/// The values of each row of a table. The character that separates them is found from its first line, unless it is
-/// given.
+/// The values of each row of a table. The character that separates them is found from its first line, unless
+/// it is given.
 ///
 /// # Errors
-/// A file that cannot be read or is not text, or a first line with several separators of which not exactly one
-/// splits every line into as many values.
+/// A file that cannot be read or is not text, or a first line with several separators of which not exactly
+/// one splits every line into as many values.
 pub fn table_rows(path: &Path, separator: Option<char>) -> Result<Vec<Vec<String>>, DataError> {
     Ok(read(path, separator)?.rows.into_iter().map(|row| row.values).collect())
 }
@@ -83,8 +83,8 @@ pub(crate) fn first_rows(path: &Path) -> Vec<Vec<String>> {
     }
 }
 
-/// A number, also with a decimal comma if commas do not separate values. `1,234` between tabs may be a thousand and
-/// some, and is not a number.
+/// A number, also with a decimal comma if commas do not separate values. `1,234` between tabs may be a
+/// thousand and some, and is not a number.
 pub(crate) fn number(text: &str, separator: char) -> Option<f64> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -149,8 +149,8 @@ fn counts(line: &str) -> Vec<(char, usize, &'static str)> {
     SEPARATORS.iter().map(|(separator, name)| (*separator, count(*separator), *name)).filter(|one| one.1 > 0).collect()
 }
 
-/// The separator of a table, from its first line. Of several in that line, the one that splits every line into as
-/// many values; a table of one column has none.
+/// The separator of a table, from its first line. Of several in that line, the one that splits every line
+/// into as many values; a table of one column has none.
 fn found(text: &str) -> Result<char, String> {
     let counts = counts(first_line(text));
     if let [] | [_] = counts[..] {
@@ -230,8 +230,8 @@ mod tests {
         table_rows(&path, None).map_err(|error| error.to_string())
     }
 
-    /// As LibreOffice and Excel save the same sheet: "CSV", "CSV UTF-8" of a German Excel, "Unicode text", and with
-    /// the line by which Excel opens a table of any separator.
+    /// As LibreOffice and Excel save the same sheet: "CSV", "CSV UTF-8" of a German Excel, "Unicode text",
+    /// and with the line by which Excel opens a table of any separator.
     #[test]
     fn a_sheet_is_the_same_however_it_was_saved() {
         let rows = [["image", "alter", "bemerkung"], ["a, b.nii", "41,5", "gr\u{f6}\u{df}er; \"neu\""]];

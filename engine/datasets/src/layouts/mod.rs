@@ -67,8 +67,8 @@ pub struct Wants {
     pub images: Vec<String>,
     /// Target of the training.
     pub target: Target,
-    /// Whether cases that lack a file are listed in [`CaseList::lacking`] instead of failing the whole list, to
-    /// report every one of them.
+    /// Whether cases that lack a file are listed in [`CaseList::lacking`] instead of failing the whole list,
+    /// to report every one of them.
     pub keep_lacking: bool,
 }
 

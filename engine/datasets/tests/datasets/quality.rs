@@ -242,7 +242,8 @@ fn files_that_are_missing_damaged_or_left_over_are_found() {
     assert!(notes[0].what.contains("extra.nii is next to"), "{}", notes[0]);
 }
 
-/// Training refuses such a list as a whole; here each case that lacks a file is reported, and the others are checked.
+/// Training refuses such a list as a whole; here each case that lacks a file is reported, and the others are
+/// checked.
 #[test]
 fn a_missing_file_does_not_hide_the_other_cases() {
     let checked = |path: &std::path::Path| {

@@ -341,8 +341,8 @@ pub(super) fn begin(
             object.0.put(element.clone());
         }
     }
-    // The offset holds for all dates and times of a file, those copied from the series included. Without it, they are
-    // local times.
+    // The offset holds for all dates and times of a file, those copied from the series included. Without it,
+    // they are local times.
     let zone = source.get(tags::TIMEZONE_OFFSET_FROM_UTC).and_then(|element| element.to_str().ok());
     let zone = zone.and_then(|text| Some((minutes(text.trim())?, text.trim().to_owned())));
     let (date, time) = date_time(by.created, zone.as_ref().map_or_else(|| local(by.created), |(minutes, _)| *minutes));

@@ -16,8 +16,8 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
     magics.iter().any(|magic| probe.start.starts_with(*magic))
 }
 
-/// Reads plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size
-/// become the slices of a volume, of colours too. Smaller versions of a page are skipped, and up to three smaller
+/// Reads plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size become
+/// the slices of a volume, of colours too. Smaller versions of a page are skipped, and up to three smaller
 /// pages that may be thumbnail, label and macro image; other pages of several sizes are an error.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
@@ -91,8 +91,8 @@ impl Reader for TiffReader {
 /// The largest number of pages that a scanner adds to an image: thumbnail, label, macro image.
 const ADDED: usize = 3;
 
-/// The pages that are an image, or the slices of a stack: those of the largest size; and the sizes of the others,
-/// which may be what a scanner adds. Fails for pages that may be images of their own.
+/// The pages that are an image, or the slices of a stack: those of the largest size; and the sizes of the
+/// others, which may be what a scanner adds. Fails for pages that may be images of their own.
 fn image_pages(all: &[PageInfo], pages: Vec<usize>) -> Result<(Vec<usize>, Vec<String>), String> {
     let size = |page: &usize| (all[*page].width, all[*page].height, all[*page].channels);
     let area = |page: &usize| all[*page].width.saturating_mul(all[*page].height);

@@ -63,8 +63,8 @@ impl OneByOne {
         Ok(self.networks.get(&self.network, &self.device)?.clone())
     }
 
-    /// The image that the config saves for a case, with its probabilities if requested. `series` is the UID of
-    /// a DICOM series.
+    /// The image that the config saves for a case, with its probabilities if requested. `series` is the UID
+    /// of a DICOM series.
     ///
     /// # Errors
     /// Images that cannot be read or do not fit the network, an output that the device failed to

@@ -89,8 +89,8 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Dat
     Ok(())
 }
 
-/// Draws regions from all slides of a folder. Slides that cannot be read are listed with the reason if they are kept,
-/// else the first of them is the error.
+/// Draws regions from all slides of a folder. Slides that cannot be read are listed with the reason if they
+/// are kept, else the first of them is the error.
 pub(super) fn regions(layout: &Slides, folder: &Path, keep: bool) -> Result<(Vec<Region>, Lacking), DataError> {
     let slides = slides(layout, folder)?;
     if slides.is_empty() {
@@ -109,7 +109,8 @@ pub(super) fn regions(layout: &Slides, folder: &Path, keep: bool) -> Result<(Vec
             ),
         ));
     }
-    // Collected as one result: Rayon splits a list of results further, so that more slides are in memory at once.
+    // Collected as one result: Rayon splits a list of results further, so that more slides are in memory at
+    // once.
     let all: Vec<(Vec<Region>, Lacking)> = slides
         .par_iter()
         .map(|(slide, annotations)| match of_slide(layout, slide, annotations.as_deref()) {

@@ -253,8 +253,8 @@ fn listed(folder: &Path) -> Option<PathBuf> {
     ["training.csv", "train.csv"].map(|name| folder.join(name)).into_iter().find(|path| path.is_file())
 }
 
-/// Opens every slide and checks that the centres of regions lie on it. Slides that cannot be opened are the error,
-/// unless they are kept.
+/// Opens every slide and checks that the centres of regions lie on it. Slides that cannot be opened are the
+/// error, unless they are kept.
 fn check_places(list: &Path, regions: &[Region], keep: bool) -> Result<(), DataError> {
     let mut sizes: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
     let mut beyond = Vec::new();
