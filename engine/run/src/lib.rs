@@ -53,7 +53,7 @@ pub use kernel_tuning::choose_kernels;
 pub use memory::caches::check_caches;
 pub use memory::check::check_windows;
 pub use memory::footprint::{Footprint, Sizes, ValidationFootprint, footprint};
-pub use penalty::{Empty, Penalties, measuring};
+pub use penalty::{Empty, Penalties};
 pub use plan::{Plan, named};
 pub use profile::{Profiled, Profiling, profile};
 pub use progress::{PassProgress, Windows};

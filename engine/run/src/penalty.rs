@@ -85,7 +85,7 @@ pub fn diagonal(shape: [usize; 3], spacing: [f64; 3]) -> f64 {
 ///
 /// # Errors
 /// A metric that cannot be built.
-pub fn measuring(config: &MetricConfig, empty: Empty) -> Result<(Box<dyn Metric>, Penalties), Fault> {
+pub(crate) fn measuring(config: &MetricConfig, empty: Empty) -> Result<(Box<dyn Metric>, Penalties), Fault> {
     let (inner, penalties) = (config.build()?, Penalties::default());
     inner.load()?;
     let measures = Measures::of(config);
