@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// What a handler returns when it cannot do its work. Any error converts into it with `?`.
+/// The error of a handler that cannot do its work. Any error converts into it with `?`.
 pub struct HandlerError(String);
 
 impl HandlerError {
@@ -36,7 +36,7 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// What the host returns when it cannot do what a handler requested.
+/// The error of a host that cannot do what a handler requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostError(String);
 

@@ -154,7 +154,7 @@ impl Event {
         self.0 & CUSTOM != 0
     }
 
-    /// Which counter of the state a filter on this built-in event compares with.
+    /// The counter of the state with which filters on this built-in event compare.
     pub fn counter(self) -> Option<Counter> {
         match self {
             Event::Started | Event::Completed | Event::EpochStarted | Event::EpochCompleted => Some(Counter::Epoch),

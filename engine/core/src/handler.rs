@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::state::State;
 use crate::when::When;
 
-/// What an error of a handler does to the run.
+/// The effect of a handler's error on the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]

@@ -64,7 +64,10 @@ pub struct HostTensor<'a> {
 }
 
 impl<'a> HostTensor<'a> {
-    /// An f32 tensor over these values. Fails when the shape has another number of elements.
+    /// An f32 tensor with a copy of these values.
+    ///
+    /// # Errors
+    /// If the shape has another number of elements.
     pub fn from_f32(shape: Vec<usize>, values: &[f32]) -> Result<HostTensor<'static>, HostError> {
         if shape.iter().product::<usize>() != values.len() {
             return Err(HostError::new(format!("shape {shape:?} does not hold {} values", values.len())));
@@ -73,7 +76,10 @@ impl<'a> HostTensor<'a> {
         Ok(HostTensor { dtype: DType::F32, shape, bytes: Cow::Owned(bytes) })
     }
 
-    /// The elements as f32; fails for another element type.
+    /// The elements as f32.
+    ///
+    /// # Errors
+    /// If the tensor has another element type.
     pub fn to_f32(&self) -> Result<Vec<f32>, HostError> {
         if self.dtype != DType::F32 {
             return Err(HostError::new(format!("the tensor holds {:?}, not F32", self.dtype)));
@@ -92,7 +98,7 @@ impl<'a> HostTensor<'a> {
     }
 }
 
-/// How several predictions are combined into one.
+/// A way to combine several predictions into one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Combine {

@@ -6,7 +6,7 @@ use crate::error::chain;
 use crate::event::Event;
 use crate::workflow::BoxError;
 
-/// How a run ended without an error.
+/// The way in which a run ended without an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEnd {

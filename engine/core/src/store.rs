@@ -14,7 +14,7 @@ const MAX_NAME: usize = 200;
 /// The largest value, in bytes.
 const MAX_VALUE: usize = 256 << 20;
 
-/// What a handler adds to the folder of a run: see [`Host::attach`](crate::Host::attach).
+/// A file or data that a handler adds to the folder of a run: see [`Host::attach`](crate::Host::attach).
 #[derive(Clone, Debug)]
 pub enum Attachment<'a> {
     /// The content of a file.

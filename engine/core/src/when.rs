@@ -147,7 +147,10 @@ impl When {
         &self.alternatives
     }
 
-    /// Fails when a filter contradicts itself. Registration calls it.
+    /// Checks that no filter contradicts itself. Registration calls it.
+    ///
+    /// # Errors
+    /// If one does; the error names the event and the reason.
     pub fn check(&self) -> Result<(), WhenError> {
         self.alternatives.iter().try_for_each(|(event, filter)| filter.check(*event))
     }
@@ -157,27 +160,27 @@ impl When {
         self
     }
 
-    /// Every n-th time.
+    /// Accepts every n-th occurrence.
     pub fn every(self, n: u64) -> Self {
         self.each(|f| f.every = Some(n))
     }
 
-    /// When the counter is `k`; call again for further values.
+    /// Accepts the occurrence whose counter is `k`; call again for further values.
     pub fn once(self, k: u64) -> Self {
         self.each(|f| f.once.get_or_insert_default().push(k))
     }
 
-    /// When the counter is below `b`.
+    /// Accepts occurrences whose counter is below `b`.
     pub fn before(self, b: u64) -> Self {
         self.each(|f| f.before = Some(b))
     }
 
-    /// When the counter is above `a`.
+    /// Accepts occurrences whose counter is above `a`.
     pub fn after(self, a: u64) -> Self {
         self.each(|f| f.after = Some(a))
     }
 
-    /// When the function returns true.
+    /// Accepts occurrences for which the function returns true; it receives the state and the counter.
     pub fn filter(self, accept: impl Fn(&State, u64) -> bool + Send + Sync + 'static) -> Self {
         let accept: Accept = Arc::new(accept);
         self.each(|f| f.accept = Some(accept.clone()))
