@@ -12,7 +12,7 @@ use hearth_transforms::{Sample, Value};
 
 use crate::DataError;
 
-/// How samples are combined into a batch.
+/// A way to combine samples into a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Collate {
     /// Stacks images, which must have the same size for each key.

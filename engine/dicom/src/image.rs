@@ -84,7 +84,7 @@ pub(crate) struct FrameInfo {
     pub location: Option<f64>,
     /// The index among several volumes at the same positions.
     pub time: i64,
-    /// What tells it apart from a slice of another volume.
+    /// The properties by which slices of different volumes differ.
     pub marks: Arc<Marks>,
     pub slope: f64,
     pub intercept: f64,

@@ -94,11 +94,11 @@ impl Pair {
         self.read(names, true, options)
     }
 
-    /// Reads image and regions, as a label map ([`Regions::labels`]); else as
-    /// [`Pair::read_channels`].
+    /// Reads image and regions, with the regions as a label map ([`Regions::labels`]) on the grid that
+    /// [`Pair::read_channels`] describes.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Series::read_with`] and [`Regions::labels`].
     pub fn read_labels(&self, names: &[&str], options: &ReadOptions) -> Result<(Volume, RegionVolume), DicomError> {
         self.read(names, false, options)
     }

@@ -47,7 +47,7 @@ impl Series {
         &self.first().identity.series
     }
 
-    /// What tells this volume apart from the others with the same SeriesInstanceUID: `echo2`, `b1000-3`,
+    /// The key of this volume among those with the same SeriesInstanceUID: `echo2`, `b1000-3`,
     /// `localizer`; `None` if it is the only one. It consists of lower-case letters, digits and `._-`.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

@@ -18,7 +18,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Its file.
+    /// The file of the slice.
     pub fn path(&self) -> &Path {
         &self.file.path
     }
@@ -58,9 +58,9 @@ pub(crate) struct Stack {
     pub slices: Vec<Slice>,
     pub grid: Grid,
     pub findings: Vec<Finding>,
-    /// Its key among the volumes of the series, if there are several.
+    /// The key of the volume among those of the series, if there are several.
     pub key: Option<String>,
-    /// What its key may consist of.
+    /// The parts of which the key may consist.
     pub parts: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use burn::tensor::{Bool, Tensor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which voxels are foreground: MONAI's `select_fn`, as a comparison with a number.
+/// The criterion for foreground voxels: MONAI's `select_fn`, as a comparison with a number.
 ///
 /// A recipe writes `"> 0"`, `">= 0.5"`, `"< -100"`, `"<= 3"`, `"== 2"` or `"!= 0"`; a number alone
 /// means above it. The number is rounded to f32 before the comparison, as in PyTorch.

@@ -2,7 +2,7 @@
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// What this process has used since its start, and its current use.
+/// The resources that this process has used since its start, and those it uses now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessReading {
     /// Seconds of CPU time of all its threads. The system counts in steps of 10 ms.

@@ -11,7 +11,7 @@ use crate::nearest::unknown;
 /// have none.
 const TABLE: &str = include_str!("monai.txt");
 
-/// What a name of another program is here.
+/// The counterpart of a name of another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Here {
     /// An entry of a kind, by [`Kind::WORD`](crate::Kind::WORD) and name.
@@ -35,7 +35,7 @@ pub struct Foreign {
     pub module: &'static str,
     /// The names; one that ends in `*` is the beginning of names.
     pub names: Vec<&'static str>,
-    /// What they are here.
+    /// The counterpart.
     pub here: Here,
     /// Whether that is only the nearest, and no counterpart.
     pub is_near: bool,
@@ -99,7 +99,7 @@ impl fmt::Display for Here {
 }
 
 impl Here {
-    /// What it is called here; `None` for nothing.
+    /// The name of the counterpart; `None` if there is none.
     pub fn name(&self) -> Option<String> {
         match self {
             Here::Entry(_, name) | Here::Plugin(name) | Here::Recipe(name) | Here::Library(name) => {

@@ -59,7 +59,7 @@ pub struct Percentiles<T> {
     pub high: T,
 }
 
-/// What an image looks like when it is loaded.
+/// Spacing, extent and values of a loaded image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageFacts {
     /// The voxel size in mm along the world axes: left to right, back to front, feet to head.
@@ -70,7 +70,7 @@ pub struct ImageFacts {
     pub channels: Vec<Percentiles<f64>>,
 }
 
-/// What the images of a training look like: the ranges of [`ImageFacts`] over its cases.
+/// The fingerprint of a training: the ranges of [`ImageFacts`] over its cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// The number of cases.

@@ -311,7 +311,7 @@ impl Session {
     }
 }
 
-/// How a run ended.
+/// The outcome of a run.
 pub struct Finished {
     /// Why it ended: completed, ended early by a handler, or interrupted.
     pub end: RunEnd,

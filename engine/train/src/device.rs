@@ -180,13 +180,20 @@ impl DeviceInfo {
     }
 }
 
-/// The device for this value, without autodiff. See the [module's documentation](self).
+/// Returns the device for a value of `--device`, without autodiff. See the [module's
+/// documentation](self).
+///
+/// # Errors
+/// If the value is unknown, this build lacks the runtime's feature, or the device cannot be used.
 pub fn parse(word: &str) -> Result<Device, DeviceError> {
     parse_for_rank(word, 0)
 }
 
-/// Same as [`parse`] for one of several ranks on this machine. Where the value names no GPU, ranks
-/// take the GPUs in turn, starting over after the last one.
+/// Returns the device for one of several ranks on this machine. If the value names no GPU, ranks take
+/// the GPUs in turn, starting over after the last one.
+///
+/// # Errors
+/// As [`parse`].
 pub fn parse_for_rank(word: &str, local_rank: usize) -> Result<Device, DeviceError> {
     let asked = word.trim();
     if asked == "auto" {

@@ -54,7 +54,8 @@ impl Default for Overlap {
     }
 }
 
-/// How an array is divided. Axes are those of the array, including its channels if it has any.
+/// A grid that divides an array into patches. Axes are those of the array, including its channels if
+/// it has any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PatchGrid {
     /// Size of a patch per axis; 0 and omitted axes mean the whole axis. Limited to the array's

@@ -231,7 +231,10 @@ impl Sample {
         }
     }
 
-    /// Changes one image by value.
+    /// Replaces the image of a key by the result of `change`.
+    ///
+    /// # Errors
+    /// If the key does not exist or has no image, or if `change` fails.
     pub fn update(
         &mut self,
         key: &str,

@@ -49,7 +49,7 @@ struct Curve {
 /// Curves with one unit.
 struct Panel {
     title: &'static str,
-    /// The divisor of values.
+    /// The number by which values are divided: the size of the unit.
     unit: f64,
     /// The upper end of the axis, if it is known.
     upper: Option<f64>,

@@ -32,7 +32,7 @@ pub use smart::SmartCache;
 use crate::{DataError, Dataset, Item, Progress, Storage};
 use hearth_transforms::Pipeline;
 
-/// How cases are kept after the deterministic transforms.
+/// A kind of cache for cases after the deterministic transforms.
 pub trait Cache: Debug + Send + Sync {
     /// Creates the filled data set of these cases after these steps.
     ///

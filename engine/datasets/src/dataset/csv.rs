@@ -25,7 +25,7 @@ pub enum ColumnKind {
     File,
 }
 
-/// How a column is read.
+/// The options for reading a column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Column {
@@ -38,7 +38,7 @@ pub struct Column {
     pub suffix: String,
 }
 
-/// Which rows and columns of a table are read, and how.
+/// The options for reading a table: its rows, its columns, and their kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]

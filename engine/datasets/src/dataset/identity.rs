@@ -15,7 +15,7 @@ use super::{Field, Item};
 /// rebuilt.
 const REVISION: u32 = 2;
 
-/// How a cache recognizes a source file.
+/// A method by which a cache recognizes a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Identity {

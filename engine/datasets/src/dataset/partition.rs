@@ -6,7 +6,7 @@ use crate::DataError;
 use crate::numpy::{RandomState, shuffled_indices};
 use derive_setters::Setters;
 
-/// How a list is partitioned.
+/// The options for partitioning a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
 pub struct PartitionOptions {
     /// Whether to shuffle first.

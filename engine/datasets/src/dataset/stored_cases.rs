@@ -27,7 +27,7 @@ pub(crate) trait Store: Send + Sync + Debug {
     fn name(&self, key: &[u8; 32]) -> String;
 }
 
-/// How cases are kept on disk.
+/// The options for keeping cases on disk.
 #[derive(Clone, Debug, Setters)]
 #[setters(strip_option)]
 pub struct StoreOptions {

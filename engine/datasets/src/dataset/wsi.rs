@@ -28,7 +28,7 @@ pub struct WsiPatch {
     pub map_location: Option<[usize; 2]>,
 }
 
-/// How patches are read.
+/// The options for reading patches.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WsiOptions {

@@ -36,7 +36,7 @@ impl From<SplineOrder> for u8 {
     }
 }
 
-/// How a value between voxels is computed.
+/// The interpolation between voxels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridMode {
     /// Linear along every axis (MONAI also calls it `bilinear` in 3-D).

@@ -34,7 +34,8 @@ pub enum Lazy {
     On,
 }
 
-/// How [`Lazy::On`] samples a key, overriding its steps: MONAI's `overrides` of `Compose`.
+/// The sampling of a key under [`Lazy::On`], which overrides that of its steps: MONAI's `overrides` of
+/// `Compose`.
 ///
 /// Without overrides, steps with different sampling run separately. With overrides all steps are
 /// combined, including padding. The defaults are linear interpolation and the edge voxel, or 0

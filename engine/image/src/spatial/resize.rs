@@ -9,7 +9,7 @@ use crate::TransformError;
 use crate::affine::{self, Affine};
 use crate::image::{Applied, Image};
 
-/// How a value of a resized image is computed; the names are those of
+/// The interpolation of a resized image; the names are those of
 /// `torch.nn.functional.interpolate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -35,7 +35,7 @@ pub fn check_grid(channels: usize, size: [usize; 3]) -> Result<(), TransformErro
     }
 }
 
-/// How one grid is sampled from another, and how the sampling is undone.
+/// A mapping by which one grid is sampled from another, and its inverse.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warp {
     size: [usize; 3],

@@ -118,7 +118,7 @@ fn wrong(path: &Path) -> impl Fn(String) -> NiftiError + Copy {
     |what| NiftiError::Write { path: path.to_owned(), what }
 }
 
-/// How the affine of a label map is written.
+/// The form in which the affine of a label map is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelAffine {
     /// As matrix and as quaternion, both with code 1 (scanner), like SimpleITK.

@@ -54,7 +54,7 @@ pub struct Segment {
     pub layer: Option<usize>,
     /// Name of the segment within its `.seg.nrrd`, which is unique there.
     pub id: Option<String>,
-    /// What a `.seg.nrrd` says of the segment besides: state, terminology.
+    /// Further tags of the segment in a `.seg.nrrd`: state, terminology.
     pub tags: Option<String>,
 }
 

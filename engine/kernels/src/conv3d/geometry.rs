@@ -91,7 +91,7 @@ impl Geometry {
     /// The same convolution with longer rows, where each output reads only the channels of its own
     /// position: the axes are joined and split again.
     fn long_rows(self) -> Self {
-        /// The number of values of some rows of all channels in a block.
+        /// The number of values in a block: some rows of all channels.
         const ROWS: usize = 32 << 10;
         // Output padding of a transposed convolution adds positions that read no input.
         let apart = self.taps() == 1 && self.stride == [1; 3] && self.padding == [0; 3] && self.input == self.output;

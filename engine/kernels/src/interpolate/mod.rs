@@ -13,7 +13,7 @@ pub(crate) use axis::cubic_weights;
 
 use crate::separable::{AxisTaps, separable};
 
-/// How a value of the resized volume is computed (PyTorch's names; linear and cubic are bilinear or
+/// The interpolation of a resized volume (PyTorch's names; linear and cubic are bilinear or
 /// trilinear, bicubic or tricubic, by the number of axes longer than one voxel).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InterpolateMode {

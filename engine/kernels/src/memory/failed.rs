@@ -42,7 +42,7 @@ fn this_thread() -> usize {
     0
 }
 
-/// From now on, an allocation that fails ends the program with a message and exit code 1. By
+/// Makes allocations that fail from now on end the program with a message and exit code 1. By
 /// default, Rust aborts, which looks like a bug of the program and leaves a core file. Other causes
 /// of an abort are not affected. On systems other than Unix, this does nothing.
 pub fn report_failures() {

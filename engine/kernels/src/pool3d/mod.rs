@@ -94,7 +94,8 @@ pub fn avg_pool3d(x: Tensor<5>, shape: PoolShape, divisor: Divisor) -> Tensor<5>
     mean(x, axes, scale)
 }
 
-/// The largest value of each of `output` windows, which divide an axis as evenly as possible.
+/// The largest value of each of `output` windows, which divide an axis as evenly as possible: maps
+/// `[b, c, x, y, z]` to `[b, c]` and `output`.
 ///
 /// # Panics
 /// Where an axis of `x` is empty.
@@ -103,7 +104,8 @@ pub fn adaptive_max_pool3d(x: Tensor<5>, output: [usize; 3]) -> Tensor<5> {
     largest(x, axes)
 }
 
-/// The mean of each of `output` windows, which divide an axis as evenly as possible.
+/// The mean of each of `output` windows, which divide an axis as evenly as possible: maps
+/// `[b, c, x, y, z]` to `[b, c]` and `output`.
 ///
 /// # Panics
 /// Where an axis of `x` is empty.

@@ -12,7 +12,8 @@ use burn::tensor::{Tensor, activation};
 
 use crate::place;
 
-/// `x` where it is positive, `slope x` elsewhere (`torch.nn.LeakyReLU`; ReLU with slope 0).
+/// Returns `x` where it is positive, `slope x` elsewhere (`torch.nn.LeakyReLU`; ReLU with slope 0); the
+/// shape, `[b, c, x, y, z]`, is unchanged.
 ///
 /// For slopes of 0 and above, the sign of the output is that of the input, so only the output is
 /// kept for the backward pass; the next layer keeps it anyway. Other slopes and element types use

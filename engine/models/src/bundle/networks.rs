@@ -68,7 +68,7 @@ fn as_pretrained(component: &Component, table: &mut Node) {
 /// Supported networks of the bundles' own scripts.
 const SCRIPTS: [&str; 3] = ["UNesT", "PointRegressor", "RegResNet"];
 
-/// Whether a component is the network of this name: a class of a bundle may have the same name.
+/// Whether a component is the known network of this name. A bundle's own class may have the same name.
 pub(crate) fn is_known_by(component: &Component, name: &str) -> bool {
     !component.target.starts_with("scripts.") || SCRIPTS.contains(&name)
 }

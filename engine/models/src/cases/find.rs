@@ -23,7 +23,7 @@ fn series_of(recipe: &Recipe) -> Option<&str> {
     recipe.transforms.iter().filter(reads).find_map(|step| step.text("series"))
 }
 
-/// How the cases of a model are found.
+/// The options for finding the cases of a model.
 #[derive(Clone, Copy, Default)]
 pub struct CaseFinder<'a> {
     /// The layout of the model's training data, tried first.

@@ -7,7 +7,7 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 /// Endings of files that name other files.
 const LISTS: [&str; 4] = ["csv", "json", "tsv", "txt"];
 
-/// How an argument becomes cases.
+/// The options for reading an argument as cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sought<'a> {
     /// The series of each study, instead of the model's default.

@@ -22,7 +22,7 @@ use hearth_recipe::{Outcome, RecipeError};
 use hearth_run::Windows;
 pub use ways::Merge;
 
-/// How runs are merged.
+/// The options for merging runs.
 #[derive(Clone, Debug, Default)]
 pub struct Merging {
     /// The merging operation.
@@ -62,7 +62,7 @@ impl Ensemble {
         &self.merging.maps
     }
 
-    /// How the runs are merged.
+    /// The options for merging the runs.
     pub fn merging(&self) -> &Merging {
         &self.merging
     }

@@ -10,7 +10,7 @@ use crate::run::segment::probabilities;
 use hearth_recipe::recipe::Output;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// How predictions are merged.
+/// An operation that merges predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Merge {

@@ -1,4 +1,4 @@
-//! `configs/inference.json`: the processing in MONAI, from image files to prediction files.
+//! `configs/inference.json`: the steps of MONAI from image files to prediction files.
 
 use hearth_registry::Fault;
 use serde_json::{Map, Value, json};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Output, Recipe};
 
-/// How `[network]` and `[discriminator]` train: the options of MONAI's `GanTrainer` if images are
+/// The training of `[network]` and `[discriminator]`: the options of MONAI's `GanTrainer` if images are
 /// generated, or of its `AdversarialTrainer` in other tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// How several ranks train together. Ignored for a single rank.
+/// The options for training on several ranks; ignored for a single rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Distributed {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the cases of a cross-validation are split into folds.
+/// The split of the cases of a cross-validation into folds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folds {

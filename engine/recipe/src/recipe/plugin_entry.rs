@@ -27,7 +27,7 @@ pub struct PluginEntry {
     /// The engine whose events it receives.
     #[serde(default, skip_serializing_if = "Listens::is_train")]
     pub engine: Listens,
-    /// Its library, or the folder that contains it; by default it is searched for.
+    /// The library of the plugin, or the folder that contains it; by default it is searched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<std::path::PathBuf>,
     /// Whether it runs in its own process (Linux): a crash disables the plugin, and the run continues.

@@ -13,7 +13,7 @@ use super::{Document, Fault, PluginEntry, Recipe};
 /// The keys of an entry of `plugins`, including `options`.
 const KEYS: [&str; 7] = ["name", "as", "engine", "path", "isolated", "time_limit", "options"];
 
-/// How the command line changes the plugins of a run that is resumed.
+/// The changes that the command line makes to the plugins of a resumed run.
 #[derive(Clone, Debug, Default)]
 pub struct PluginChanges {
     /// The plugins that it continues without, and handlers whose state is dropped.

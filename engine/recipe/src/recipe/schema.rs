@@ -103,7 +103,7 @@ pub struct Recipe {
     pub handlers: Vec<Node>,
 }
 
-/// How the data set is used.
+/// The data set of a recipe, and its split, cache and loader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {

@@ -20,7 +20,7 @@ pub struct StepTime {
     pub calls: f64,
 }
 
-/// How the recipe prepares the training cases.
+/// The transforms that prepare the training cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     /// The names of the transforms, and whether each precedes the first random one.

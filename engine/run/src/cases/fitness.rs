@@ -53,7 +53,7 @@ pub struct CaseFitness {
     pub voxels: Vec<u64>,
 }
 
-/// How often a class, a region or a positive patch occurs.
+/// The frequency of a class, a region or positive patches.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ClassFitness {

@@ -78,7 +78,7 @@ pub struct Recorded {
 }
 
 impl Attached {
-    /// What a run records of the plugin.
+    /// The record of the plugin in a run.
     pub fn recorded(&self) -> Recorded {
         let identity = self.plugin.identity();
         let path = self.plugin.path().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));

@@ -144,6 +144,9 @@ impl Slide {
     }
 
     /// Opens a slide with options.
+    ///
+    /// # Errors
+    /// As [`Slide::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &SlideOptions) -> Result<Self, SlideError> {
         let path = path.as_ref();
         let counts = Arc::new(Counts::default());

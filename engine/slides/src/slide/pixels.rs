@@ -47,7 +47,6 @@ impl Tiles {
 
     /// A tile of an image, from the cache or by `decode`. Indices of images and tiles must fit in
     /// 32 bits.
-    /// bits.
     pub fn get(
         &self,
         image: usize,

@@ -60,11 +60,17 @@ pub struct PageInfo {
 
 impl TiffFile {
     /// Opens a file and reads its directories, with the default [`Limits`].
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not a TIFF, is damaged, or exceeds a limit.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
         Self::open_with(path, Limits::default())
     }
 
-    /// Opens a file and reads its directories.
+    /// Opens a file and reads its directories, within the given limits.
+    ///
+    /// # Errors
+    /// As [`TiffFile::open`].
     pub fn open_with(path: impl AsRef<Path>, limits: Limits) -> Result<Self, SlideError> {
         let path = path.as_ref();
         let source = Source::open(path).map_err(|fault| fault.of(path))?;
@@ -72,6 +78,9 @@ impl TiffFile {
     }
 
     /// Opens a file in memory; errors name it `name`.
+    ///
+    /// # Errors
+    /// As [`TiffFile::open`].
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, limits: Limits) -> Result<Self, SlideError> {
         Self::new(name.as_ref(), Source::Bytes(bytes), limits)
     }
@@ -89,6 +98,9 @@ impl TiffFile {
 
     /// Decodes a whole page. White-is-zero is inverted, palettes and YCbCr become RGB; planes are
     /// interleaved.
+    ///
+    /// # Errors
+    /// If there is no such page, its format is not supported, or its data are damaged or too large.
     pub fn read(&self, page: usize) -> Result<Raster, SlideError> {
         let Some(found) = self.pages.get(page) else {
             return Err(SlideError::Request {
@@ -178,12 +190,18 @@ impl Page {
 }
 
 /// Reads the first page of a TIFF.
+///
+/// # Errors
+/// As [`TiffFile::open`] and [`TiffFile::read`].
 pub fn read_tiff(path: impl AsRef<Path>) -> Result<Raster, SlideError> {
     TiffFile::open(path)?.read(0)
 }
 
 /// Reads a stack: the first page and all others of its size and type, in the file's order.
 /// Thumbnails and smaller versions are skipped.
+///
+/// # Errors
+/// As [`TiffFile::open`] and [`TiffFile::read`], and if the stack exceeds the limits.
 pub fn read_tiff_stack(path: impl AsRef<Path>) -> Result<Vec<Raster>, SlideError> {
     let file = TiffFile::open(path)?;
     let first = &file.infos[0];

@@ -153,7 +153,7 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// How the network is applied to an image; by default once to the whole image.
+    /// Sets how the network is applied to an image; by default once to the whole image.
     pub fn inferer(mut self, inferer: impl Inferer + 'static) -> Self {
         self.options.inferer = Arc::new(inferer);
         self

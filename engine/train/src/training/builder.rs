@@ -65,7 +65,7 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// How the network is applied to a batch; by default once to the whole batch.
+    /// Sets how the network is applied to a batch; by default once to the whole batch.
     pub fn inferer(mut self, inferer: impl Inferer + 'static) -> Self {
         self.options.inferer = Arc::new(inferer);
         self
@@ -83,7 +83,7 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// How gradients are clipped before a step.
+    /// Sets how gradients are clipped before a step.
     pub fn clip(mut self, clip: GradientClip) -> Self {
         self.options.clip = Some(clip);
         self

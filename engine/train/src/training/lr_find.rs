@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::feed::Placement;
 use crate::training::step::Training;
 
-/// How the learning rate rises.
+/// The form in which the learning rate rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepMode {

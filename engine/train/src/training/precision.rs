@@ -110,6 +110,9 @@ impl Precision {
     }
 
     /// Checks that the device can compute in this precision.
+    ///
+    /// # Errors
+    /// If it cannot; the error lists the precisions that it supports.
     pub fn check(self, device: &Device) -> Result<(), PrecisionError> {
         if device.supports_dtype(self.dtype()) {
             return Ok(());

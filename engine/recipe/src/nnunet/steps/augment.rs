@@ -42,7 +42,7 @@ pub struct RandNnunetAugment {
     /// Probability of blur.
     #[serde(default = "fifth")]
     blur_prob: f64,
-    /// Range of its deviation in voxels, drawn for each axis.
+    /// Range of the blur's standard deviation in voxels, drawn for each axis.
     #[serde(default = "half_to_one")]
     blur_sigma: [f64; 2],
     /// Probability of a brightness change.

@@ -89,7 +89,7 @@ impl<G: Network, D: Network> GanBuilder<G, D> {
         self
     }
 
-    /// How the gradients of each network are clipped before a step.
+    /// Sets how the gradients of each network are clipped before a step.
     pub fn clip(mut self, clip: GradientClip) -> Self {
         self.options.clip = Some(clip);
         self

@@ -68,7 +68,7 @@ pub enum Threshold {
     Found(ThresholdMethod),
 }
 
-/// How a threshold is computed.
+/// A method that computes a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ThresholdMethod {

@@ -8,7 +8,7 @@ use super::padding::failed;
 use super::ranges::check_positive;
 use crate::params::Keys;
 
-/// How a Gaussian is discretized; MONAI's names.
+/// A method that discretizes a Gaussian; MONAI's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GaussianApprox {
