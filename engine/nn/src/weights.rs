@@ -164,8 +164,11 @@ impl<N: Network> ModuleVisitor for Export<'_, N> {
     }
 }
 
-/// The weights as a safetensors file in memory; the keys are sorted, so equal weights yield equal
-/// bytes.
+/// Returns the weights as a safetensors file in memory; the keys are sorted, so equal weights yield
+/// equal bytes.
+///
+/// # Errors
+/// If safetensors cannot hold a tensor.
 pub fn to_bytes<N: Network>(net: &N) -> Result<Vec<u8>, WeightsError> {
     let mut export = Export { net, path: PathStack::default(), tensors: BTreeMap::new() };
     net.visit(&mut export);
@@ -173,14 +176,19 @@ pub fn to_bytes<N: Network>(net: &N) -> Result<Vec<u8>, WeightsError> {
         .map_err(|e| WeightsError::Format { from: "the network".to_owned(), reason: e.to_string() })
 }
 
-/// Writes the weights to a file.
+/// Writes the weights to a safetensors file, which appears when it is complete.
+///
+/// # Errors
+/// If the file cannot be written.
 pub fn save<N: Network>(net: &N, path: impl AsRef<Path>) -> Result<(), WeightsError> {
     let (bytes, path) = (to_bytes(net)?, path.as_ref());
     hearth_files::replace(path, bytes).map_err(|source| WeightsError::Io { path: path.to_owned(), source })
 }
 
-/// Returns the network with the weights of a file; fails unless every key matches. Whether
-/// parameters require gradients is unchanged.
+/// Returns the network with the weights of a file. Whether parameters require gradients is unchanged.
+///
+/// # Errors
+/// If the file cannot be read, or a key or shape does not match.
 pub fn load<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
     let path = path.as_ref();
     let from = path.display().to_string();
@@ -188,18 +196,26 @@ pub fn load<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), W
 }
 
 /// Returns the network with the matching weights of a file, and the mismatches.
+///
+/// # Errors
+/// If the file cannot be read.
 pub fn load_partial<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Report), WeightsError> {
     load_file(net, path.as_ref())
 }
 
 /// Returns the network with the matching weights of a safetensors file in memory, and the
 /// mismatches.
+///
+/// # Errors
+/// If the bytes are not a safetensors file.
 pub fn import_partial<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
     import(net, bytes, "the given bytes")
 }
 
-/// Returns the network with the weights of a safetensors file in memory; fails unless every key
-/// matches.
+/// Returns the network with the weights of a safetensors file in memory.
+///
+/// # Errors
+/// If the bytes are not a safetensors file, or a key or shape does not match.
 pub fn from_bytes<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
     let from = "the given bytes";
     strict(import(net, bytes, from)?, from)

@@ -125,6 +125,9 @@ pub struct MBConvBlock {
 
 impl MBConvBlock {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &MBConvOptions, clock: &DropoutClock) -> Result<Self, ConfigError> {
         let MBConvOptions { spatial_dims: dims, channels: [input, output], stride, image_size, norm, .. } = options;
         let wide = input * options.expand_ratio;

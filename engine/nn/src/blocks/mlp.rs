@@ -18,6 +18,9 @@ pub struct Mlp {
 
 impl Mlp {
     /// Builds the layers with `features` inputs and outputs and `hidden` hidden features.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         [features, hidden]: [usize; 2],

@@ -20,6 +20,9 @@ pub struct PatchEmbed {
 
 impl PatchEmbed {
     /// Builds the embedding. `channels` are those of the image and of the patches.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         channels: [usize; 2],

@@ -13,7 +13,7 @@ use crate::named::Named;
 /// The initial standard deviation of linear layers and learnable positions.
 const DEVIATION: f64 = 0.02;
 
-/// How a patch becomes a token.
+/// The layer that makes a token of a patch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Projection {
@@ -87,6 +87,9 @@ pub struct PatchEmbeddingBlock {
 
 impl PatchEmbeddingBlock {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &PatchEmbeddingOptions) -> Result<Self, ConfigError> {
         let PatchEmbeddingOptions { spatial_dims, in_channels, img_size, patch_size, hidden_size, .. } = *options;
         if in_channels == 0 || patch_size.contains(&0) || img_size.iter().zip(patch_size).any(|(n, p)| *n < p) {

@@ -115,6 +115,9 @@ fn convolution(
 
 impl SEBlock {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &SEBlockOptions) -> Result<Self, ConfigError> {
         let SEBlockOptions { spatial_dims, kind, inplanes, planes, groups, stride, base_width, .. } = *options;
         let output = planes * EXPANSION;

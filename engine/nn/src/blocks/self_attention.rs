@@ -67,6 +67,9 @@ pub struct SelfAttention {
 
 impl SelfAttention {
     /// Builds the layer with `hidden` input and output features, split among `heads`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         [hidden, heads]: [usize; 2],

@@ -86,6 +86,9 @@ pub struct SpatialAttentionBlock {
 
 impl SpatialAttentionBlock {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &SpatialAttentionOptions) -> Result<Self, ConfigError> {
         let SpatialAttentionOptions { channels, head_channels, groups, eps, .. } = *options;
         let heads = match head_channels {

@@ -66,6 +66,9 @@ pub struct ChannelSELayer {
 
 impl ChannelSELayer {
     /// Builds the layer.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &ChannelSEOptions) -> Result<Self, ConfigError> {
         let ChannelSEOptions { in_channels, r, acti_type_1, acti_type_2, add_residual } = options;
         let hidden = in_channels.checked_div(*r).filter(|hidden| *hidden > 0).ok_or_else(|| {

@@ -55,6 +55,9 @@ pub struct SwinTransformerBlock {
 
 impl SwinTransformerBlock {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &SwinTransformerOptions) -> Result<Self, ConfigError> {
         let SwinTransformerOptions { dim, num_heads, window_size, shift_size, mlp_ratio, qkv_bias, .. } = *options;
         let attention = WindowAttentionOptions {

@@ -42,6 +42,9 @@ pub struct TransformerBlock {
 
 impl TransformerBlock {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &TransformerOptions) -> Result<Self, ConfigError> {
         let TransformerOptions { hidden_size, mlp_dim, num_heads, dropout_rate, qkv_bias, ref clock } = *options;
         if num_heads == 0 || !hidden_size.is_multiple_of(num_heads) {

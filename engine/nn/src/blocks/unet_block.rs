@@ -42,6 +42,9 @@ pub struct UnetBlock {
 
 impl UnetBlock {
     /// Builds the block, with a shortcut if `residual`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         spatial_dims: usize,

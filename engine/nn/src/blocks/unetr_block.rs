@@ -43,6 +43,9 @@ pub struct UnetrBasicBlock {
 
 impl UnetrBasicBlock {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &UnetrOptions, channels: [usize; 2]) -> Result<Self, ConfigError> {
         Ok(UnetrBasicBlock { layer: options.block(&scope.enter("layer"), channels)? })
     }
@@ -64,6 +67,9 @@ pub struct UnetrUpBlock {
 
 impl UnetrUpBlock {
     /// Builds the block; `skip` has as many channels as the output.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &UnetrOptions, channels: [usize; 2]) -> Result<Self, ConfigError> {
         let output = channels[1];
         Ok(UnetrUpBlock {
@@ -107,6 +113,9 @@ pub struct UnetrPrUpBlock {
 impl UnetrPrUpBlock {
     /// Builds the block, which doubles the size `1 + num_layer` times. With `conv_block`, a block
     /// follows each doubling but the first.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         options: &UnetrOptions,

@@ -59,6 +59,9 @@ fn relative_positions([wx, wy, wz]: [usize; 3]) -> Vec<i64> {
 
 impl WindowAttention {
     /// Builds the layer.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &WindowAttentionOptions) -> Result<Self, ConfigError> {
         let WindowAttentionOptions { dim, num_heads, window_size, qkv_bias, attn_drop, proj_drop, ref clock } =
             *options;

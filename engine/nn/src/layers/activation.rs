@@ -57,6 +57,9 @@ pub enum Act {
 
 impl Act {
     /// Builds the requested layer.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, spec: &LayerSpec) -> Result<Self, ConfigError> {
         let plain = |function| Ok(Act::Plain(Plain { function }));
         match spec.name().as_str() {

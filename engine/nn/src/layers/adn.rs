@@ -81,6 +81,9 @@ pub(crate) fn norm_then_act(norm: &Option<Norm>, act: &Option<Act>, x: Tensor<5>
 
 impl AdnOptions {
     /// Builds the layers for this number of channels.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn build(&self, scope: &Scope, channels: usize) -> Result<Adn, ConfigError> {
         let mut layers: Vec<(String, AdnLayer)> = Vec::new();
         for letter in self.ordering.to_uppercase().chars() {

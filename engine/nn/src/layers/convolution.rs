@@ -89,6 +89,9 @@ pub(crate) fn same_padding(kernel: [usize; 3], dilation: [usize; 3]) -> Result<[
 
 impl Convolution {
     /// Builds the block.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &ConvolutionOptions) -> Result<Self, ConfigError> {
         let ConvolutionOptions { channels, kernel, stride, dilation, output_padding, bias, transposed, adn, .. } =
             options;

@@ -22,6 +22,9 @@ pub struct DropPath {
 
 impl DropPath {
     /// Builds the layer. `layer` is its path, which keys its draws.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(layer: &str, p: f64, clock: &DropoutClock) -> Result<Self, ConfigError> {
         if !(0.0..=1.0).contains(&p) {
             return Err(ConfigError::value("drop_path", p, "a probability is in [0, 1]"));

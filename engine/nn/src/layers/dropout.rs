@@ -97,6 +97,9 @@ pub struct Dropout {
 
 impl Dropout {
     /// Builds a dropout layer; `layer` is its state-dict path.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(layer: &str, p: f64, clock: &DropoutClock) -> Result<Self, ConfigError> {
         if !(0.0..=1.0).contains(&p) {
             return Err(ConfigError::value("dropout", p, "a probability is in [0, 1]"));

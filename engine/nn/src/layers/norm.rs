@@ -201,6 +201,9 @@ pub struct GroupNorm {
 
 impl GroupNorm {
     /// Builds a group norm. `channels` must be divisible by `groups`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, groups: usize, channels: usize, eps: f64, affine: bool) -> Result<Self, ConfigError> {
         if groups == 0 || !channels.is_multiple_of(groups) {
             return Err(ConfigError::value(
@@ -295,6 +298,9 @@ pub enum Norm {
 
 impl Norm {
     /// Builds the requested layer.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, spec: &LayerSpec, channels: usize) -> Result<Self, ConfigError> {
         match spec.name().as_str() {
             name @ ("batch" | "syncbatch") => {

@@ -33,6 +33,9 @@ pub(crate) fn per_axis(spatial_dims: usize, value: usize, depth: usize) -> [usiz
 
 impl Pool {
     /// Builds the requested layer: `["avg", { kernel_size = 7, stride = 1 }]`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(spec: &LayerSpec, spatial_dims: usize) -> Result<Self, ConfigError> {
         let kind = match spec.name().as_str() {
             "max" => {

@@ -25,6 +25,9 @@ pub struct ResidualUnit {
 impl ResidualUnit {
     /// Builds `units` convolutions, at least one. The first has the stride; the last has no
     /// activation, dropout or norm if `last_conv_only`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         options: &ConvolutionOptions,

@@ -124,6 +124,9 @@ pub enum UpSample {
 
 impl UpSample {
     /// Builds the layer.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(scope: &Scope, options: &UpSampleOptions) -> Result<Self, ConfigError> {
         let UpSampleOptions { spatial_dims, channels, scale, bias, .. } = options;
         let [input, output] = *channels;

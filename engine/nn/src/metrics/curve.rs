@@ -69,7 +69,8 @@ pub(super) fn aggregate(rows: &[Vec<f32>], average: Average, area: impl Fn(Vec<S
     Aggregate { value, not_nans: Reduced { shape, values: counted }, labels }
 }
 
-/// The number of positive and negative items for every score, from the lowest or the highest.
+/// Counts the positive and negative items of each score, from the highest if `highest_first`, else from
+/// the lowest.
 pub(super) fn ranked(mut scored: Vec<Scored>, highest_first: bool) -> Vec<(f64, f64)> {
     scored.sort_unstable_by(|a, b| if highest_first { b.0.total_cmp(&a.0) } else { a.0.total_cmp(&b.0) });
     let groups = scored.chunk_by(|a, b| a.0 == b.0);

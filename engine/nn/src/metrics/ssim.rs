@@ -31,7 +31,7 @@ fn k2() -> f64 {
     0.03
 }
 
-/// The mean over all axes but the items.
+/// Computes the mean of each item.
 fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> {
     let [items, ..] = map.dims();
     let count = map.shape().num_elements() / items.max(1);

@@ -79,6 +79,9 @@ impl Default for AHNetConfig {
 
 impl AHNetConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AHNet, ConfigError> {
         let facts = self.facts()?;
         let [n1, n2, n3, n4] = self.layers[..] else {

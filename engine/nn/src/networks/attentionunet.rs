@@ -71,6 +71,9 @@ impl AttentionUnetConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AttentionUnet, ConfigError> {
         let mut facts = Facts::new("AttentionUnet", self.spatial_dims, [self.in_channels, self.out_channels])?;
         if self.channels.len() < 2 || self.channels.contains(&0) {

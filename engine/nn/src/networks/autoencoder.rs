@@ -107,6 +107,9 @@ impl AutoEncoderConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AutoEncoder, ConfigError> {
         let facts = Facts::new("AutoEncoder", self.spatial_dims, [self.in_channels, self.out_channels])?;
         let parts = Parts::new(&Scope::new(device, seed), self, &facts.clock)?;

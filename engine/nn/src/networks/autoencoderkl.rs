@@ -141,6 +141,9 @@ impl AutoencoderKLConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AutoencoderKL, ConfigError> {
         let levels = check_levels(&self.channels, &self.attention_levels, self.norm_num_groups)?;
         let blocks = self.num_res_blocks.resolve("num_res_blocks", levels)?;

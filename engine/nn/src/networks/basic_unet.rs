@@ -86,6 +86,9 @@ impl Default for BasicUNetConfig {
 
 impl BasicUNetConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<BasicUNet, ConfigError> {
         let channels = [self.in_channels, self.out_channels];
         // At least one voxel must remain after four halvings.
@@ -177,6 +180,9 @@ impl Blocks {
     }
 
     /// Builds an upsampling block. `halves`: whether upsampling halves the number of channels.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn up_cat(
         &self,
         scope: &Scope,

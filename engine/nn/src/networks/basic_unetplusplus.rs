@@ -74,6 +74,9 @@ impl Default for BasicUNetPlusPlusConfig {
 
 impl BasicUNetPlusPlusConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<BasicUNetPlusPlus, ConfigError> {
         let channels = [self.in_channels, self.out_channels];
         let facts = Facts::new("BasicUNetPlusPlus", self.spatial_dims, channels)?.at_least(16);

@@ -38,6 +38,9 @@ impl ClassifierConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Classifier, ConfigError> {
         Classifier::new("Classifier", &Scope::new(device, seed), self.stem(), self.classes, &self.last_act)
     }

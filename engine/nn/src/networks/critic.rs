@@ -32,6 +32,9 @@ impl CriticConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Critic, ConfigError> {
         let Stem { net, mut facts, .. } = Stem::new("Critic", &Scope::new(device, seed), self.stem(), 1)?;
         // The mean accepts any number of features.

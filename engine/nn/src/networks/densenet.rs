@@ -109,6 +109,9 @@ impl DenseNetConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<DenseNet, ConfigError> {
         spatial(self.spatial_dims)?;
         untrained(self.pretrained)?;

@@ -251,6 +251,9 @@ pub(super) struct UpLevel {
 
 impl UpLevel {
     /// Builds the level. The channels are `[from the encoder, from the level below, out]`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         options: &LevelOptions,

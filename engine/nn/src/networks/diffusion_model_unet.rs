@@ -112,6 +112,9 @@ impl DiffusionModelUNetConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<DiffusionModelUNet, ConfigError> {
         for (name, given) in [
             ("with_conditioning", self.with_conditioning),

@@ -63,6 +63,9 @@ impl DiNTSConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<DiNTS, ConfigError> {
         let DintsSpace::TopologyInstance(space) = &self.dints_space;
         space.check()?;

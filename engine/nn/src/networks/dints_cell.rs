@@ -175,6 +175,9 @@ pub(super) enum Rate {
 
 impl Cell {
     /// Builds the cell. `operations` are the numbers of the operations to add.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         options: &CellOptions,

@@ -47,6 +47,9 @@ impl DiscriminatorConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Classifier, ConfigError> {
         Classifier::new("Discriminator", &Scope::new(device, seed), self.stem(), 1, &self.last_act)
     }

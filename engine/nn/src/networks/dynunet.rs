@@ -102,6 +102,9 @@ impl DynUNetConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<DynUNet, ConfigError> {
         let mut facts = Facts::new("DynUNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
         let levels = self.strides.len();

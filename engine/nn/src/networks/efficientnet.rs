@@ -282,6 +282,9 @@ impl EfficientNetBNConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<EfficientNetBN, ConfigError> {
         untrained(self.pretrained)?;
         let scaling = Scaling::of("model_name", &self.model_name)?;

@@ -139,6 +139,9 @@ impl FlexibleUNetConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<FlexibleUNet, ConfigError> {
         untrained(self.pretrained)?;
         let scaling = Scaling::of("backbone", &self.backbone)?;

@@ -74,6 +74,9 @@ impl GeneratorConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Generator, ConfigError> {
         let GeneratorConfig { latent_shape, start_shape, channels, strides, .. } = self;
         if latent_shape.is_empty() || latent_shape.len() > 4 || latent_shape.contains(&0) {

@@ -139,6 +139,9 @@ impl Default for HighResNetConfig {
 
 impl HighResNetConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<HighResNet, ConfigError> {
         let facts = Facts::new("HighResNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
         let [first, blocks @ .., penultimate, last] = &self.layer_params[..] else {

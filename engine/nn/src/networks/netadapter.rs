@@ -75,6 +75,9 @@ pub(super) fn pool() -> Option<LayerSpec> {
 
 impl NetAdapterConfig {
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<NetAdapter, ConfigError> {
         let NetAdapterConfig { num_classes, dim, in_channels, use_conv, ref pool, bias, .. } = *self;
         let head = HeadOptions { dim, num_classes, in_channels, use_conv, pool: pool.clone(), bias };

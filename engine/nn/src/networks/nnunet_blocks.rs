@@ -168,6 +168,9 @@ pub(super) struct ConvStack {
 
 impl ConvStack {
     /// Builds `count` units, the first with this stride.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn new(
         scope: &Scope,
         [input, output]: [usize; 2],

@@ -97,6 +97,9 @@ impl PatchDiscriminatorConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<PatchDiscriminator, ConfigError> {
         let facts = Facts::new("PatchDiscriminator", self.spatial_dims, [self.in_channels, self.out_channels])?;
         let layers = self.layers(&Scope::new(device, seed), &facts.clock)?;
@@ -325,6 +328,9 @@ impl MultiScalePatchDiscriminatorConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<MultiScalePatchDiscriminator, ConfigError> {
         let channels = [self.in_channels, self.out_channels];
         let facts = Facts::new("MultiScalePatchDiscriminator", self.spatial_dims, channels)?;

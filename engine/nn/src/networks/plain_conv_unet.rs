@@ -95,6 +95,9 @@ impl PlainConvUNetConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<PlainConvUNet, ConfigError> {
         let facts = Facts::new("PlainConvUNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
         let layers =

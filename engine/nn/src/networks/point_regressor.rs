@@ -42,6 +42,9 @@ impl PointRegressorConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<PointRegressor, ConfigError> {
         let shape = |what: String| ConfigError::value("in_shape", &self.in_shape, what);
         let [in_channels, width, height] = self.in_shape[..] else {

@@ -89,6 +89,9 @@ impl RegResNetConfig {
 
     /// Builds the network with weights drawn from `seed`; initially its transformation is the
     /// identity.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<RegResNet, ConfigError> {
         let n = self.spatial_dims;
         let mut facts = Facts::new("RegResNet", n, [2, 1])?;

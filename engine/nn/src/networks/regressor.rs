@@ -36,6 +36,9 @@ impl RegressorConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Regressor, ConfigError> {
         if self.out_shape.is_empty() || self.out_shape.len() > 4 || self.out_shape.contains(&0) {
             return Err(ConfigError::value("out_shape", &self.out_shape, "expected one to four numbers of at least 1"));

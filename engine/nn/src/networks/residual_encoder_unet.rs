@@ -99,6 +99,9 @@ impl ResidualEncoderUNetConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ResidualEncoderUNet, ConfigError> {
         let facts = Facts::new("ResidualEncoderUNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
         let layers =

@@ -150,6 +150,9 @@ impl ResNetConfig {
     }
 
     /// Sets block, layers and channels for a depth: 10, 18, 34, 50, 101, 152 or 200.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn of_depth(&self, number: usize) -> Result<Self, ConfigError> {
         let ResNetConfig { block, layers, block_inplanes, .. } = self;
         if block.is_some() || layers.is_some() || block_inplanes.is_some() {
@@ -166,6 +169,9 @@ impl ResNetConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ResNet, ConfigError> {
         self.build(&Scope::new(device, seed), 1, 64)
     }

@@ -39,6 +39,9 @@ fn three() -> usize {
 
 impl ResNetFeaturesConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ResNetFeatures, ConfigError> {
         untrained(self.pretrained)?;
         let unknown = || ConfigError::UnknownName {

@@ -109,6 +109,9 @@ impl Default for SegResNetConfig {
 
 impl SegResNetConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SegResNet, ConfigError> {
         let facts = self.facts("SegResNet")?;
         let body = Body::new(&Scope::new(device, seed), self, &facts)?;

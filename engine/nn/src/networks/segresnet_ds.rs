@@ -93,12 +93,18 @@ type Scale = ([usize; 3], [usize; 3]);
 
 impl SegResNetDSConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SegResNetDS, ConfigError> {
         self.build("SegResNetDS", device, seed)
     }
 
     /// Builds the network with a second decoder: `SegResNetDS2`, the image encoder of VISTA3D (He
     /// et al., <https://arxiv.org/abs/2406.05285>). Both decoders start with the same weights.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init_with_second_decoder(&self, device: &Device, seed: u64) -> Result<SegResNetDS, ConfigError> {
         let first = self.build("SegResNetDS2", device, seed)?;
         // A clone would share the identity of its parameters, and therefore their gradients.

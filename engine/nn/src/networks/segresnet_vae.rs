@@ -129,6 +129,9 @@ impl SegResNetVAEConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SegResNetVAE, ConfigError> {
         let base = self.base();
         let mut facts = base.facts("SegResNetVAE")?;

@@ -149,6 +149,9 @@ impl SENetConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SENet, ConfigError> {
         let missing = |name: &str| ConfigError::value(name, (), "it must be given, or use a name with sizes: SENet154");
         let dims = self.spatial_dims;

@@ -125,6 +125,9 @@ impl SwinTransformerConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SwinTransformer, ConfigError> {
         self.build(&Scope::new(device, seed))
     }

@@ -135,6 +135,9 @@ impl SwinUNETRConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<SwinUNETR, ConfigError> {
         let SwinUNETRConfig { in_channels, out_channels, feature_size, spatial_dims, .. } = *self;
         if self.patch_size != 2 {

@@ -106,6 +106,9 @@ impl TorchVisionFCModelConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AnyNetwork, ConfigError> {
         untrained(self.pretrained)?;
         let scope = Scope::new(device, seed);

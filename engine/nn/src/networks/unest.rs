@@ -112,6 +112,9 @@ impl UNesTConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNesT, ConfigError> {
         let mut facts = Facts::new("UNesT", 3, [self.in_channels, self.out_channels])?;
         let size = self.img_size.positive("img_size", 3)?;

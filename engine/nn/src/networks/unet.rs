@@ -93,6 +93,9 @@ impl UNetConfig {
 
     /// Builds the network. The weights have PyTorch's default distributions and depend on `seed`
     /// only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNet, ConfigError> {
         let builder = Builder::new(self)?;
         let scope = Scope::new(device, seed);

@@ -100,6 +100,9 @@ impl UNETRConfig {
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNETR, ConfigError> {
         let UNETRConfig { in_channels, out_channels, feature_size, hidden_size, spatial_dims, .. } = *self;
         if feature_size == 0 || out_channels == 0 {

@@ -116,6 +116,9 @@ impl VarAutoEncoderConfig {
     }
 
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<VarAutoEncoder, ConfigError> {
         let Some((&in_channels, size)) =
             self.in_shape.split_first().filter(|(_, size)| size.len() == self.spatial_dims && !size.contains(&0))

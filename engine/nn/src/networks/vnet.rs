@@ -66,6 +66,9 @@ impl Default for VNetConfig {
 
 impl VNetConfig {
     /// Builds the network with weights drawn from `seed`.
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
     pub fn init(&self, device: &Device, seed: u64) -> Result<VNet, ConfigError> {
         let channels = [self.in_channels, self.out_channels];
         let facts = Facts::new("VNet", self.spatial_dims, channels)?.divisible_by(16);

@@ -116,6 +116,9 @@ impl Optimizer {
 
     /// Restores the result of [`state`](Self::state). Tensors move to the device with the next
     /// step.
+    ///
+    /// # Errors
+    /// If a key or tensor is not of this optimizer; the error names the key.
     pub fn load_state(&mut self, saved: BTreeMap<String, TensorData>) -> Result<(), OptimError> {
         let mut state: BTreeMap<String, Slots> = BTreeMap::new();
         for (key, data) in saved {

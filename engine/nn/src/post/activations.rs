@@ -26,6 +26,9 @@ pub struct Activations {
 
 impl Activations {
     /// Checks that the options do not contradict each other.
+    ///
+    /// # Errors
+    /// If both `sigmoid` and `softmax` are set.
     pub fn check(&self) -> Result<(), PostError> {
         if self.sigmoid && self.softmax {
             let reason = "sigmoid and softmax cannot both be true".to_owned();
@@ -34,7 +37,10 @@ impl Activations {
         Ok(())
     }
 
-    /// Applies the activation; the shape is unchanged.
+    /// Applies the activation; the shape, `[b, c, x, y, z]`, is unchanged.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), and if there is no axis `dim`.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         self.check()?;
         let mut x = x.cast(DType::F32);

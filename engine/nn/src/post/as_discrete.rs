@@ -36,6 +36,9 @@ pub struct AsDiscrete {
 
 impl AsDiscrete {
     /// Maps `[b, c, x, y, z]` to `[b, c, ..]`, `[b, 1, ..]` or `[b, to_onehot, ..]`, in f32.
+    ///
+    /// # Errors
+    /// If there is no axis `dim`, or `to_onehot` is less than the number of channels of `argmax`.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         let mut x = x.cast(DType::F32);
         let axis = super::axis("AsDiscrete", self.dim, x.dims())?;
