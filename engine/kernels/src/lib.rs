@@ -18,6 +18,7 @@
 //! - [`recompute`]: recomputes a block's inner values in the backward pass instead of keeping them.
 //! - [`Watch`]: observes gradients during the backward pass.
 //! - [`exchange`]: a sum over several processes, with its gradient.
+//! - [`given_gradient`]: a number whose gradient was computed outside the graph.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation
 //!   behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, to which the previous two
@@ -96,6 +97,7 @@ mod exchange;
 pub mod filter;
 mod flex;
 mod gelu;
+mod given_gradient;
 #[cfg(gpu_kernels)]
 mod gpu;
 pub mod gradients;
@@ -142,6 +144,7 @@ pub use blend::add_window;
 pub use cast::cast;
 pub use exchange::exchange;
 pub use gelu::gelu;
+pub use given_gradient::given_gradient;
 pub use in_place::InPlace;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;
