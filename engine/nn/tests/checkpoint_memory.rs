@@ -37,7 +37,7 @@ fn checkpointing_saves_memory() {
     assert!(again < 0.8 * plain, "{again} bytes for {plain}");
 }
 
-/// The rows of `docs/training.md`.
+/// The rows of `docs/benches/runs/2026-11-25-memory.md`.
 #[test]
 #[ignore = "a measurement: some minutes and 16 GB"]
 fn table_of_docs() {
