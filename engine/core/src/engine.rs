@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use crate::closure::handler_fn;
 use crate::dispatch::{Requests, Tally};
 use crate::error::HandlerError;
 use crate::event::{Counter, Event};
@@ -102,30 +103,6 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// A closure as a handler.
-struct Closure<F> {
-    name: String,
-    when: When,
-    call: F,
-}
-
-impl<F> Handler for Closure<F>
-where
-    F: FnMut(&mut Context<'_>) -> Result<(), HandlerError> + Send,
-{
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn subscriptions(&self) -> Vec<When> {
-        vec![self.when.clone()]
-    }
-
-    fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        (self.call)(cx)
-    }
-}
-
 impl Engine {
     /// Creates an engine with this name (`trainer`, `validation`).
     pub fn new(name: impl Into<String>) -> Self {
@@ -164,9 +141,7 @@ impl Engine {
     where
         F: FnMut(&mut Context<'_>) -> Result<(), HandlerError> + Send + 'static,
     {
-        let place = std::panic::Location::caller();
-        let name = format!("closure at {}:{}", place.file(), place.line());
-        self.add_boxed(Box::new(Closure { name, when: when.into(), call: f }))
+        self.add_boxed(handler_fn(when, f))
     }
 
     /// Adds a handler; it is called after those added before it.

@@ -129,6 +129,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
+mod closure;
 mod dispatch;
 mod engine;
 mod error;
@@ -145,6 +146,7 @@ mod store;
 mod when;
 mod workflow;
 
+pub use closure::handler_fn;
 pub use engine::{Engine, HandlerId, HandlerTimes, Remover};
 pub use error::{HandlerError, HostError};
 pub use event::{Counter, Event};

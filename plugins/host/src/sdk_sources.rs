@@ -16,6 +16,7 @@ macro_rules! sources {
 pub const SOURCES: &[(&str, &str)] = sources![
     "LICENSE",
     "engine/core/Cargo.toml",
+    "engine/core/src/closure.rs",
     "engine/core/src/dispatch.rs",
     "engine/core/src/engine.rs",
     "engine/core/src/error.rs",
