@@ -36,7 +36,11 @@ pub struct SliceInferer {
 const NAME: &str = "SliceInferer";
 
 impl SliceInferer {
-    /// Runs a network with several outputs, whose sizes may differ.
+    /// Runs a network with several outputs, `[b, c, x, y, z]` each, whose sizes may differ.
+    ///
+    /// # Errors
+    /// If an option is invalid, outputs do not match the windows or do not fit into memory, or the
+    /// prediction was stopped: see [`InferError`].
     pub fn infer_all(
         &self,
         x: Tensor<5>,

@@ -56,6 +56,9 @@ impl PatchAdversarialLoss {
     /// scales.
     ///
     /// A generator (`for_discriminator` false) always uses the target of real patches.
+    ///
+    /// # Errors
+    /// If an option is invalid, or `scales` is empty.
     pub fn forward(
         &self,
         scales: &[Tensor<5>],
@@ -73,7 +76,10 @@ impl PatchAdversarialLoss {
         Ok(self.reduction.apply(Tensor::cat(each, 0)))
     }
 
-    /// The loss of each scale.
+    /// Returns the loss of each scale, with the arguments of [`forward`](Self::forward).
+    ///
+    /// # Errors
+    /// If an option is invalid.
     pub fn each(
         &self,
         scales: &[Tensor<5>],

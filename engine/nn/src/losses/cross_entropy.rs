@@ -78,7 +78,10 @@ impl CrossEntropyLoss {
         }
     }
 
-    /// The loss for class indices `[b, 1, x, y, z]` as targets.
+    /// Returns the loss `[1]` for class indices `[b, 1, x, y, z]` as targets.
+    ///
+    /// # Errors
+    /// If an option is invalid, shapes do not fit, or checked values are not finite or not a class.
     pub fn with_indices(&self, logits: Tensor<5>, labels: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         self.fits(&logits, &labels, 1)?;
@@ -150,8 +153,11 @@ impl CrossEntropyLoss {
         })
     }
 
-    /// The loss for class probabilities of the logits' shape as targets. `ignore_index` has no
-    /// effect.
+    /// Returns the loss `[1]` for class probabilities of the logits' shape, `[b, classes, x, y, z]`, as
+    /// targets. `ignore_index` has no effect.
+    ///
+    /// # Errors
+    /// If an option is invalid, shapes differ, or checked values are not finite.
     pub fn with_probabilities(&self, logits: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         self.check()?;
         let classes = logits.dims()[1];

@@ -101,6 +101,9 @@ impl DiceLoss {
 
     /// The weighted loss of each item and class: `[b, c]`, or `[1, c]` with `batch`. `c` excludes
     /// the background if the loss does.
+    ///
+    /// # Errors
+    /// If an option is invalid, shapes do not fit, or checked values are invalid.
     pub fn values(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<2>, LossError> {
         self.check()?;
         let soft_label = self.soft_label && !self.squared_pred;

@@ -9,7 +9,7 @@ use super::inputs::{read, same_shape};
 use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 
-/// The mean over all axes but the items.
+/// Computes the mean of each item.
 fn means(metric: &'static str, errors: Tensor<5>) -> Result<Vec<f32>, MetricError> {
     let [items, ..] = errors.dims();
     let count = errors.shape().num_elements() / items.max(1);

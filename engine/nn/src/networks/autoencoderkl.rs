@@ -322,7 +322,8 @@ pub struct AutoencoderKL {
 }
 
 impl AutoencoderKL {
-    /// Mean and standard deviation of the latent image.
+    /// Returns mean and standard deviation of the latent image of `x` (`[b, in, x, y, z]`), whose axes
+    /// are halved at each level but the last.
     pub fn encode(&self, x: Tensor<5>) -> (Tensor<5>, Tensor<5>) {
         let h = self.encoder.forward(x);
         let mean = self.quant_conv_mu.forward(h.clone());
@@ -330,7 +331,7 @@ impl AutoencoderKL {
         (mean, (logarithm / 2.0).exp())
     }
 
-    /// Decodes a latent image.
+    /// Decodes a latent image `[b, latent, x, y, z]` to `[b, out, ...]`.
     pub fn decode(&self, z: Tensor<5>) -> Tensor<5> {
         self.decoder.forward(self.post_quant_conv.forward(z))
     }

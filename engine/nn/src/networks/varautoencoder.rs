@@ -228,7 +228,8 @@ pub struct VarAutoEncoder {
 }
 
 impl VarAutoEncoder {
-    /// Returns the means and logarithms of variances of the latent variables, always in f32.
+    /// Returns the means and logarithms of variances of the latent variables, `[b, latent]` each, always
+    /// in f32.
     pub fn encode_forward(&self, x: Tensor<5>) -> (Tensor<2>, Tensor<2>) {
         let x = self.intermediate.forward(self.encode.forward(x));
         let [b, c, dx, dy, dz] = x.dims();
