@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
+use hearth_machine::Awake;
+
 use crate::waits::Ledger;
 use crate::{At, CommError, Received};
 
@@ -23,7 +25,7 @@ pub(crate) enum Late {
 /// its result.
 pub struct Pending<T> {
     answer: Receiver<Answer>,
-    started: Instant,
+    started: Awake,
     /// The time after the start for which the answer is waited for.
     patience: Duration,
     /// Creates the error if no answer arrived in that time.
@@ -54,7 +56,7 @@ impl Pending<Received> {
         late: impl FnOnce() -> Late + Send + 'static,
         (ledger, at, bytes): (Arc<Ledger>, &At, u64),
     ) -> Self {
-        let (started, phase) = (Instant::now(), at.phase.to_string());
+        let (started, phase) = (Awake::now(), at.phase.to_string());
         Pending { answer, started, patience, late: Box::new(late), ledger, phase, bytes, take: |received| received }
     }
 
@@ -73,8 +75,7 @@ impl<T> Pending<T> {
     /// an error.
     pub fn wait(self) -> Result<T, CommError> {
         let begin = Instant::now();
-        let answer = self.answer.recv_timeout((self.started + self.patience).saturating_duration_since(begin));
-        let answer = match answer {
+        let answer = match self.started.receive(&self.answer, self.patience) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => overdue(&self.answer, self.late),
         };

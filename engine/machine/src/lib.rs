@@ -27,6 +27,7 @@
 
 mod allowance;
 pub mod amd;
+mod awake;
 mod gpu;
 mod limits;
 pub mod nvidia;
@@ -37,6 +38,7 @@ mod rates;
 mod sampler;
 
 pub use allowance::{Allowance, check_free, memory_limits, readable};
+pub use awake::Awake;
 pub use gpu::{Gpu, GpuAbout, GpuReading, Vendor};
 pub use limits::{Limit, open_files};
 pub use packages::Packages;

@@ -1,8 +1,9 @@
 //! Messages between ranks besides operations: faults, and states: [`Control`].
 
 use std::ffi::c_int;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hearth_machine::Awake;
 use serde::{Deserialize, Serialize};
 
 use super::abi::Handle;
@@ -119,7 +120,7 @@ impl<H: Handle> Control<H> {
         for other in self.others() {
             self.send(mpi, other, &Message::Question { from: self.rank });
         }
-        let begin = Instant::now();
+        let begin = Awake::now();
         while begin.elapsed() < patience && self.others().any(|other| self.answers[other].is_none()) {
             if let Some(fault) = self.serve(mpi, started)? {
                 return Ok(Err(fault));
@@ -141,7 +142,7 @@ impl<H: Handle> Control<H> {
         for other in self.others() {
             self.send(mpi, other, &fault);
         }
-        let begin = Instant::now();
+        let begin = Awake::now();
         while begin.elapsed() < patience && !self.outgoing.is_empty() {
             self.outgoing.retain_mut(|request| matches!(mpi.test(request), Ok(false)));
             std::thread::sleep(Duration::from_millis(1));

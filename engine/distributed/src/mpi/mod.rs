@@ -27,7 +27,9 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use hearth_machine::Awake;
 
 pub use abi::Interface;
 pub use error::MpiError;
@@ -87,7 +89,7 @@ impl MpiCommunicator {
             .spawn(move || own(placement, deadline, &report, &receiver))
             .map_err(|error| MpiError::Thread(error.to_string()))?;
         let late = |_: RecvTimeoutError| late(placement.as_ref(), deadline);
-        let Ready { rank, hosts, library, interface } = ready.recv_timeout(deadline + REPORT).map_err(late)??;
+        let Ready { rank, hosts, library, interface } = Awake::now().receive(&ready, deadline + REPORT).map_err(late)??;
         tracing::debug!(rank, world = hosts.len(), library, "ranks connected over MPI");
         let (ledger, finished) = (Arc::default(), AtomicBool::new(false));
         Ok(MpiCommunicator { rank, hosts, library, interface, commands, ledger, finished })
@@ -235,7 +237,7 @@ impl Start {
             cause: Box::new(cause),
         };
         let operation = Operation::AllGather { bytes: host.clone().into_bytes() };
-        let begin = Instant::now();
+        let begin = Awake::now();
         let mut transfer = Transfer::begin(mpi, comm, place, operation).map_err(failed)?;
         loop {
             match transfer.poll(mpi, comm, place).map_err(failed)? {
@@ -266,7 +268,7 @@ impl Communicator for MpiCommunicator {
     }
 
     fn start(&self, operation: Operation, at: &At) -> Pending<Received> {
-        let (name, bytes, started) = (operation.name(), operation.bytes(), Instant::now());
+        let (name, bytes, started) = (operation.name(), operation.bytes(), Awake::now());
         let (answer, receiver) = channel();
         let job = Job { operation, at: at.clone(), started, answer };
         // If the thread has ended, the job's sender is dropped, and the wait ends with `late`.
@@ -294,7 +296,7 @@ impl Communicator for MpiCommunicator {
             return Err(self.error("finish", at, Cause::Finished));
         }
         self.finished.store(true, Ordering::Relaxed);
-        match ended.recv_timeout(at.deadline) {
+        match Awake::now().receive(&ended, at.deadline) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(cause)) => Err(self.error("finish", at, cause)),
             // All ranks have arrived, and no call is in progress. If the library then hangs, as

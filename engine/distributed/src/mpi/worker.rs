@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use hearth_machine::Awake;
+
 use super::abi::Handle;
 use super::calls::Mpi;
 use super::control::{Control, Fault, Started};
@@ -49,7 +51,7 @@ pub(super) enum Command {
 pub(super) struct Job {
     pub operation: Operation,
     pub at: At,
-    pub started: Instant,
+    pub started: Awake,
     pub answer: Sender<Answer>,
 }
 
@@ -58,7 +60,7 @@ struct Ticket {
     number: u64,
     name: &'static str,
     at: At,
-    started: Instant,
+    started: Awake,
     answer: Sender<Answer>,
 }
 

@@ -37,7 +37,9 @@ mod worker;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use hearth_machine::Awake;
 
 pub use error::NcclError;
 pub use library::Vendor;
@@ -237,7 +239,7 @@ impl Owner {
             .spawn(own)
             .map_err(|error| NcclError::Thread(error.to_string()))?;
         let late = |_| NcclError::Late { seconds: deadline.as_secs_f64(), function: "the driver" };
-        let opened = opened.recv_timeout(deadline).map_err(late)??;
+        let opened = Awake::now().receive(&opened, deadline).map_err(late)??;
         Ok(Owner { opened, connect, commands, doing, ended })
     }
 
@@ -257,7 +259,7 @@ impl Owner {
         };
         let first = Connect { id, hosts, fault, report };
         self.connect.send(first).map_err(|_| late())?;
-        connected.recv_timeout(deadline).map_err(|_| late())?
+        Awake::now().receive(&connected, deadline).map_err(|_| late())?
     }
 }
 
@@ -278,7 +280,7 @@ fn work(
     commands: &Receiver<Command>,
 ) {
     let enter = |call| *doing.lock().unwrap_or_else(PoisonError::into_inner) = call;
-    let (begin, place) = (Instant::now(), staging.place());
+    let (begin, place) = (Awake::now(), staging.place());
     let (rank, world) = place;
     enter("ncclCommInitRank");
     let here = staging.here().clone();

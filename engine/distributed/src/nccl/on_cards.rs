@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use hearth_machine::Awake;
 
 use super::card::Card;
 use super::nccl::{Nccl, Version};
@@ -153,7 +155,7 @@ impl OnCards {
         };
         let own = announcement(&work);
         let pending = self.base.start(Operation::AllGather { bytes: own.clone().into_bytes() }, at);
-        let started = Instant::now();
+        let started = Awake::now();
         let (answer, receiver) = channel();
         let job = Job { name, work, at: at.clone(), started, announced: (pending, own), answer };
         // If the thread has ended, the job's sender is dropped, and the wait ends with `late`.
@@ -223,7 +225,7 @@ impl Communicator for OnCards {
         }
         self.finished.store(true, Ordering::Relaxed);
         let library = library_name(self.nccl.vendor);
-        match ended.recv_timeout(at.deadline) {
+        match Awake::now().receive(&ended, at.deadline) {
             Ok(ended) => ended.map_err(|cause| self.error("finish", at, cause))?,
             Err(_) => return Err(self.error("finish", at, Cause::Stuck { library, waited: at.deadline })),
         }

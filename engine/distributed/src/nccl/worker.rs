@@ -10,6 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hearth_machine::Awake;
+
 use super::card::{Event, Sent};
 use super::driver::Failed;
 use super::nccl::Comm;
@@ -45,7 +47,7 @@ pub(super) struct Job {
     pub name: &'static str,
     pub work: Work,
     pub at: At,
-    pub started: Instant,
+    pub started: Awake,
     /// The announcement to the other ranks, and the announcement expected of them.
     pub announced: (Pending<Received>, String),
     pub answer: Sender<Answer>,
@@ -63,7 +65,7 @@ struct Active {
     number: u64,
     name: &'static str,
     at: At,
-    started: Instant,
+    started: Awake,
     answer: Sender<Answer>,
     /// The announcement, until all ranks have made it.
     announced: Option<(Pending<Received>, String)>,
@@ -139,7 +141,7 @@ impl Worker {
     /// # Errors
     /// If the driver or the library reports an error.
     pub(super) fn first_sum(&mut self, value: f32, deadline: Duration) -> Result<Option<f32>, Failed> {
-        let (begin, leg) = (Instant::now(), Leg { kind: Kind::Sum, values: 0..1 });
+        let (begin, leg) = (Awake::now(), Leg { kind: Kind::Sum, values: 0..1 });
         let (Some(comm), Some(slot)) = (&self.comm, self.staging.slot()) else { return Ok(None) };
         self.staging.launch(comm, slot, &leg, Wire::F32, &[value])?;
         while !self.staging.has_landed(slot)? {

@@ -7,8 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hearth_machine::Awake;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
 
@@ -49,7 +50,8 @@ impl Process {
         self.over.as_deref()
     }
 
-    /// Sets the time for the next request. The host's own time is not counted.
+    /// Sets the time for the next request. The host's own time is not counted, nor that for which it is
+    /// stopped.
     pub fn allow(&mut self, time: Duration) {
         self.left = time;
     }
@@ -63,7 +65,7 @@ impl Process {
         if let Some(over) = &self.over {
             return Err(over.clone());
         }
-        let start = Instant::now();
+        let start = Awake::now();
         let sent = self
             .socket
             .set_write_timeout(Some(self.left.max(Duration::from_millis(1))))
@@ -80,7 +82,7 @@ impl Process {
         if let Some(over) = &self.over {
             return Err(over.clone());
         }
-        let start = Instant::now();
+        let start = Awake::now();
         let received = self
             .socket
             .set_read_timeout(Some(self.left.max(Duration::from_millis(1))))
@@ -119,7 +121,7 @@ impl Process {
     }
 
     fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
-        let start = Instant::now();
+        let start = Awake::now();
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Some(status),
