@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tempfile::{Builder, TempDir, TempPath};
 
@@ -171,7 +171,9 @@ fn is_dead(path: &Path, prefix: &str, ours: &fs::Metadata) -> io::Result<bool> {
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let of_this_system = !MARK.is_empty() && name.starts_with(&marked(prefix));
-    let old = || found.modified().ok().and_then(|time| time.elapsed().ok()).is_some_and(|age| age > OLD);
+    // Compared with a new file of the same file system: this machine may have another clock.
+    let age = |found: SystemTime| ours.modified().ok().and_then(|ours| ours.duration_since(found).ok());
+    let old = || found.modified().ok().and_then(age).is_some_and(|age| age > OLD);
     Ok(of_this_system || old())
 }
 
@@ -234,9 +236,14 @@ mod tests {
         let path = dir.path().join(".writing-aB3xYz");
         let file = File::create(&path).unwrap();
         let ours = File::open(dir.path()).unwrap();
-        let hours = |count: u64| std::time::SystemTime::now() - Duration::from_secs(count * 3600);
+        let hours = |count: u64| SystemTime::now() - Duration::from_secs(count * 3600);
         file.set_modified(hours(23)).unwrap();
         assert!(remove_dead(dir.path(), FILE, &ours).is_empty());
+        // The clock of a file server is days behind: both files have its time.
+        ours.set_modified(hours(72)).unwrap();
+        file.set_modified(hours(80)).unwrap();
+        assert!(remove_dead(dir.path(), FILE, &ours).is_empty());
+        ours.set_modified(hours(0)).unwrap();
         file.set_modified(hours(25)).unwrap();
         assert_eq!(remove_dead(dir.path(), FILE, &ours).len(), 1);
     }
