@@ -25,7 +25,7 @@ use crate::training::precision::{Precision, PrecisionError};
 pub struct EvaluatorOptions {
     /// The engine's name, `validation`.
     pub name: String,
-    /// The device it computes on; by default the network's.
+    /// The device of the evaluation; by default the network's.
     pub device: Option<Device>,
     /// The precision that weights are read in. A trainer's network keeps the trainer's precision.
     pub precision: Precision,
@@ -141,13 +141,13 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// The device it computes on; by default the network's.
+    /// Sets the device of the evaluation; by default the network's.
     pub fn device(mut self, device: &Device) -> Self {
         self.options.device = Some(device.clone().inner());
         self
     }
 
-    /// The precision that weights are read in. A trainer's network keeps the trainer's precision.
+    /// Sets the precision in which weights are read. A trainer's network keeps the trainer's precision.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
@@ -159,31 +159,31 @@ impl<N: Network> EvaluatorBuilder<N> {
         self
     }
 
-    /// The keys of the batch's image and label; by default `image` and `label`.
+    /// Sets the keys of the batch's image and label; by default `image` and `label`.
     pub fn keys(mut self, image: impl Into<String>, label: impl Into<String>) -> Self {
         (self.options.image_key, self.options.label_key) = (image.into(), label.into());
         self
     }
 
-    /// Steps on each member's prediction before an ensemble is combined.
+    /// Sets the steps on each member's prediction before an ensemble is combined.
     pub fn post_member(mut self, steps: Vec<Post>) -> Self {
         self.options.post_member = steps;
         self
     }
 
-    /// Steps on prediction and label before metrics see them:
+    /// Sets the steps on prediction and label before the metrics:
     /// `.post(Post::argmax(classes), Post::onehot(classes))`.
     pub fn post(self, pred: Vec<Post>, label: Vec<Post>) -> Self {
         self.post_pred(pred).post_label(label)
     }
 
-    /// Steps on the prediction before metrics see it.
+    /// Sets the steps on the prediction before the metrics.
     pub fn post_pred(mut self, steps: Vec<Post>) -> Self {
         self.options.post_pred = steps;
         self
     }
 
-    /// Steps on the label before metrics see it.
+    /// Sets the steps on the label before the metrics.
     pub fn post_label(mut self, steps: Vec<Post>) -> Self {
         self.options.post_label = steps;
         self

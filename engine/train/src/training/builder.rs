@@ -47,19 +47,19 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// The device it computes on; by default the network's.
+    /// Sets the device of the training; by default the network's.
     pub fn device(mut self, device: &Device) -> Self {
         self.options.device = device.clone().inner();
         self
     }
 
-    /// The number type of convolutions and matrix products; by default [`Precision::Fp32`].
+    /// Sets the number type of convolutions and matrix products; by default [`Precision::Fp32`].
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
     }
 
-    /// Epochs to run; by default 1.
+    /// Sets the number of epochs; by default 1.
     pub fn max_epochs(mut self, max_epochs: u64) -> Self {
         self.options.max_epochs = max_epochs;
         self
@@ -71,13 +71,13 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// The keys of the batch's image and label; by default `image` and `label`.
+    /// Sets the keys of the batch's image and label; by default `image` and `label`.
     pub fn keys(mut self, image: impl Into<String>, label: impl Into<String>) -> Self {
         (self.options.image_key, self.options.label_key) = (image.into(), label.into());
         self
     }
 
-    /// Batches per step; see [`TrainerOptions::accumulate`].
+    /// Sets the number of batches per step; see [`TrainerOptions::accumulate`].
     pub fn accumulate(mut self, batches: u64) -> Self {
         self.options.accumulate = batches;
         self
@@ -89,7 +89,7 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// The seed that keys every random draw of the training step; by default 0.
+    /// Sets the seed that keys every random draw of the training step; by default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
@@ -128,7 +128,7 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
-    /// The evaluator that the handler `Validation` runs: [`evaluator`](Self::evaluator) with the
+    /// Sets the evaluator that the handler `Validation` runs: [`evaluator`](Self::evaluator) with the
     /// name `validation`.
     pub fn validation(self, evaluator: impl Evaluate<N> + 'static) -> Self {
         self.evaluator("validation", evaluator)

@@ -40,50 +40,50 @@ impl<G: Network, D: Network> GanBuilder<G, D> {
         self
     }
 
-    /// The discriminator's optimizer; by default the same as the generator's.
+    /// Sets the discriminator's optimizer; by default the same as the generator's.
     pub fn d_optimizer(mut self, optimizer: impl Into<OptimizerConfig>) -> Self {
         self.d_optimizer = Some(optimizer.into());
         self
     }
 
-    /// Steps of the discriminator for each step of the generator; by default 1.
+    /// Sets the number of discriminator steps for each step of the generator; by default 1.
     pub fn d_train_steps(mut self, steps: u64) -> Self {
         self.options.d_train_steps = steps;
         self
     }
 
-    /// The shape of an image's latent numbers, one to four axes; by default `[64]`.
+    /// Sets the shape of an image's latent numbers, one to four axes; by default `[64]`.
     pub fn latent_shape(mut self, shape: &[usize]) -> Self {
         self.options.latent_shape = shape.to_vec();
         self
     }
 
-    /// Whether the generator's step draws new latent numbers; by default it does.
+    /// Sets whether the generator's step draws new latent numbers; by default it does.
     pub fn g_update_latents(mut self, update: bool) -> Self {
         self.options.g_update_latents = update;
         self
     }
 
-    /// The device; by default the generator's.
+    /// Sets the device of the training; by default the generator's.
     pub fn device(mut self, device: &Device) -> Self {
         self.options.device = device.clone().inner();
         self
     }
 
-    /// The number type of convolutions and matrix products of both networks; by default
+    /// Sets the number type of convolutions and matrix products of both networks; by default
     /// [`Precision::Fp32`].
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
     }
 
-    /// Epochs to run; by default 1.
+    /// Sets the number of epochs; by default 1.
     pub fn max_epochs(mut self, max_epochs: u64) -> Self {
         self.options.max_epochs = max_epochs;
         self
     }
 
-    /// The key of the batch's real images; by default `image`.
+    /// Sets the key of the batch's real images; by default `image`.
     pub fn key(mut self, image: impl Into<String>) -> Self {
         self.options.image_key = image.into();
         self
@@ -95,7 +95,7 @@ impl<G: Network, D: Network> GanBuilder<G, D> {
         self
     }
 
-    /// The seed that keys every random draw; by default 0.
+    /// Sets the seed that keys every random draw; by default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
