@@ -3,7 +3,7 @@
 //!
 //! An [`Engine`](engine::Engine) drives a run and fires events; handlers listen to them. A trainer
 //! owns the network, the loss, the optimizer and the data, and takes one step when the engine asks
-//! for it. This crate re-exports all of it:
+//! for it. This crate re-exports all of it; `use hearth::prelude::*` brings what most programs need:
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -12,8 +12,9 @@
 //! | [`nn`] | networks, losses, metrics, optimizers, inferers |
 //! | [`train`] | trainer, evaluators, predictor, precision, devices, checkpoints |
 //! | [`handlers`] | validation, checkpoints, learning-rate schedules, logs, early stop |
-//! | `recipe` | recipes, with the feature `recipe`: the base of the program `hearth` |
 //! | [`kernels`] | the device operations that Burn lacks |
+//! | [`registry`] | names that a recipe can use, and how its tables become objects; own names |
+//! | `recipe`, `run`, `models` | with the feature `recipe`, the base of the program `hearth`: recipes; training runs; trained models of every kind |
 //!
 //! # A whole training run
 //!
