@@ -16,7 +16,12 @@ use hearth_engine::HandlerError;
 use protobuf::{Message, RepeatedField};
 use serde::{Deserialize, Serialize};
 use tensorboard_proto::event::Event;
-use tensorboard_proto::summary::{Summary, Summary_Image, Summary_Value};
+use tensorboard_proto::summary::{
+    Summary, Summary_Image, Summary_Value, SummaryMetadata, SummaryMetadata_PluginData,
+};
+use tensorboard_proto::tensor::TensorProto;
+use tensorboard_proto::tensor_shape::{TensorShapeProto, TensorShapeProto_Dim};
+use tensorboard_proto::types::DataType;
 use tensorboard_rs::record_writer::RecordWriter;
 
 /// A position in an event file. Checkpoints store it, so that a resumed run removes what was
@@ -163,14 +168,41 @@ impl Curves {
 
     /// Writes a picture, as a PNG file of three channels.
     pub fn image(&mut self, tag: &str, step: u64, width: u32, height: u32, png: Vec<u8>) -> Result<(), HandlerError> {
+        self.picture(tag, step, [width, height, 3], png)
+    }
+
+    /// Writes a picture, as a PNG file of this width and height and number of channels.
+    pub fn picture(&mut self, tag: &str, step: u64, size: [u32; 3], png: Vec<u8>) -> Result<(), HandlerError> {
+        let [width, height, channels] = size.map(|length| length as i32);
         let mut image = Summary_Image::new();
-        image.set_width(width as i32);
-        image.set_height(height as i32);
-        image.set_colorspace(3);
+        image.set_width(width);
+        image.set_height(height);
+        image.set_colorspace(channels);
         image.set_encoded_image_string(png);
         let mut value = Summary_Value::new();
         value.set_tag(tag.to_owned());
         value.set_image(image);
+        self.write(step, value)
+    }
+
+    /// Writes a text in Markdown, for the page TEXT of TensorBoard.
+    pub fn text(&mut self, tag: &str, step: u64, text: String) -> Result<(), HandlerError> {
+        let mut plugin = SummaryMetadata_PluginData::new();
+        plugin.set_plugin_name("text".to_owned());
+        let mut metadata = SummaryMetadata::new();
+        metadata.set_plugin_data(plugin);
+        let mut dimension = TensorShapeProto_Dim::new();
+        dimension.set_size(1);
+        let mut shape = TensorShapeProto::new();
+        shape.set_dim(RepeatedField::from_vec(vec![dimension]));
+        let mut tensor = TensorProto::new();
+        tensor.set_dtype(DataType::DT_STRING);
+        tensor.set_tensor_shape(shape);
+        tensor.set_string_val(RepeatedField::from_vec(vec![text.into_bytes()]));
+        let mut value = Summary_Value::new();
+        value.set_tag(tag.to_owned());
+        value.set_metadata(metadata);
+        value.set_tensor(tensor);
         self.write(step, value)
     }
 

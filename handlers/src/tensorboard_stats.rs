@@ -4,7 +4,7 @@ use derive_setters::Setters;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hearth_engine::{Context, Event, Handler, HandlerError, Ranks, When};
+use hearth_engine::{Context, Event, Handler, HandlerError, NamesOf, Ranks, State, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,16 +25,19 @@ pub struct TensorBoardStatsOptions {
     /// The name of the loss's curve.
     #[setters(into)]
     pub loss: String,
+    /// Whether the pictures and texts that handlers attach are written, too.
+    pub attachments: bool,
 }
 
 impl Default for TensorBoardStatsOptions {
     fn default() -> Self {
-        Self { dir: "tensorboard".into(), every_iterations: 10, every_epochs: 1, loss: "train/loss".into() }
+        Self { dir: "tensorboard".into(), every_iterations: 10, every_epochs: 1, loss: "train/loss".into(), attachments: true }
     }
 }
 
 /// Writes the metrics of each epoch (step: the epoch), and the loss, the learning rate and the
-/// numbers of `Host::scalar` (step: the iteration). A resumed run continues the same file from the
+/// numbers, pictures and texts of other handlers (`Host::scalar`, `Host::attach`; step: the
+/// iteration). A resumed run continues the same file from the
 /// position stored in its checkpoint. Add it after the handlers that compute metrics.
 ///
 /// ```
@@ -63,6 +66,25 @@ impl TensorBoardStats {
         Self { curves: Curves::new(run.join(&options.dir)), options, written: BTreeMap::new() }
     }
 
+    /// Writes a picture or a text that a handler has attached; other files stay where they are.
+    fn attached(&mut self, path: &Path, state: &State) -> Result<(), HandlerError> {
+        let read = |error: std::io::Error| HandlerError::new(format!("{}: {error}", path.display()));
+        match path.extension().and_then(|end| end.to_str()).map(str::to_lowercase).as_deref() {
+            Some("png") => {
+                let png = hearth_files::read(path).map_err(read)?;
+                match size_of_png(&png) {
+                    Some(size) => self.curves.picture(&tag_of(path), state.iteration, size, png),
+                    None => Ok(()),
+                }
+            }
+            Some("md" | "txt") => {
+                let text = hearth_files::read_to_string(path).map_err(read)?;
+                self.curves.text(&tag_of(path), state.iteration, text)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn handed_out(&mut self, cx: &Context<'_>) -> Result<(), HandlerError> {
         for (tag, scalar) in &cx.state.scalars {
             if self.written.get(tag) != Some(&scalar.iteration) {
@@ -74,6 +96,24 @@ impl TensorBoardStats {
     }
 }
 
+/// The tag of an attachment: its path below `attachments`, without its ending.
+fn tag_of(path: &Path) -> String {
+    let parts = path.iter().skip_while(|part| *part != "attachments").skip(1);
+    parts.collect::<PathBuf>().with_extension("").to_string_lossy().replace('\\', "/")
+}
+
+/// Width, height and number of channels of a PNG file.
+fn size_of_png(png: &[u8]) -> Option<[u32; 3]> {
+    let number = |at: usize| Some(u32::from_be_bytes(png.get(at..at + 4)?.try_into().ok()?));
+    let channels = match png.get(25)? {
+        0 => 1,
+        4 => 2,
+        2 | 3 => 3,
+        _ => 4,
+    };
+    (png.starts_with(b"\x89PNG\r\n\x1a\n")).then_some([number(16)?, number(20)?, channels])
+}
+
 impl Handler for TensorBoardStats {
     fn name(&self) -> &str {
         "tensorboard_stats"
@@ -81,13 +121,17 @@ impl Handler for TensorBoardStats {
 
     fn subscriptions(&self) -> Vec<When> {
         let ends = Event::Completed | Event::Interrupt | Event::ExceptionRaised;
-        vec![Event::IterationCompleted | Event::EpochCompleted | ends]
+        let attached = self.options.attachments.then(|| Event::Attached.into());
+        [Event::IterationCompleted | Event::EpochCompleted | ends].into_iter().chain(attached).collect()
     }
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let state = cx.state;
         self.handed_out(cx)?;
         match event {
+            Event::Attached => {
+                cx.host.names(NamesOf::Attachments).iter().try_for_each(|path| self.attached(Path::new(path), state))
+            }
             Event::IterationCompleted => {
                 let every = self.options.every_iterations;
                 if every == 0 || !state.iteration.is_multiple_of(every) {
@@ -130,4 +174,4 @@ impl Handler for TensorBoardStats {
     }
 }
 
-handler_entry!(TensorBoardStatsOptions => "TensorBoardStats", paper: "", about: "Writes the curves of loss, learning rate and metrics, for TensorBoard.", example: "every_iterations = 10", |options, run| Ok(TensorBoardStats::new(options, run)));
+handler_entry!(TensorBoardStatsOptions => "TensorBoardStats", files: [dir], paper: "", about: "Writes the curves of loss, learning rate and metrics, for TensorBoard.", example: "every_iterations = 10", |options, run| Ok(TensorBoardStats::new(options, run)));

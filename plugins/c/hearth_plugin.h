@@ -217,7 +217,7 @@ struct hearth_work {
     size_t size;
     uint32_t abi;
     void *context;
-    const char *text;           /* the path, for a reader */
+    const char *text;           /* the path, for a reader; JSON, for an operation */
     const hearth_array *inputs; /* transform: the image; metric: prediction and label; reader: none */
     size_t count;
     /* Says why it fails; returns HEARTH_FAILED. */
@@ -238,13 +238,20 @@ typedef struct hearth_plugin {
        `*self`, unless it is NULL. */
     int32_t (*create)(const hearth_setup *setup, void **self);
     void (*destroy)(void *self);
+    /* Returns the JSON of an operation, which is copied. */
+    int32_t (*say)(const hearth_work *work, const char *json);
+    /* Runs the network on a window [N, C, X, Y, Z]; `output` is valid until the next call of it. NULL unless
+       the component is an inferer. A failure is that of `call`, which returns HEARTH_FAILED then. Set `size`
+       of `output` before. */
+    int32_t (*network)(const hearth_work *work, const hearth_array *window, hearth_array *output);
     /* Handles an event that it subscribed to. */
     int32_t (*handle)(void *self, const hearth_event *event, const hearth_host *host);
     /* Return the bytes for checkpoints; restore them. */
     int32_t (*save)(void *self, const hearth_call *call);
     int32_t (*load)(void *self, const void *bytes, size_t count, const hearth_call *call);
     /* Returns a JSON list of components: {"kind": "transform", "name": "Blur", "help": "...", "options": [...]},
-       where `kind` is transform, metric or reader, and `options` as above. */
+       where `options` is as above, and `kind` is transform, metric or reader, which `compute` carries out, or
+       map_transform, loss, schedule, inferer, sampler, layout or writer, which `call` carries out. */
     int32_t (*components)(const hearth_call *call);
     /* Creates a component. On failure, `release` gets the value of `*component`, unless NULL. */
     int32_t (*make)(const hearth_setup *setup, const char *name, void **component);
@@ -264,6 +271,9 @@ typedef struct hearth_plugin {
 /* Whether a table of the host has a member; older programs lack newer members. */
 #define HEARTH_HAS(table, member)                                                                              \
     ((table)->size >= (size_t)((const char *)&(table)->member - (const char *)(table)) + sizeof((table)->member))
+    /* Carries out an operation of a component, possibly in several threads at once. The documentation of
+       components lists the operations of each kind, with their arrays and JSON. */
+    int32_t (*call)(void *component, const char *operation, const hearth_work *work);
 
 /* The record that is read from the file. Its layout is frozen. */
 typedef struct hearth_identity {

@@ -11,11 +11,15 @@
         def handle(self, event, host):
             host.log(hearth.NOTICE, f"epoch {event.epoch} of {event.max_epochs}")
 
+Classes with a `KIND` are components, next to it or alone: see `Component`.
+
 SPDX-License-Identifier: Apache-2.0
 """
 
+import array
 import ctypes
 import importlib.util
+import itertools
 import json
 import os
 import site
@@ -77,7 +81,19 @@ class _Host(Structure):
             ("put_tensor", _I, _S, POINTER(_Tensor)),
             ("combine", _I, POINTER(_S), c_size_t, _S, _S), ("layer_statistics", _S, _I),
             ("remember", _I, _S, _P, c_size_t), ("recall", _I, _S, POINTER(_P), POINTER(c_size_t)),
-            ("attach_file", _I, _S, _P, c_size_t), ("attach_image", _I, _S, POINTER(_Tensor))]]
+            ("attach_file", _I, _S, _P, c_size_t), ("attach_image", _I, _S, POINTER(_Tensor)),
+            ("attach_text", _I, _S, _S), ("run_info", _S), ("fire", _I, _S), ("call_after", _I, _D)]]
+
+
+class _Array(Structure):
+    _fields_ = [("size", c_size_t), ("dimensions", c_uint32), ("shape", POINTER(c_size_t)), ("values", _P),
+                ("affine", _D * 16)]
+
+
+class _Work(Structure):
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("context", _P), ("text", _S), ("inputs", POINTER(_Array)),
+                ("count", c_size_t), ("fail", CFUNCTYPE(_I, _P, _S)), ("give", CFUNCTYPE(_I, _P, POINTER(_Array))),
+                ("say", CFUNCTYPE(_I, _P, _S)), ("network", CFUNCTYPE(_I, _P, POINTER(_Array), POINTER(_Array)))]
 
 
 class _Functions(Structure):
@@ -86,7 +102,10 @@ class _Functions(Structure):
                 ("handle", CFUNCTYPE(_I, _P, POINTER(Event), POINTER(_Host))),
                 ("save", CFUNCTYPE(_I, _P, POINTER(_Call))),
                 ("load", CFUNCTYPE(_I, _P, _P, c_size_t, POINTER(_Call))),
-                ("components", _P), ("make", _P), ("compute", _P), ("release", _P)]
+                ("components", CFUNCTYPE(_I, POINTER(_Call))),
+                ("make", CFUNCTYPE(_I, POINTER(_Setup), _S, POINTER(_P))),
+                ("compute", CFUNCTYPE(_I, _P, POINTER(_Work))), ("release", CFUNCTYPE(None, _P)),
+                ("call", CFUNCTYPE(_I, _P, _S, POINTER(_Work)))]
 
 
 class HostError(Exception):
@@ -118,6 +137,39 @@ class Host:
         self._table = table
 
     def _ask(self, name, *arguments):
+class Array(Tensor):
+    """Numbers of a component: f32, with the affine from voxel index to mm as 16 numbers, row by row.
+    `numpy.frombuffer(a.data, "f").reshape(a.shape)` is an array, `Array.of(x, a.affine)` the way back."""
+
+    IDENTITY = [1.0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+
+    def __init__(self, shape, values, affine=IDENTITY):
+        data = values if isinstance(values, bytes) else array.array("f", values).tobytes()
+        super().__init__(shape, "f", data)
+        self.affine = [float(number) for number in affine]
+        count = 1
+        for length in self.shape:
+            count *= length
+        if len(self.data) != 4 * count or len(self.affine) != 16:
+            raise ValueError(f"an array of shape {self.shape} has {len(self.data)} bytes, and an affine has 16 numbers")
+
+    @classmethod
+    def of(cls, numbers, affine=IDENTITY):
+        """An array from one of numpy."""
+        return cls(numbers.shape, numbers.astype("f").tobytes(), affine)
+
+    @classmethod
+    def _received(cls, sent):
+        shape, count = sent.shape[: sent.dimensions], 1
+        for length in shape:
+            count *= length
+        return cls(shape, ctypes.string_at(sent.values, 4 * count), sent.affine)
+
+    def _sent(self):
+        sent = super()._sent()
+        return _Array(ctypes.sizeof(_Array), sent.dimensions, sent.shape, sent.data, (_D * 16)(*self.affine))
+
+
         host = self._table.contents
         texts = [a.encode() if isinstance(a, str) else a for a in arguments]
         answer = getattr(host, name)(ctypes.addressof(host), *texts)
@@ -289,9 +341,82 @@ def _open(plugin, call, library, module):
         spec = importlib.util.spec_from_file_location("hearth_plugin_" + module, path)
         made = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(made)
-        author = made.Plugin
+        author = getattr(made, "Plugin", None)
+        classes = {kind.__name__: kind for kind in vars(made).values()
+                   if isinstance(kind, type) and issubclass(kind, Component) and kind.KIND}
+        if author is None and not classes:
+            raise AttributeError("it has neither a class `Plugin` nor a class with a `KIND`")
     except BaseException:
+class Component:
+    """A component, called PLUGIN.CLASS in recipes; the first line of its docstring is its purpose. `KIND` is
+    the kind, and the methods are those of the kind:
+
+        transform      apply(image) -> Array
+        metric         measure(pred, label) -> numbers
+        reader         read(path) -> Array
+        map_transform  apply(images, keys, draw) -> Arrays, or Arrays and a text that `invert` gets;
+                       RANDOM = True; invert(image, how) -> Array, where it has an inverse of its own
+        loss           loss(pred, label) -> number, Array of the gradient
+        schedule       rate(step, steps, base) -> number
+        inferer        infer(image, network) -> Array; network(window) -> Array
+        sampler        order(cases, epoch, draw, losses) -> indices
+        layout         cases(folder) -> a list of {"name", "image", "label", "fields"}
+        writer         ENDINGS = [".xyz"]; write(image, path, case)
+
+    Several threads call it; the interpreter runs one of them at a time."""
+
+    KIND = ""
+    OPTIONS = []
+    RANDOM = False
+    ENDINGS = []
+
+    def __init__(self, options):
+        self.options = options
+
+    def _compute(self, inputs, text):
+        if self.KIND == "transform":
+            return [self.apply(*inputs)]
+        if self.KIND == "metric":
+            row = list(self.measure(*inputs))
+            return [Array([len(row)], row)]
+        return [self.read(text)]
+
+    def _call(self, operation, inputs, text, network):
+        """The arrays and the JSON of an operation."""
+        if operation == "abilities":
+            return [], {"random": self.RANDOM, "invertible": hasattr(self, "invert"), "endings": self.ENDINGS}
+        if operation == "apply":
+            made = self.apply(inputs, text["keys"], text["draw"])
+            images, state = made if isinstance(made, tuple) else (made, "")
+            return images, {"state": state}
+        if operation == "invert":
+            return [self.invert(inputs[0], text)], {}
+        if operation == "loss":
+            loss, gradient = self.loss(*inputs)
+            return [gradient], {"loss": None if loss != loss else float(loss)}
+        if operation == "rate":
+            return [], {"rate": float(self.rate(text["step"], text["steps"], text["base"]))}
+        if operation == "infer":
+            return [self.infer(inputs[0], network)], {}
+        if operation == "order":
+            order = self.order(text["cases"], text["epoch"], text["draw"], text["losses"])
+            return [], {"order": [int(index) for index in order]}
+        if operation == "cases":
+            cases = self.cases(text["folder"])
+            return [], cases if isinstance(cases, dict) else {"cases": list(cases)}
+        if operation == "write":
+            files = self.write(inputs[0], text["path"], text["case"])
+            return [], {"files": [str(file) for file in files or []]}
+        raise ValueError(f"the operation {operation} is unknown")
+
+
+class _Passed(Exception):
+    """An error of the network, which the program knows."""
+
+
         call.fail(ctypes.addressof(call), _reason(path))
+_components = {}
+_keys = itertools.count(1)
         return
 
     def guarded(table_at, *before):
@@ -312,8 +437,7 @@ def _open(plugin, call, library, module):
 
     @guarded(0)
     def options(call):
-        text = json.dumps([{k: v for k, v in o.items() if v is not None} for o in author.OPTIONS]).encode()
-        call.contents.give(ctypes.addressof(call.contents), text, len(text))
+        give(call, listed(author.OPTIONS if author else []))
 
     @guarded(0, None)
     def create(setup, place):
@@ -327,6 +451,8 @@ def _open(plugin, call, library, module):
         table.ranks(ctypes.addressof(table), handler.ranks)
         _handlers[key], place[0] = handler, key
 
+                except _Passed:
+                    return 1
     def destroy(key):
         _handlers.pop(key, None)
 
@@ -335,6 +461,13 @@ def _open(plugin, call, library, module):
         _handlers[key].handle(event.contents, Host(host))
 
     @guarded(1)
+    def listed(options):
+        return [{k: v for k, v in o.items() if v is not None} for o in options]
+
+    def give(call, value):
+        text = json.dumps(value).encode()
+        call.contents.give(ctypes.addressof(call.contents), text, len(text))
+
     def save(key, call):
         state = _handlers[key].save()
         call.contents.give(ctypes.addressof(call.contents), state, len(state))
@@ -343,7 +476,54 @@ def _open(plugin, call, library, module):
     def load(key, state, count, call):
         _handlers[key].load(ctypes.string_at(state, count) if count else b"")
 
-    for (name, kind), function in zip(_Functions._fields_[1:], [options, create, destroy, handle, save, load]):
+    @guarded(0)
+    def components(call):
+        give(call, [{"kind": kind.KIND, "name": name, "help": (kind.__doc__ or "").strip().split("\n")[0],
+                     "options": listed(kind.OPTIONS)} for name, kind in classes.items()])
+
+    @guarded(0, None)
+    def make(setup, name, place):
+        made = classes[name.decode()](json.loads(setup.contents.options))
+        key = next(_keys)
+        _components[key], place[0] = made, key
+
+    def finish(work, arrays, text=None):
+        for made in arrays:
+            if not isinstance(made, Array):
+                raise TypeError(f"{made!r} is not a hearth_plugin.Array")
+            if work.contents.give(ctypes.addressof(work.contents), byref(made._sent())):
+                return
+        if text is not None:
+            work.contents.say(ctypes.addressof(work.contents), json.dumps(text).encode())
+
+    def inputs(work):
+        return [Array._received(work.contents.inputs[index]) for index in range(work.contents.count)]
+
+    @guarded(1)
+    def compute(key, work):
+        finish(work, _components[key]._compute(inputs(work), (work.contents.text or b"").decode()))
+
+    @guarded(2)
+    def call_component(key, operation, work):
+        table = work.contents
+
+        def network(window):
+            output = _Array(size=ctypes.sizeof(_Array))
+            if table.network(ctypes.addressof(table), byref(window._sent()), byref(output)):
+                raise _Passed
+            return Array._received(output)
+
+        text = json.loads(table.text) if table.text else {}
+        finish(work, *_components[key]._call(operation.decode(), inputs(work), text, network))
+
+    def release(key):
+        _components.pop(key, None)
+
+    handler = [options] + ([create, destroy, handle, save, load] if author else [None] * 5)
+    parts = [components, make, compute, release, call_component] if classes else [None] * 5
+    for (name, kind), function in zip(_Functions._fields_[1:], handler + parts):
+        if function is None:
+            continue
         setattr(functions, name, kind(function))
         _alive.append(getattr(functions, name))
     _alive.append(functions)

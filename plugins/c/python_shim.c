@@ -24,7 +24,7 @@
 HEARTH_PLUGIN("{{name}}", "0.1.0", "{{description}}", HEARTH_DECLARED);
 
 /* Filled in by hearth_plugin.py, with functions that call Python. */
-static hearth_plugin plugin = {sizeof(hearth_plugin), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+static hearth_plugin plugin = {sizeof(hearth_plugin), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
 
 static void *open_python(void) {
     const char *named = getenv("HEARTH_LIBPYTHON");
@@ -80,5 +80,5 @@ const hearth_plugin *hearth_plugin_main(const hearth_call *call) {
         call->fail(call, "hearth_plugin.py is not beside the library, or fails: its traceback is above");
         return NULL;
     }
-    return plugin.create ? &plugin : NULL;
+    return plugin.create || plugin.make ? &plugin : NULL;
 }

@@ -41,7 +41,7 @@ static int32_t handle(void *self, const hearth_event *event, const hearth_host *
 
 const hearth_plugin *hearth_plugin_main(const hearth_call *call) {
     static const hearth_plugin plugin = {sizeof(hearth_plugin), options, create, NULL, handle, NULL, NULL,
-                                         NULL, NULL, NULL, NULL};
+                                         NULL, NULL, NULL, NULL, NULL};
     (void)call;
     return &plugin;
 }

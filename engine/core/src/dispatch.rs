@@ -1,8 +1,9 @@
 //! Calls the handlers of one event and records what they request. Checkpoint requests are carried
-//! out in `saves`.
+//! out in `saves`; timers and events that handlers fire in `followed`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::{Engine, Entry, bit};
@@ -23,6 +24,15 @@ pub(crate) struct Requests {
     /// The requests, each with the index of the handler that made it.
     pub saves: Vec<(usize, CheckpointRequest)>,
     pub loads: Vec<(usize, PathBuf)>,
+    /// Events that handlers fire, each with the index of the handler.
+    pub fired: Vec<(usize, Event)>,
+    /// Files that were attached, and the index of the last handler that did so.
+    pub attached: Vec<PathBuf>,
+    pub attached_by: usize,
+    /// When to call a handler, and its index.
+    pub timers: Vec<(Instant, usize)>,
+    /// Whether the run ends, so that no timer can be set.
+    pub ending: bool,
 }
 
 /// The number of calls of something, and their total time.
@@ -47,6 +57,11 @@ struct Intercept<'a> {
     event: Event,
     index: usize,
     handler: &'a str,
+    /// The events that the handler may fire.
+    own_events: &'a [Event],
+    info: Option<&'a Arc<str>>,
+    /// At `Attached`: the files.
+    attachments: &'a [PathBuf],
     /// The handler borrows the state, so metrics are recorded after it has returned.
     metrics: Vec<(String, f64)>,
     scalars: Vec<(String, f64)>,
@@ -81,7 +96,10 @@ impl Host for Intercept<'_> {
     }
 
     fn names(&self, of: NamesOf) -> Vec<String> {
-        self.workflow.names(of)
+        match of {
+            NamesOf::Attachments => self.attachments.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            _ => self.workflow.names(of),
+        }
     }
 
     fn output(&mut self, name: &str) -> Result<f64, HostError> {
@@ -165,7 +183,35 @@ impl Host for Intercept<'_> {
     fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError> {
         store::check_name(name)?;
         let attach = self.attach.as_mut().ok_or_else(|| HostError::not_offered(&format!("attach {name}")))?;
-        attach(self.handler, name, attachment)
+        let path = attach(self.handler, name, attachment)?;
+        self.requests.attached.push(path);
+        self.requests.attached_by = self.index;
+        Ok(())
+    }
+
+    fn run_info(&self) -> Result<String, HostError> {
+        self.info.map(|info| info.to_string()).ok_or_else(|| HostError::not_offered("run_info"))
+    }
+
+    fn fire(&mut self, event: &str) -> Result<(), HostError> {
+        let known = self.own_events.iter().find(|own| own.name() == event);
+        let event = known.ok_or_else(|| {
+            let own = self.own_events.iter().map(|own| format!("`{own}`")).collect::<Vec<_>>();
+            let own = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
+            HostError::new(format!("`{event}` is not an event of this handler; its `events` are: {own}"))
+        })?;
+        self.requests.fired.push((self.index, *event));
+        Ok(())
+    }
+
+    fn call_after(&mut self, time: Duration) -> Result<(), HostError> {
+        if self.requests.ending {
+            return Err(HostError::new("call_after: the run ends, nothing is called after it"));
+        }
+        let due = Instant::now().checked_add(time);
+        let due = due.ok_or_else(|| HostError::new(format!("call_after: {time:?} is too long")))?;
+        self.requests.timers.push((due, self.index));
+        Ok(())
     }
 }
 
@@ -180,7 +226,8 @@ impl Engine {
     /// returns an error; the handlers after it are not called.
     #[inline]
     pub fn fire(&mut self, event: Event, workflow: &mut dyn Workflow) -> Result<(), RunError> {
-        if self.is_unheard(event) && (self.progress.iterating || !self.has_to_carry_out()) {
+        let idle = self.progress.iterating || !self.has_to_carry_out();
+        if self.is_unheard(event) && idle && self.requests.timers.is_empty() {
             self.unheard[event.id() as usize] += 1;
             return Ok(());
         }
@@ -198,6 +245,7 @@ impl Engine {
             return Err(self.error(RunErrorKind::UnknownEvent(event)));
         }
         self.dispatch(event, workflow, false)?;
+        self.follow(workflow, false)?;
         // Within `iterate` the workflow borrows its network: a checkpoint waits for the end of the
         // iteration.
         if !self.progress.iterating {
@@ -209,14 +257,17 @@ impl Engine {
     /// Fires `ExceptionRaised`: every handler is called, and further errors are only logged.
     pub(crate) fn fire_exception(&mut self, workflow: &mut dyn Workflow) {
         let event = Event::ExceptionRaised;
-        for result in [self.dispatch(event, workflow, true), self.carry_out(event, workflow, true)] {
+        let dispatched = self.dispatch(event, workflow, true);
+        let followed = self.follow(workflow, true);
+        for result in [dispatched, followed, self.carry_out(event, workflow, true)] {
             if let Err(error) = result {
                 tracing::error!("while reporting an error: {error}");
             }
         }
     }
 
-    fn dispatch(&mut self, event: Event, workflow: &mut dyn Workflow, lenient: bool) -> Result<(), RunError> {
+    /// Calls the handlers of an event, in the order of registration.
+    pub(crate) fn dispatch(&mut self, event: Event, workflow: &mut dyn Workflow, lenient: bool) -> Result<(), RunError> {
         if self.is_unheard(event) {
             self.unheard[event.id() as usize] += 1;
             return Ok(());
@@ -229,44 +280,58 @@ impl Engine {
         let mut outcome = Ok(());
         for index in 0..self.entries.len() {
             self.sweep();
-            let entry = &mut self.entries[index];
-            if !entry.listens(event, &self.state, counter) {
+            if !self.entries[index].listens(event, &self.state, counter) {
                 continue;
             }
-            let Entry { key, handler, tally, .. } = entry;
-            let Some(handler) = handler else { continue };
-            let span = tracing::debug_span!("handler", name = key.as_str(), event = %event).entered();
-            let mut host = Intercept {
-                workflow: &mut *workflow,
-                requests: &mut self.requests,
-                event,
-                index,
-                handler: key,
-                metrics: Vec::new(),
-                scalars: Vec::new(),
-                store: &mut self.store,
-                attach: self.attach.as_mut(),
-            };
-            let called = Instant::now();
-            let result = handler.handle(event, &mut Context { event, state: &self.state, host: &mut host });
-            tally.add(called.elapsed());
-            drop(span);
-            let Intercept { metrics, scalars, .. } = host;
-            for (name, value) in metrics {
-                self.state.observe(&name, value);
-            }
-            for (tag, value) in scalars {
-                self.state.scalars.insert(tag, Scalar { value, iteration: self.state.iteration });
-            }
-            if let Err(error) = result
-                && let Err(error) = self.judge(index, event, error.message(), workflow, lenient)
-            {
-                outcome = Err(error);
+            outcome = self.call(index, event, workflow, lenient);
+            if outcome.is_err() {
                 break;
             }
         }
         self.event_tally.entry(event).or_default().add(start.elapsed());
         outcome
+    }
+
+    /// Calls one handler.
+    pub(crate) fn call(
+        &mut self,
+        index: usize,
+        event: Event,
+        workflow: &mut dyn Workflow,
+        lenient: bool,
+    ) -> Result<(), RunError> {
+        let Entry { key, handler, tally, own_events, .. } = &mut self.entries[index];
+        let Some(handler) = handler else { return Ok(()) };
+        let span = tracing::debug_span!("handler", name = key.as_str(), event = %event).entered();
+        let mut host = Intercept {
+            workflow: &mut *workflow,
+            requests: &mut self.requests,
+            event,
+            index,
+            handler: key,
+            own_events,
+            info: self.info.as_ref(),
+            attachments: if event == Event::Attached { &self.attachments } else { &[] },
+            metrics: Vec::new(),
+            scalars: Vec::new(),
+            store: &mut self.store,
+            attach: self.attach.as_mut(),
+        };
+        let called = Instant::now();
+        let result = handler.handle(event, &mut Context { event, state: &self.state, host: &mut host });
+        tally.add(called.elapsed());
+        drop(span);
+        let Intercept { metrics, scalars, .. } = host;
+        for (name, value) in metrics {
+            self.state.observe(&name, value);
+        }
+        for (tag, value) in scalars {
+            self.state.scalars.insert(tag, Scalar { value, iteration: self.state.iteration });
+        }
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge(index, event, error.message(), workflow, lenient),
+        }
     }
 
     /// Applies the handler's error policy.

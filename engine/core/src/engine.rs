@@ -1,6 +1,7 @@
 //! The event machine: [`Engine`] keeps the handlers and the state.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -62,6 +63,8 @@ pub(crate) struct Entry {
     /// Its unique name.
     pub key: String,
     pub when: Vec<(Event, Filter)>,
+    /// The events that it may fire.
+    pub own_events: Vec<Event>,
     pub every_rank: bool,
     /// `None` after removal. The entry itself remains, so that ids and names stay valid.
     pub handler: Option<Box<dyn Handler>>,
@@ -91,6 +94,10 @@ pub struct Engine {
     /// The values that handlers keep, by the handlers' keys.
     pub(crate) store: BTreeMap<String, Store>,
     pub(crate) attach: Option<Attach>,
+    /// At `Attached`: the files that were attached.
+    pub(crate) attachments: Vec<PathBuf>,
+    /// What the run is: see [`Engine::set_run_info`].
+    pub(crate) info: Option<Arc<str>>,
     /// Handlers whose state a snapshot may hold although they are not registered.
     pub(crate) without: BTreeSet<String>,
     removals: Remover,
@@ -113,6 +120,8 @@ impl Engine {
             requests: Requests::default(),
             store: BTreeMap::new(),
             attach: None,
+            attachments: Vec::new(),
+            info: None,
             without: BTreeSet::new(),
             saves: Saves::default(),
             progress: Progress::default(),
@@ -129,6 +138,11 @@ impl Engine {
     /// refused.
     pub fn on_attach(&mut self, attach: Attach) {
         self.attach = Some(attach);
+    }
+
+    /// Sets what [`Host::run_info`](crate::Host::run_info) returns: a JSON object.
+    pub fn set_run_info(&mut self, json: impl Into<Arc<str>>) {
+        self.info = Some(json.into());
     }
 
     /// Calls a closure for an event: `engine.on(Event::EpochCompleted.every(2), |cx| Ok(()))?`.
@@ -156,8 +170,10 @@ impl Engine {
     ///
     /// # Errors
     /// When a filter contradicts itself, compares with a counter the event does not have, or an
-    /// event is custom and not registered.
+    /// event is custom and not registered. The events of handlers (`NAME.EVENT`) are registered
+    /// with the handler that fires them, which may be added later: see [`Engine::check_events`].
     pub fn add_boxed(&mut self, handler: Box<dyn Handler>) -> Result<HandlerId, RegisterError> {
+        let own_events = self.register_own(&*handler)?;
         let alternatives = self.accepted(&*handler)?;
         let name = handler.name().to_owned();
         self.wanted |= alternatives.iter().filter_map(|(event, _)| bit(*event)).fold(0, |all, one| all | one);
@@ -168,6 +184,7 @@ impl Engine {
             id,
             key,
             when: alternatives,
+            own_events,
             every_rank: handler.ranks() == Ranks::All,
             handler: Some(handler),
             disabled: false,
@@ -186,6 +203,37 @@ impl Engine {
         self.accepted(handler).map(drop)
     }
 
+    /// Registers the events that a handler fires.
+    fn register_own(&mut self, handler: &dyn Handler) -> Result<Vec<Event>, RegisterError> {
+        let refuse = |what: String| RegisterError(format!("handler `{}` cannot be added: {what}", handler.name()));
+        let mut own = Vec::new();
+        for name in handler.events() {
+            if !is_namespaced(&name) {
+                return Err(refuse(format!("its event {name:?} has another form than NAME.EVENT (`slack.sent`)")));
+            }
+            own.push(self.register_event(&name, None).map_err(|error| refuse(error.0))?);
+        }
+        Ok(own)
+    }
+
+    /// Checks that each event of a handler to which another one listens is fired by some handler.
+    /// [`Engine::run`] does so first.
+    ///
+    /// # Errors
+    /// The first event that no handler fires.
+    pub fn check_events(&self) -> Result<(), RunError> {
+        let live = || self.entries.iter().filter(|entry| entry.handler.is_some());
+        for entry in live() {
+            if let Some((event, _)) =
+                entry.when.iter().find(|(event, _)| event.is_custom() && !self.registered.contains_key(event))
+            {
+                let known = live().flat_map(|entry| &entry.own_events).map(Event::to_string).collect();
+                return Err(self.error(RunErrorKind::NobodyFires { handler: entry.key.clone(), event: *event, known }));
+            }
+        }
+        Ok(())
+    }
+
     /// The events and filters that a handler subscribes to.
     fn accepted(&self, handler: &dyn Handler) -> Result<Vec<(Event, Filter)>, RegisterError> {
         let refuse = |what: String| RegisterError(format!("handler `{}` cannot be added: {what}", handler.name()));
@@ -193,7 +241,8 @@ impl Engine {
         for when in handler.subscriptions() {
             when.check().map_err(|error| refuse(error.to_string()))?;
             for (event, filter) in when.alternatives() {
-                if event.is_custom() && !self.registered.contains_key(event) {
+                let is_own = is_namespaced(&event.name());
+                if event.is_custom() && !is_own && !self.registered.contains_key(event) {
                     return Err(refuse(format!(
                         "the event `{event}` is not registered; call `register_event` before the handler is added"
                     )));
@@ -334,6 +383,13 @@ impl Engine {
         let State { engine, epoch, iteration, .. } = &self.state;
         RunError { engine: engine.clone(), epoch: *epoch, iteration: *iteration, kind }
     }
+}
+
+/// Whether an event's name is that of a handler's own event: `NAME.EVENT`.
+fn is_namespaced(name: &str) -> bool {
+    let plain =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    name.len() <= 200 && name.split_once('.').is_some_and(|(of, event)| plain(of) && plain(event))
 }
 
 /// Whether `key` is `name#2`, `name#3`, ...

@@ -107,6 +107,12 @@ events! {
     DiscriminatorBackwardCompleted = 29, "discriminator_backward_completed";
     /// Adversarial trainer: the discriminator's optimizer has stepped.
     DiscriminatorModelCompleted = 30, "discriminator_model_completed";
+    /// Handlers have attached files: see [`Host::attach`](crate::Host::attach). At this event
+    /// [`NamesOf::Attachments`](crate::NamesOf::Attachments) are their paths.
+    Attached = 31, "attached";
+    /// The time that one handler requested with [`Host::call_after`](crate::Host::call_after) has
+    /// passed. Only that handler is called, without a subscription.
+    Timer = 32, "timer";
 }
 
 /// Names of custom events seen in this process, used in messages only: events are equal if their

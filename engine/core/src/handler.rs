@@ -58,6 +58,13 @@ pub trait Handler: Send {
     /// The events that the handler is called for. Read once, at registration.
     fn subscriptions(&self) -> Vec<When>;
 
+    /// The custom events that the handler fires with [`Host::fire`]: `NAME.EVENT`, where NAME says
+    /// whose they are. Read once, at registration. Handlers before and after it can subscribe to
+    /// them.
+    fn events(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Called for every event subscribed to, in the order of registration.
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError>;
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -164,6 +165,9 @@ pub enum NamesOf {
     Texts = 3,
     /// The names that [`Host::run`] accepts.
     Engines = 4,
+    /// At [`Event::Attached`](crate::Event::Attached): the paths of the files that were attached
+    /// since it was fired last.
+    Attachments = 5,
 }
 
 /// A handler's request for a checkpoint.
@@ -266,9 +270,25 @@ pub trait Host {
     /// The bytes that this handler keeps under a key.
     fn recall(&self, key: &str) -> Option<Vec<u8>>;
 
-    /// Adds a file or a picture to the folder of the run, if there is one:
-    /// `attachments/HANDLER/NAME`. An existing file of that name is replaced.
+    /// Adds a file, a picture or a text to the folder of the run, if there is one:
+    /// `attachments/HANDLER/NAME`. An existing file of that name is replaced. When the handlers of
+    /// the current event have returned, [`Event::Attached`](crate::Event::Attached) is fired, for
+    /// handlers that pass pictures and texts on, such as the one for TensorBoard.
     fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError>;
+
+    /// The facts of the run, as a JSON object: `version`, `recipe` (with every default), `run_folder`,
+    /// `device`, `rank`, `world_size`, `parameters`, `data`. An error if the host has none.
+    fn run_info(&self) -> Result<String, HostError>;
+
+    /// Fires one of this handler's own events ([`Handler::events`](crate::Handler::events)) when the
+    /// handlers of the current event have returned.
+    fn fire(&mut self, event: &str) -> Result<(), HostError>;
+
+    /// Requests a call of this handler with [`Event::Timer`](crate::Event::Timer), on the thread
+    /// that runs the engine, at the first event after this time. What is outstanding at the end of
+    /// the run is called once, before `Completed` (or `Interrupt`, `ExceptionRaised`), where a
+    /// handler can wait for its own threads; requests made in that call are refused.
+    fn call_after(&mut self, time: Duration) -> Result<(), HostError>;
 }
 
 /// The target of the `tracing` events that [`Level::Notice`] becomes, to filter by. Their level is

@@ -134,6 +134,7 @@ mod dispatch;
 mod engine;
 mod error;
 mod event;
+mod followed;
 mod handler;
 mod host;
 mod not_offered;

@@ -8,7 +8,8 @@
 /// `learning_rate`, `cases` and `names` return nothing; a request is logged as a warning. A
 /// [`Workflow`](crate::Workflow) never receives the requests that the [`Engine`](crate::Engine)
 /// itself carries out: the name `requests` means `terminate`, `terminate_epoch`, `interrupt`,
-/// `set_metric`, `save_checkpoint`, `load_checkpoint`, `scalar`, `remember`, `recall` and `attach`.
+/// `set_metric`, `save_checkpoint`, `load_checkpoint`, `scalar`, `remember`, `recall`, `attach`,
+/// `run_info`, `fire` and `call_after`.
 ///
 /// ```
 /// use hearth_engine::{Host, HostError, Level, not_offered, trace};
@@ -34,8 +35,17 @@ macro_rules! not_offered {
     (@ requests) => {
         $crate::not_offered! {
             terminate, terminate_epoch, interrupt, set_metric, save_checkpoint, load_checkpoint, scalar, remember,
-            recall, attach
+            recall, attach, run_info, fire, call_after
         }
+    };
+    (@ run_info) => {
+        fn run_info(&self) -> ::core::result::Result<::std::string::String, $crate::HostError> {
+            ::core::result::Result::Err($crate::HostError::not_offered("run_info"))
+        }
+    };
+    (@ fire) => { $crate::not_offered!(@@ fire(event: &str) -> (), "fire {event}"); };
+    (@ call_after) => {
+        $crate::not_offered!(@@ call_after(time: ::core::time::Duration) -> (), "call_after {time:?}");
     };
     (@ remember) => {
         fn remember(&mut self, key: &str, _: &[u8]) -> ::core::result::Result<(), $crate::HostError> {

@@ -131,7 +131,7 @@ impl Engine {
     /// # Errors
     /// Any error of the workflow or of a handler with [`OnError::Stop`](crate::OnError::Stop),
     /// after `ExceptionRaised` was fired once. A `max_epochs` of 0 or below the number of epochs
-    /// already run is an error without any event.
+    /// already run, and an event that no handler fires, are errors without any event.
     pub fn run(&mut self, workflow: &mut dyn Workflow, max_epochs: u64) -> Result<RunEnd, RunError> {
         if max_epochs == 0 || max_epochs < self.state.epoch {
             return Err(self.error(RunErrorKind::MaxEpochs { asked: max_epochs }));
@@ -186,6 +186,7 @@ impl Engine {
 
     /// Runs; turns an error into `ExceptionRaised` and a state that can be run again.
     fn go(&mut self, workflow: &mut dyn Workflow) -> Result<RunEnd, RunError> {
+        self.check_events()?;
         self.state.exception = None;
         if self.progress.length_from_data && self.state.epoch_length == Some(0) {
             self.state.epoch_length = None;
@@ -217,6 +218,9 @@ impl Engine {
                 tracing::debug!("{text}");
                 self.state.exception = Some(text);
                 self.progress.iterating = false;
+                if let Err(error) = self.ring_all(workflow, true) {
+                    tracing::error!("while reporting an error: {error}");
+                }
                 // Drop earlier requests: a checkpoint would store a broken state.
                 self.requests = Requests::default();
                 self.fire_exception(workflow);
@@ -269,6 +273,7 @@ impl Engine {
                 } else if let Some(Ask { by, why }) = self.requests.wants.interrupt.take() {
                     tracing::info!("{by} interrupts the run: {why}");
                     self.progress.suspended = Some(next);
+                    self.ring_all(workflow, false)?;
                     self.fire(Event::Interrupt, workflow)?;
                     self.requests.wants.interrupt = None;
                     return Ok(RunEnd::Interrupted(why));
@@ -407,6 +412,7 @@ impl Engine {
     fn complete(&mut self, workflow: &mut dyn Workflow, end: RunEnd) -> Result<RunEnd, RunError> {
         self.state.finished = self.state.epoch >= self.state.max_epochs;
         self.note_time(Event::Completed, self.progress.run_clock);
+        self.ring_all(workflow, false)?;
         self.fire(Event::Completed, workflow)?;
         self.note_time(Event::Completed, self.progress.run_clock);
         Ok(end)

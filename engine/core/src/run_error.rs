@@ -53,6 +53,15 @@ pub enum RunErrorKind {
     },
     /// An unregistered event was fired.
     UnknownEvent(Event),
+    /// A handler listens to an event that no handler fires.
+    NobodyFires {
+        /// The handler that listens.
+        handler: String,
+        /// The event.
+        event: Event,
+        /// The events that handlers fire.
+        known: Vec<String>,
+    },
     /// `terminate_epoch` was requested before any batch was requested.
     NoEpochToTerminate {
         /// The handler that made the request.
@@ -84,6 +93,13 @@ impl fmt::Display for RunError {
             RunErrorKind::Workflow { task, source } => write!(f, "could not {task}: {}", chain(source.as_ref())),
             RunErrorKind::UnknownEvent(event) => {
                 write!(f, "the event `{event}` is not registered; call `register_event` before it fires")
+            }
+            RunErrorKind::NobodyFires { handler, event, known } => {
+                write!(f, "handler `{handler}` listens to `{event}`, which no handler of this run fires")?;
+                match known.as_slice() {
+                    [] => f.write_str("; none fires events of its own"),
+                    known => write!(f, "; they fire {}", known.join(", ")),
+                }
             }
             RunErrorKind::NoEpochToTerminate { handler, event } => write!(
                 f,

@@ -2,6 +2,7 @@
 //! files in the folder of a run.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::error::HostError;
 use crate::host::HostTensor;
@@ -22,11 +23,13 @@ pub enum Attachment<'a> {
     /// A picture, which becomes a PNG file: `[H, W]` grey or `[H, W, 3]` red, green and blue; u8, or
     /// f32 from 0 to 1.
     Image(HostTensor<'a>),
+    /// A text in Markdown, which becomes a file with the ending `.md`.
+    Text(&'a str),
 }
 
-/// Writes attachments: the handler, the name, the content. See
+/// Writes attachments: the handler, the name, the content; returns the file. See
 /// [`Engine::on_attach`](crate::Engine::on_attach).
-pub type Attach = Box<dyn FnMut(&str, &str, &Attachment<'_>) -> Result<(), HostError> + Send>;
+pub type Attach = Box<dyn FnMut(&str, &str, &Attachment<'_>) -> Result<PathBuf, HostError> + Send>;
 
 /// Stores a value of a handler.
 pub(crate) fn remember(store: &mut Store, key: &str, value: &[u8]) -> Result<(), HostError> {

@@ -32,6 +32,7 @@ mod profile;
 mod progress;
 mod ranks;
 mod record;
+mod run_info;
 pub mod session;
 mod start;
 mod summary;

@@ -129,6 +129,11 @@ impl Record {
         plugins.is_some_and(|list| list.iter().any(|plugin| plugin.get("name").and_then(Value::as_str) == Some(name)))
     }
 
+    /// The number of training and of validation cases.
+    pub fn cases(&self) -> (usize, usize) {
+        (self.training.len(), self.validation.len())
+    }
+
     /// The run's name; `None` for a run of an earlier version.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()

@@ -24,6 +24,7 @@ use crate::cases::usable::usable;
 use crate::checks::{check_training, schedule::ended};
 use crate::dataset::{Use, dataset};
 use crate::handlers::HandlerFailure;
+use crate::handlers::case_losses::KeepCaseLosses;
 use crate::handlers::folder_watch::FolderWatch;
 use crate::handlers::plugins::{Attached, Recorded};
 use crate::handlers::{attachments, plugins};
@@ -33,6 +34,7 @@ use crate::penalty::{Empty, Penalties};
 use crate::plan::Plan;
 use crate::progress::PassProgress;
 use crate::record::{Record, run_id};
+use crate::run_info::run_info;
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
 use hearth_recipe::recipe::{DropLast, Listens, PluginChanges, Recipe};
@@ -208,8 +210,13 @@ impl Session {
             self.trainer.engine_mut().add_boxed(handler)?;
         }
         let first = self.is_first();
+        let record = Record::read(folder)?;
+        let info = run_info(&self.plan, &*self.trainer, root, &self.data, record.as_ref())?;
+        let info: Arc<str> = info.into();
+        self.trainer.engine_mut().set_run_info(info.clone());
         self.trainer.engine_mut().on_attach(attachments::writer(root, first));
         if let Some(evaluator) = self.trainer.evaluator_engine_mut(VALIDATION) {
+            evaluator.set_run_info(info);
             evaluator.on_attach(attachments::writer(&root.join(VALIDATION), first));
             handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator)?;
         }
@@ -382,6 +389,7 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
             || plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(handler))
     };
     warn_of_host_steps(plan);
+    warn_of_host_parts(plan);
     let training = &plan.recipe.training;
     let schedule = &plan.recipe.schedule;
     if let Some((epoch, rate)) = ended(&**schedule, plan.recipe.optimizer.lr(), training.epochs) {
@@ -434,6 +442,9 @@ fn trainer_of_rank(
         notice!("{note}");
     }
     let part = ranks::training(plan, cases.training, ranks)?;
+    // Several ranks have no common table of losses, and their checkpoints hold that of one of them.
+    let alone = ranks.is_none_or(|ranks| ranks.world() == 1);
+    let losses = part.sampler.as_ref().filter(|_| alone).and_then(|sampler| sampler.losses()).cloned();
     let loader = training_loader(plan, part, beside, has_batch_norm(&network))?;
     let own = ranks::evaluated(&cases.validation, ranks);
     let validation = dataset(plan, own, plan.validation.clone(), Use::Validation, beside)?;
@@ -445,6 +456,9 @@ fn trainer_of_rank(
     let mut validation = builder.build()?;
     validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;
     trainer.add_evaluator(VALIDATION, validation);
+    if let Some(losses) = losses {
+        trainer.engine_mut().add(KeepCaseLosses::new(losses))?;
+    }
     Ok(trainer)
 }
 
@@ -524,6 +538,18 @@ fn warn_of_host_steps(plan: &Plan) {
             steps.join(", ")
         );
     }
+}
+
+/// Reports a loss and an inferer of plugins that copy from the device, once.
+fn warn_of_host_parts(plan: &Plan) {
+    if plan.on_processor {
+        return;
+    }
+    if let Some(loss) = plan.recipe.loss.as_ref().filter(|loss| loss.through_host()) {
+        let what = "its prediction and label are copied from the device to the host for each batch, and its gradient back";
+        notice!("the loss {}: {what}", loss.name());
+    }
+    plan.note_host_inferer();
 }
 
 /// The evaluator of the `validation` plugin, or of `hearth evaluate` with its own inferer, whose

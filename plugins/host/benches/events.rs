@@ -48,7 +48,7 @@ static int32_t handle(void *self, const hearth_event *event, const hearth_host *
     *(double *)self += (double)event->iteration;
     return HEARTH_OK;
 }
-static const hearth_plugin plugin = {sizeof(hearth_plugin), 0, create, 0, handle, 0, 0, 0, 0, 0, 0};
+static const hearth_plugin plugin = {sizeof(hearth_plugin), 0, create, 0, handle, 0, 0, 0, 0, 0, 0, 0};
 const hearth_plugin *hearth_plugin_main(const hearth_call *call) { (void)call; return &plugin; }
 "#;
 

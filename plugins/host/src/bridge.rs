@@ -161,4 +161,25 @@ impl AbiHost for Bridge<'_> {
     fn attach_image(&mut self, name: RStr<'_>, image: AbiTensor<'_>) -> RResult<(), RString> {
         self.ask(|host| host.attach(name.as_str(), &Attachment::Image(view::receive_tensor(&image)?)))
     }
+
+    fn attach_text(&mut self, name: RStr<'_>, text: RStr<'_>) -> RResult<(), RString> {
+        self.ask(|host| host.attach(name.as_str(), &Attachment::Text(text.as_str())))
+    }
+
+    fn run_info(&self) -> RResult<RString, RString> {
+        let info = panic::catch_unwind(AssertUnwindSafe(|| self.host.run_info()));
+        let info = info.unwrap_or_else(|payload| {
+            *self.panic.borrow_mut() = Some(payload);
+            Err(HostError::new("the host panicked"))
+        });
+        info.map(RString::from).map_err(view::words).into()
+    }
+
+    fn fire(&mut self, event: RStr<'_>) -> RResult<(), RString> {
+        self.ask(|host| host.fire(event.as_str()))
+    }
+
+    fn call_after(&mut self, seconds: f64) -> RResult<(), RString> {
+        self.ask(|host| host.call_after(view::time(seconds)?))
+    }
 }

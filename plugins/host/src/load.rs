@@ -252,9 +252,26 @@ impl Plugin {
         name: &str,
         options: toml::Table,
     ) -> Result<Arc<dyn Component>, Fault> {
-        components::find(self, kind, name)?;
+        self.component_of(&[kind], name, options).map(|(_, component)| component)
+    }
+
+    /// Builds a component that has one of several kinds.
+    ///
+    /// # Errors
+    /// As [`component`](Self::component).
+    pub fn component_of(
+        &self,
+        kinds: &[ComponentKind],
+        name: &str,
+        options: toml::Table,
+    ) -> Result<(ComponentKind, Arc<dyn Component>), Fault> {
+        let kind = components::find(self, kinds, name)?;
         let made = self.name.call(|| self.any_component(name, options))?;
-        Ok(Arc::new(WatchedComponent::new(self.name, made)))
+        // A component in a process of its own cannot harm this one.
+        Ok(match self.root {
+            Root::Apart(_) => (kind, made),
+            Root::Rust(_) | Root::C(_) => (kind, Arc::new(WatchedComponent::new(self.name, made))),
+        })
     }
 
     fn any_component(&self, name: &str, options: toml::Table) -> Result<Arc<dyn Component>, Fault> {

@@ -24,6 +24,7 @@ fn put_off(pending: &Pending, what: &str) {
 pub struct Loaded {
     name: String,
     whens: Vec<When>,
+    events: Vec<String>,
     raw: AbiHandlerBox,
     /// The named parts of the state that were sent last.
     sent: Option<State>,
@@ -38,7 +39,9 @@ impl Loaded {
         let pending = Pending::default();
         let whens = raw.subscriptions().into_result().map_err(RString::into_string)?;
         let whens = whens.into_iter().filter_map(|when| receive_when(when, &pending)).collect();
-        Ok(Self { name, whens, raw, sent: None, pending })
+        let events = raw.events().into_result().map_err(RString::into_string)?;
+        let events = events.into_iter().map(RString::into_string).collect();
+        Ok(Self { name, whens, events, raw, sent: None, pending })
     }
 
     fn overdue(&self) -> Option<HandlerError> {
@@ -53,6 +56,10 @@ impl Handler for Loaded {
 
     fn subscriptions(&self) -> Vec<When> {
         self.whens.clone()
+    }
+
+    fn events(&self) -> Vec<String> {
+        self.events.clone()
     }
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {

@@ -1,6 +1,7 @@
 //! Refuses requests of a handler that its plugin did not declare.
 
 use std::path::Path;
+use std::time::Duration;
 
 use hearth_engine::{
     Attachment, CheckpointRequest, Combine, Context, Event, Handler, HandlerError, Host, HostError, HostTensor,
@@ -61,6 +62,10 @@ impl Handler for Permitted {
 
     fn subscriptions(&self) -> Vec<When> {
         self.handler.subscriptions()
+    }
+
+    fn events(&self) -> Vec<String> {
+        self.handler.events()
     }
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
@@ -220,5 +225,17 @@ impl Host for Gate<'_> {
     fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError> {
         self.writes("attach")?;
         self.host.attach(name, attachment)
+    }
+
+    fn run_info(&self) -> Result<String, HostError> {
+        self.host.run_info()
+    }
+
+    fn fire(&mut self, event: &str) -> Result<(), HostError> {
+        self.host.fire(event)
+    }
+
+    fn call_after(&mut self, time: Duration) -> Result<(), HostError> {
+        self.host.call_after(time)
     }
 }

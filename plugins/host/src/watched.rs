@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, OnError, Ranks, When};
-use hearth_registry::component::{Component, HostArray};
+use hearth_registry::component::{Answer, Component, HostArray, Network};
 
 thread_local! {
     /// The plugin whose code this thread runs.
@@ -162,6 +162,16 @@ impl WatchedComponent {
 impl Component for WatchedComponent {
     fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String> {
         self.name.call(|| self.inner.run(inputs, text))
+    }
+
+    fn call(
+        &self,
+        operation: &str,
+        inputs: &[HostArray<'_>],
+        text: &str,
+        network: Option<&mut Network<'_>>,
+    ) -> Result<Answer, String> {
+        self.name.call(|| self.inner.call(operation, inputs, text, network))
     }
 
     fn version(&self) -> String {

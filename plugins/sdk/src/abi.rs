@@ -252,11 +252,36 @@ pub type AbiComponentBox = AbiComponent_TO<'static, RBox<()>>;
 /// A handler for the host: the methods of the engine's `Handler`. A panic in any of them is an
 /// `RErr`.
 #[sabi_trait]
+/// The answer of a component's operation.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiAnswer {
+    pub arrays: RVec<AbiArray<'static>>,
+    pub text: RString,
+}
+
+/// The network, for a component that runs it.
+#[sabi_trait]
+pub trait AbiNetwork {
+    #[sabi(last_prefix_field)]
+    fn run(&mut self, window: AbiArray<'_>) -> RResult<AbiArray<'static>, RString>;
+}
+
 pub trait AbiHandler: Send {
     fn name(&self) -> RResult<RString, RString>;
     fn subscriptions(&self) -> RResult<RVec<AbiWhen>, RString>;
     fn on_error(&self) -> u8;
     fn ranks(&self) -> u8;
+    // Since version 4. A plugin of version 3 lacks this method; the body here is its answer.
+    fn call(
+        &self,
+        operation: RStr<'_>,
+        _inputs: RSlice<'_, AbiArray<'_>>,
+        _text: RStr<'_>,
+        _network: ROption<AbiNetwork_TO<'_, abi_stable::sabi_types::RMut<'_, ()>>>,
+    ) -> RResult<AbiAnswer, RString> {
+        RResult::RErr(format!("{operation}: this plugin is too old, rebuild it").into())
+    }
     fn handle(
         &mut self,
         event: u32,

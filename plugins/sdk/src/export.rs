@@ -5,13 +5,15 @@ use std::any::Any;
 use abi_stable::erased_types::TD_Opaque;
 use abi_stable::library::{CheckTypeLayout, LibHeader, RootModuleResult};
 use abi_stable::prefix_type::WithMetadata;
-use abi_stable::std_types::{RResult, RSlice, RStr, RString, RVec};
+use abi_stable::sabi_types::RMut;
+use abi_stable::std_types::{ROption, RResult, RSlice, RStr, RString, RVec};
 use hearth_engine::{Handler, HandlerError};
 use hearth_registry::Fault;
+use hearth_registry::component::{HostArray, Network};
 
 use crate::abi::{
-    AbiArray, AbiComponent, AbiComponent_TO, AbiComponentBox, AbiComponentInfo, AbiFault, AbiHandlerBox, AbiOption,
-    Linked, PluginRoot, PluginRoot_Ref,
+    AbiAnswer, AbiArray, AbiComponent, AbiComponent_TO, AbiComponentBox, AbiComponentInfo, AbiFault, AbiHandlerBox,
+    AbiNetwork_TO, AbiOption, Linked, PluginRoot, PluginRoot_Ref,
 };
 use crate::component::{ComponentInfo, Made};
 use crate::guard::guard;
@@ -33,6 +35,9 @@ use crate::view;
 /// into one program: the symbols end in the crate's name, and each crate has a `PLUGIN`, which a
 /// host can use without a file ([`Linked`](crate::abi::Linked)).
 ///
+/// `components: { ... }` after `needs` adds components, as
+/// [`export_components!`](crate::export_components!) lists them.
+///
 /// ```
 /// # use hearth_plugin::{Context, Event, Handler, HandlerError, NoOptions, When};
 /// # struct Quiet;
@@ -47,17 +52,29 @@ use crate::view;
 #[macro_export]
 macro_rules! export_plugin {
     ($name:expr, $Options:ty, $new:expr $(,)?) => {
-        $crate::__export_handler!($name, $Options, $new, 0);
+        $crate::__export_handler!($name, $Options, $new, 0, {});
     };
     ($name:expr, $Options:ty, $new:expr, needs: [$($need:ident),* $(,)?] $(,)?) => {
-        $crate::__export_handler!($name, $Options, $new, $crate::identity::DECLARED $(| $crate::identity::$need)*);
+        $crate::__export_handler!($name, $Options, $new, $crate::identity::DECLARED $(| $crate::identity::$need)*, {});
+    };
+    (
+        $name:expr, $Options:ty, $new:expr, needs: [$($need:ident),* $(,)?],
+        components: { $($components:tt)+ } $(,)?
+    ) => {
+        $crate::__export_handler!(
+            $name,
+            $Options,
+            $new,
+            $crate::identity::DECLARED | $crate::identity::COMPONENTS $(| $crate::identity::$need)*,
+            { $crate::__components! { $($components)+ } }
+        );
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export_handler {
-    ($name:expr, $Options:ty, $new:expr, $needs:expr) => {
+    ($name:expr, $Options:ty, $new:expr, $needs:expr, { $($components:tt)* }) => {
         $crate::__export! {
             $name,
             $needs,
@@ -71,6 +88,8 @@ macro_rules! __export_handler {
                 ) -> ::core::result::Result<::std::boxed::Box<dyn $crate::Handler>, $crate::Fault> {
                     $crate::__private::build::<$Options, _, _>(options, $new)
                 }
+
+                $($components)*
             }
         }
     };
@@ -245,6 +264,33 @@ impl AbiComponent for GuestComponent {
         });
         match made {
             Ok(Ok(made)) => RResult::ROk(made),
+            Ok(Err(error)) => RResult::RErr(error.message().into()),
+            Err(panic) => RResult::RErr(panic.into()),
+        }
+    }
+
+    fn call(
+        &self,
+        operation: RStr<'_>,
+        inputs: RSlice<'_, AbiArray<'_>>,
+        text: RStr<'_>,
+        network: ROption<AbiNetwork_TO<'_, RMut<'_, ()>>>,
+    ) -> RResult<AbiAnswer, RString> {
+        let made = guard(|| {
+            let inputs = inputs.iter().map(view::receive_array).collect::<Result<Vec<_>, _>>();
+            let inputs = inputs.map_err(HandlerError::new)?;
+            let mut network = network.into_option();
+            let mut run = network.as_mut().map(|network| {
+                |window: HostArray<'_>| -> Result<HostArray<'static>, String> {
+                    let output = network.run(view::lend_array(&window)).into_result().map_err(RString::into_string)?;
+                    view::own_array(&output)
+                }
+            });
+            let run = run.as_mut().map(|run| run as &mut Network<'_>);
+            self.0.call(operation.as_str(), &inputs, text.as_str(), run).map(view::send_answer)
+        });
+        match made {
+            Ok(Ok(answer)) => RResult::ROk(answer),
             Ok(Err(error)) => RResult::RErr(error.message().into()),
             Err(panic) => RResult::RErr(panic.into()),
         }

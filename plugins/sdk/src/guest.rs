@@ -2,6 +2,7 @@
 
 use std::mem::ManuallyDrop;
 use std::path::Path;
+use std::time::Duration;
 
 use abi_stable::erased_types::TD_Opaque;
 use abi_stable::sabi_types::RMut;
@@ -60,6 +61,11 @@ impl AbiHandler for Guest {
                 .collect::<RVec<_>>()
         });
         list.map_err(RString::from).into()
+    }
+
+    fn events(&self) -> RResult<RVec<RString>, RString> {
+        let events = guard(|| self.handler.events().into_iter().map(RString::from).collect::<RVec<_>>());
+        events.map_err(RString::from).into()
     }
 
     fn on_error(&self) -> u8 {
@@ -238,6 +244,19 @@ impl Host for RemoteHost<'_, '_> {
         answer(match attachment {
             Attachment::File(content) => self.host.attach_file(name.into(), RSlice::from_slice(content)),
             Attachment::Image(image) => self.host.attach_image(name.into(), view::borrow_tensor(image)),
+            Attachment::Text(text) => self.host.attach_text(name.into(), (*text).into()),
         })
+    }
+
+    fn run_info(&self) -> Result<String, HostError> {
+        answer(self.host.run_info()).map(RString::into_string)
+    }
+
+    fn fire(&mut self, event: &str) -> Result<(), HostError> {
+        answer(self.host.fire(event.into()))
+    }
+
+    fn call_after(&mut self, time: Duration) -> Result<(), HostError> {
+        answer(self.host.call_after(time.as_secs_f64()))
     }
 }

@@ -5,7 +5,7 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use crate::abi::{
-    AbiAlternative, AbiArray, AbiCombine, AbiComponentInfo, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved,
+    AbiAlternative, AbiAnswer, AbiArray, AbiCombine, AbiComponentInfo, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved,
     AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
 };
 
@@ -17,8 +17,9 @@ pub const LOADER_VERSION: u32 = 1;
 
 /// Raised when the meaning of something in [`abi`](crate::abi) changes but its layout does not, and
 /// when the host gets a new method. 2: the batch's numbers and texts, names, statistics of layers,
-/// faults of options with their keys. 3: values under keys, attachments.
-pub const ABI_VERSION: u64 = 3;
+/// faults of options with their keys. 3: values under keys, attachments. 4: information about the run,
+/// events and timers of handlers, texts as attachments, components of more kinds.
+pub const ABI_VERSION: u64 = 4;
 
 /// The oldest version that hosts still load. Methods are only added at the end, so a plugin of an
 /// older version finds the ones it knows; the layout check compares that part.
@@ -184,6 +185,8 @@ pub const fn abi_hash(version: u64) -> u64 {
 // The types of version 3 are not part of the hash, so that older versions compute the same one.
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiArray<'_>>() == 200, "an array keeps its layout");
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiComponentInfo>() == 104, "a component's description");
+// Nor are those of version 4.
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiAnswer>() == 64, "an answer keeps its layout");
 
 const fn layout(size: usize, align: usize) -> u64 {
     (size as u64) << 8 | align as u64

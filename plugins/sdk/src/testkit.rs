@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hearth_engine::{
     Attachment, CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError,
@@ -38,6 +39,9 @@ pub enum Call {
     Remember(String, Vec<u8>),
     /// `attach`: the name, and the content or the bytes of the picture's elements.
     Attach(String, Vec<u8>),
+    /// `fire`: the event.
+    Fire(String),
+    CallAfter(Duration),
 }
 
 /// A host that records every call and answers from its fields.
@@ -74,6 +78,10 @@ pub struct FakeHost {
     pub gradients: Vec<LayerStatistics>,
     /// The result of `learning_rate`; `set_learning_rate` changes it, and fails without one.
     pub learning_rate: Option<f64>,
+    /// The result of `run_info`: a JSON object; an error if empty.
+    pub run_info: String,
+    /// At `Attached`: the names of [`NamesOf::Attachments`].
+    pub attachments: Vec<String>,
     /// The values that `remember` keeps and `recall` returns.
     pub kept: BTreeMap<String, Vec<u8>>,
     /// Names of methods that fail: `save_checkpoint`.
@@ -155,6 +163,7 @@ impl Host for FakeHost {
             NamesOf::Numbers => self.numbers.keys().cloned().collect(),
             NamesOf::Texts => self.texts.keys().cloned().collect(),
             NamesOf::Engines => self.engines.keys().cloned().collect(),
+            NamesOf::Attachments => self.attachments.clone(),
         }
     }
 
@@ -244,8 +253,21 @@ impl Host for FakeHost {
         let content = match attachment {
             Attachment::File(content) => content.to_vec(),
             Attachment::Image(image) => image.bytes.to_vec(),
+            Attachment::Text(text) => text.as_bytes().to_vec(),
         };
         self.note("attach", Call::Attach(name.to_owned(), content))
+    }
+
+    fn run_info(&self) -> Result<String, HostError> {
+        if self.run_info.is_empty() { Err(HostError::not_offered("run_info")) } else { Ok(self.run_info.clone()) }
+    }
+
+    fn fire(&mut self, event: &str) -> Result<(), HostError> {
+        self.note("fire", Call::Fire(event.to_owned()))
+    }
+
+    fn call_after(&mut self, time: Duration) -> Result<(), HostError> {
+        self.note("call_after", Call::CallAfter(time))
     }
 }
 
@@ -290,6 +312,12 @@ impl<H: Handler> Rehearsal<H> {
         Self { handler, state: State::new("trainer"), host: FakeHost::default(), metrics: Vec::new() }
     }
 
+    /// Calls the handler with [`Event::Timer`], as the engine does when the time of its `call_after`
+    /// has passed.
+    pub fn timer(&mut self) -> Result<(), HandlerError> {
+        self.call(Event::Timer)
+    }
+
     /// Fires one event. Returns whether the handler was called: it is called once if one of its
     /// subscriptions accepts the event and it acts on this rank.
     pub fn fire(&mut self, event: Event) -> Result<bool, HandlerError> {
@@ -304,6 +332,10 @@ impl<H: Handler> Rehearsal<H> {
         if !acts || !self.handler.subscriptions().iter().any(passes) {
             return Ok(false);
         }
+        self.call(event).map(|()| true)
+    }
+
+    fn call(&mut self, event: Event) -> Result<(), HandlerError> {
         let before = self.host.calls.len();
         let result = self.handler.handle(event, &mut Context { event, state: &self.state, host: &mut self.host });
         for call in &self.host.calls[before..] {
@@ -316,7 +348,7 @@ impl<H: Handler> Rehearsal<H> {
                 _ => {}
             }
         }
-        result.map(|()| true)
+        result
     }
 
     /// Rehearses a trainer's run up to a number of epochs, in the order of a real one, continuing

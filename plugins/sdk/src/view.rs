@@ -1,15 +1,17 @@
 //! Converts the engine's types to those that cross the boundary, and back.
 
+use std::time::Duration;
+
 use abi_stable::std_types::{RCowSlice, ROption, RSlice, RStr, RString, RVec};
 use hearth_engine::{
     Better, Combine, DType, HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, Scalar, State,
 };
 
 use hearth_registry::Fault;
-use hearth_registry::component::{ComponentKind, HostArray};
+use hearth_registry::component::{Answer, ComponentKind, HostArray};
 
 use crate::abi::{
-    AbiArray, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor,
+    AbiAnswer, AbiArray, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor,
     AbiText,
 };
 
@@ -213,6 +215,23 @@ pub fn receive_array<'a>(array: &'a AbiArray<'_>) -> Result<HostArray<'a>, Strin
     array.check().map(|()| array)
 }
 
+/// A received array, with its own values.
+pub fn own_array(array: &AbiArray<'_>) -> Result<HostArray<'static>, String> {
+    let HostArray { shape, values, affine } = receive_array(array)?;
+    Ok(HostArray { shape, values: values.into_owned().into(), affine })
+}
+
+/// The answer of a component to send.
+pub fn send_answer(answer: Answer) -> AbiAnswer {
+    AbiAnswer { arrays: answer.arrays.into_iter().map(send_array).collect(), text: answer.text.into() }
+}
+
+/// A received answer of a component.
+pub fn receive_answer(answer: AbiAnswer) -> Result<Answer, String> {
+    let arrays = answer.arrays.iter().map(own_array).collect::<Result<Vec<_>, _>>()?;
+    Ok(Answer { arrays, text: answer.text.into_string() })
+}
+
 fn flat(affine: &[[f64; 4]; 4]) -> [f64; 16] {
     let mut all = [0.0; 16];
     all.iter_mut().zip(affine.iter().flatten()).for_each(|(to, from)| *to = *from);
@@ -298,8 +317,14 @@ pub fn layer_values(number: u8) -> Result<LayerValues, HostError> {
 
 /// The kind of names of this number.
 pub fn name_kind(number: u8) -> Option<NamesOf> {
-    let kinds = [NamesOf::Outputs, NamesOf::Tensors, NamesOf::Numbers, NamesOf::Texts, NamesOf::Engines];
+    let kinds = [NamesOf::Outputs, NamesOf::Tensors, NamesOf::Numbers, NamesOf::Texts, NamesOf::Engines, NamesOf::Attachments];
     kinds.into_iter().find(|known| *known as u8 == number)
+}
+
+/// A time of this number of seconds.
+pub fn time(seconds: f64) -> Result<Duration, HostError> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|error| HostError::new(format!("{seconds} s is no time to wait: {error}")))
 }
 
 /// The level of this number; an unknown one is a warning.

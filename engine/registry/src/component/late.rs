@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::{Component, ComponentKind, find, places, with_places};
+use super::{Component, ComponentKind, Places, find, places, with_places};
 use crate::fault::Fault;
 use crate::node::Node;
 
@@ -16,7 +15,7 @@ pub struct Late {
     name: &'static str,
     options: Node,
     /// The places of plugins of the recipe that named it.
-    places: Vec<PathBuf>,
+    places: Places,
     found: OnceLock<Arc<dyn Component>>,
 }
 

@@ -13,28 +13,41 @@ const MAX_PIXELS: usize = 1 << 26;
 /// one writes.
 pub fn writer(run: &Path, first: bool) -> Attach {
     let folder = run.join("attachments");
-    Box::new(move |handler, name, attachment| if first { write(&folder, handler, name, attachment) } else { Ok(()) })
+    Box::new(move |handler, name, attachment| {
+        let end = match attachment {
+            Attachment::File(_) => "",
+            Attachment::Image(_) => ".png",
+            Attachment::Text(_) => ".md",
+        };
+        let path = place(&folder, handler, name, end);
+        if first {
+            write(&path, attachment)?;
+        }
+        Ok(path)
+    })
 }
 
-fn write(folder: &Path, handler: &str, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError> {
-    let path = place(folder, handler, name, matches!(attachment, Attachment::Image(_)));
+fn write(path: &Path, attachment: &Attachment<'_>) -> Result<(), HostError> {
     let failed = |error: &dyn std::fmt::Display| HostError::new(format!("{}: {error}", path.display()));
-    fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|error| failed(&error))?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    }
     match attachment {
-        Attachment::File(content) => hearth_files::replace(&path, content),
+        Attachment::File(content) => hearth_files::replace(path, content),
+        Attachment::Text(text) => hearth_files::replace(path, text),
         Attachment::Image(image) => {
             let png = picture(image)?.png().map_err(|error| failed(&error))?;
-            hearth_files::replace(&path, png)
+            hearth_files::replace(path, png)
         }
     }
     .map_err(|error| failed(&error))
 }
 
 /// The path of an attachment. The engine has checked its name; a handler may have any name.
-fn place(folder: &Path, handler: &str, name: &str, image: bool) -> PathBuf {
+fn place(folder: &Path, handler: &str, name: &str, end: &str) -> PathBuf {
     let plain = |c: char| if c.is_alphanumeric() || "-_#".contains(c) { c } else { '_' };
     let handler: String = handler.chars().map(plain).collect();
-    let end = if image && !name.to_lowercase().ends_with(".png") { ".png" } else { "" };
+    let end = if name.to_lowercase().ends_with(end) { "" } else { end };
     folder.join(handler).join(format!("{name}{end}"))
 }
 
@@ -75,13 +88,15 @@ mod tests {
         write("my/handler#2", "notes/a.txt", &Attachment::File(b"text")).unwrap();
         let image = HostTensor::from_f32(vec![2, 1, 3], &[0.0, 0.5, 1.0, f32::NAN, 2.0, -1.0]).unwrap();
         write("h", "slice", &Attachment::Image(image.clone())).unwrap();
+        let text = write("h", "notes", &Attachment::Text("# A")).unwrap();
         let root = folder.path().join("attachments");
+        assert_eq!((&text, fs::read(&text).unwrap()), (&root.join("h/notes.md"), b"# A".to_vec()));
         assert_eq!(fs::read(root.join("my_handler#2/notes/a.txt")).unwrap(), b"text");
         assert!(fs::read(root.join("h/slice.png")).unwrap().starts_with(b"\x89PNG"));
         let canvas = picture(&image).unwrap();
         assert_eq!((canvas.get(0, 0), canvas.get(0, 1)), ([0, 128, 255], [0, 255, 0]));
 
-        writer(folder.path(), false)("other", "a", &Attachment::File(b"")).unwrap();
+        let _ = writer(folder.path(), false)("other", "a", &Attachment::File(b"")).unwrap();
         assert!(!root.join("other").exists(), "another process writes nothing");
     }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_engine::{BoxError, Engine, HostError, RunEnd, RunError};
 use hearth_nn::networks::Network;
+use hearth_nn::parameters;
 
 use crate::training::adversarial::trainer::GanTrainer;
 use crate::training::trainer::SupervisedTrainer;
@@ -38,6 +39,9 @@ pub trait Train {
     /// The trainer's engine, to add handlers to.
     fn engine_mut(&mut self) -> &mut Engine;
 
+    /// The number of values of the networks, and of those that are trained.
+    fn parameter_counts(&self) -> (usize, usize);
+
     /// The engine of the evaluator with this name.
     fn evaluator_engine(&self, name: &str) -> Option<&Engine>;
 
@@ -47,7 +51,14 @@ pub trait Train {
 
 /// Implements the functions that trainers define themselves.
 macro_rules! as_they_do {
-    () => {
+    ($($network:ident),+) => {
+        fn parameter_counts(&self) -> (usize, usize) {
+            let all = [$(self.$network().map(parameters)),+].into_iter().flatten().flatten();
+            all.fold((0, 0), |(total, trained), one| {
+                (total + one.values, trained + if one.trains { one.values } else { 0 })
+            })
+        }
+
         fn run(&mut self) -> Result<RunEnd, RunError> {
             self.run()
         }
@@ -83,9 +94,9 @@ macro_rules! as_they_do {
 }
 
 impl<N: Network> Train for SupervisedTrainer<N> {
-    as_they_do!();
+    as_they_do!(network);
 }
 
 impl<G: Network, D: Network> Train for GanTrainer<G, D> {
-    as_they_do!();
+    as_they_do!(generator, discriminator);
 }

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_void};
 
 use hearth_plugin::OptionInfo;
 use hearth_registry::Fault;
-use hearth_registry::component::{Component, HostArray};
+use hearth_registry::component::{Answer, Component, HostArray, Network};
 use serde::Deserialize;
 
 use super::call::{CallDesk, c_text, message, said};
@@ -33,7 +33,7 @@ struct CComponent {
     version: String,
 }
 
-// SAFETY: `hearth_plugin.h` states that `compute` may be called from several threads at once, and
+// SAFETY: `hearth_plugin.h` states that `compute` and `call` may be called from several threads at once, and
 // `release` once, from any thread.
 unsafe impl Send for CComponent {}
 // SAFETY: as above.
@@ -48,11 +48,15 @@ impl Drop for CComponent {
     }
 }
 
-/// The message and the arrays of a component.
+/// The message, the arrays and the text of a component, and the network that it may run.
 #[derive(Default)]
-struct WorkDesk {
+struct WorkDesk<'a, 'b> {
     message: Option<String>,
     made: Vec<HostArray<'static>>,
+    text: String,
+    network: Option<&'a mut Network<'b>>,
+    /// The last output of the network, which the plugin reads.
+    output: Option<HostArray<'static>>,
 }
 
 impl CPlugin {
@@ -101,28 +105,58 @@ impl CPlugin {
     }
 }
 
-impl Component for CComponent {
-    fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String> {
-        let compute = self.functions.compute.ok_or("it has no `compute`, a fault of the plugin")?;
+impl CComponent {
+    /// Calls one of the plugin's functions with the table of its input.
+    fn work(
+        &self,
+        function: &str,
+        inputs: &[HostArray<'_>],
+        text: &str,
+        network: Option<&mut Network<'_>>,
+        call: impl FnOnce(*const Work) -> i32,
+    ) -> Result<Answer, String> {
         let arrays = inputs.iter().map(lend).collect::<Result<Vec<_>, _>>()?;
         let text: CString = c_text(text);
-        let mut desk = WorkDesk::default();
+        let mut desk = WorkDesk { network, ..WorkDesk::default() };
         let work = Work {
             size: size_of::<Work>(),
             abi: ABI,
-            context: std::ptr::from_mut(&mut desk).cast(),
             text: text.as_ptr(),
             inputs: arrays.as_ptr(),
             count: arrays.len(),
             fail,
             give,
+            say,
+            network: desk.network.is_some().then_some(run_network as _),
+            context: std::ptr::from_mut(&mut desk).cast(),
         };
-        // SAFETY: the component belongs to the plugin; the table and its targets outlive the call.
-        let code = unsafe { compute(self.data, &work) };
+        let code = call(&work);
         if code != OK || desk.message.is_some() {
-            return Err(said(desk.message, "compute", code));
+            return Err(said(desk.message, function, code));
         }
-        Ok(desk.made)
+        Ok(Answer { arrays: desk.made, text: desk.text })
+    }
+}
+
+impl Component for CComponent {
+    fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String> {
+        let compute = self.functions.compute.ok_or("it has no `compute`, a fault of the plugin")?;
+        // SAFETY: the component belongs to the plugin; the table and its targets outlive the call.
+        let answer = self.work("compute", inputs, text, None, |work| unsafe { compute(self.data, work) })?;
+        Ok(answer.arrays)
+    }
+
+    fn call(
+        &self,
+        operation: &str,
+        inputs: &[HostArray<'_>],
+        text: &str,
+        network: Option<&mut Network<'_>>,
+    ) -> Result<Answer, String> {
+        let call = self.functions.call.ok_or_else(|| format!("{operation}: its table has no `call`"))?;
+        let name = c_text(operation);
+        // SAFETY: as in `run`.
+        self.work("call", inputs, text, network, |work| unsafe { call(self.data, name.as_ptr(), work) })
     }
 
     fn version(&self) -> String {
@@ -140,10 +174,10 @@ fn lend(array: &HostArray<'_>) -> Result<Array, String> {
     Ok(Array { size: size_of::<Array>(), dimensions, shape, values, affine })
 }
 
-fn desk<'a>(work: *const Work) -> Option<&'a mut WorkDesk> {
-    // SAFETY: a plugin passes the table that it received, which `run` made, during the callback
+fn desk<'a>(work: *const Work) -> Option<&'a mut WorkDesk<'a, 'a>> {
+    // SAFETY: a plugin passes the table that it received, which `work` made, during the callback
     // that received it: the desk exists, and nothing else uses it meanwhile.
-    unsafe { work.as_ref().and_then(|work| work.context.cast::<WorkDesk>().as_mut()) }
+    unsafe { work.as_ref().and_then(|work| work.context.cast::<WorkDesk<'a, 'a>>().as_mut()) }
 }
 
 extern "C" fn fail(work: *const Work, why: *const c_char) -> i32 {
@@ -159,6 +193,40 @@ extern "C" fn give(work: *const Work, array: *const Array) -> i32 {
     let (Some(desk), Some(array)) = (desk(work), unsafe { array.as_ref() }) else { return FAILED };
     match received(array) {
         Ok(array) => desk.made.push(array),
+        Err(why) => {
+            desk.message = Some(why);
+            return FAILED;
+        }
+    }
+    OK
+}
+
+extern "C" fn say(work: *const Work, text: *const c_char) -> i32 {
+    let Some(desk) = desk(work) else { return FAILED };
+    // SAFETY: `hearth_plugin.h` requires it of the plugin.
+    match unsafe { super::call::text(text) } {
+        Ok(text) => desk.text = text.to_owned(),
+        Err(why) => {
+            desk.message = Some(why);
+            return FAILED;
+        }
+    }
+    OK
+}
+
+extern "C" fn run_network(work: *const Work, window: *const Array, output: *mut Array) -> i32 {
+    // SAFETY: the plugin passes the addresses of its records, or null.
+    let (Some(desk), Some(window), Some(output)) = (desk(work), unsafe { window.as_ref() }, unsafe { output.as_mut() })
+    else {
+        return FAILED;
+    };
+    let Some(network) = &mut desk.network else { return FAILED };
+    let made = match output.size < size_of::<Array>() {
+        true => Err("`network` needs the size of `output` (`sizeof(hearth_array)`)".to_owned()),
+        false => received(window).and_then(|window| network(window)),
+    };
+    match made.and_then(|made| lend(desk.output.insert(made))) {
+        Ok(lent) => *output = lent,
         Err(why) => {
             desk.message = Some(why);
             return FAILED;

@@ -22,6 +22,8 @@ pub struct CHandler {
     ranks: Ranks,
     /// The names of the events that it subscribes to.
     events: Vec<(Event, CString)>,
+    /// The events that it fires.
+    fires: Vec<String>,
     engine: CString,
     key_metric: CString,
 }
@@ -33,12 +35,13 @@ unsafe impl Send for CHandler {}
 impl CHandler {
     /// Takes ownership of the result of `create`.
     pub fn new(name: &str, functions: Functions, path: &Path, data: *mut c_void, desk: SetupDesk) -> Self {
-        let SetupDesk { whens, on_error, ranks, .. } = desk;
+        let SetupDesk { whens, fires, on_error, ranks, .. } = desk;
         let listened = whens.iter().flat_map(|when| when.alternatives()).map(|(event, _)| *event);
+        let listened = listened.chain([Event::Timer]);
         let events = listened.map(|event| (event, c_text(event.name().into_owned()))).collect();
         let (engine, key_metric) = Default::default();
         let name = name.to_owned();
-        Self { name, path: path.to_owned(), functions, data, whens, on_error, ranks, events, engine, key_metric }
+        Self { name, path: path.to_owned(), functions, data, whens, on_error, ranks, events, fires, engine, key_metric }
     }
 
     /// The event in C's format. Texts that rarely change are kept between calls.
@@ -90,6 +93,10 @@ impl Handler for CHandler {
 
     fn subscriptions(&self) -> Vec<When> {
         self.whens.clone()
+    }
+
+    fn events(&self) -> Vec<String> {
+        self.fires.clone()
     }
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {

@@ -69,6 +69,10 @@ impl<'h> HostDesk<'h> {
             recall,
             attach_file,
             attach_image,
+            attach_text,
+            run_info,
+            fire,
+            call_after,
         }
     }
 
@@ -366,5 +370,30 @@ extern "C" fn attach_image(this: This, name: Text, image: *const Tensor) -> i32 
     ask(this, FAILED, |desk| {
         let image = Attachment::Image(received(image)?);
         desk.host.attach(given(name)?, &image).map(|()| OK).map_err(words)
+    })
+}
+
+extern "C" fn attach_text(this: This, name: Text, what: Text) -> i32 {
+    ask(this, FAILED, |desk| {
+        let text = Attachment::Text(given(what)?);
+        desk.host.attach(given(name)?, &text).map(|()| OK).map_err(words)
+    })
+}
+
+extern "C" fn run_info(this: This) -> Text {
+    ask(this, null(), |desk| {
+        desk.lent = c_text(desk.host.run_info().map_err(words)?);
+        Ok(desk.lent.as_ptr())
+    })
+}
+
+extern "C" fn fire(this: This, event: Text) -> i32 {
+    ask(this, FAILED, |desk| desk.host.fire(given(event)?).map(|()| OK).map_err(words))
+}
+
+extern "C" fn call_after(this: This, seconds: f64) -> i32 {
+    ask(this, FAILED, |desk| {
+        let time = view::time(seconds).map_err(words)?;
+        desk.host.call_after(time).map(|()| OK).map_err(words)
     })
 }

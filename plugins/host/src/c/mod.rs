@@ -92,16 +92,17 @@ impl CPlugin {
         }
         // SAFETY: the table begins with its size in every version.
         let size = unsafe { table.cast::<usize>().read() };
-        if size < size_of::<Functions>() {
-            let whole = size_of::<Functions>();
+        if size < Functions::FIRST {
+            let whole = Functions::FIRST;
             let what = format!("its table of functions has {size} bytes, and version 1 of hearth_plugin.h has {whole}");
             return Err(error(format!("{what}, a fault of the plugin\n  fix it: `.size = sizeof(hearth_plugin)`")));
         }
         // SAFETY: it is at least this long; later versions add members at the end.
-        let functions = unsafe { *table };
-        let (handler, components) = (functions.create.zip(functions.handle), functions.components);
-        if handler.is_none() && components.zip(functions.make).zip(functions.compute).is_none() {
-            let what = "its table has neither `create` and `handle` nor `components`, `make` and `compute`";
+        let functions = unsafe { Functions::received(table) };
+        let handler = functions.create.zip(functions.handle);
+        let works = functions.compute.is_some() || functions.call.is_some();
+        if handler.is_none() && (functions.components.zip(functions.make).is_none() || !works) {
+            let what = "its table has neither `create` and `handle` nor `components`, `make`, and `compute` or `call`";
             return Err(error(format!("{what}, a fault of the plugin")));
         }
         Ok(Self { functions, path: path.to_owned() })

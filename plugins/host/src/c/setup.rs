@@ -55,6 +55,8 @@ pub struct SetupDesk {
     texts: BTreeMap<String, CString>,
     /// The subscriptions of the handler.
     pub whens: Vec<When>,
+    /// The events that it fires.
+    pub fires: Vec<String>,
     /// The policy for its errors.
     pub on_error: OnError,
     /// The ranks on which it acts.
@@ -68,7 +70,7 @@ impl SetupDesk {
         let json = c_text(serde_json::to_string(&options).unwrap_or_default());
         let texts = options.iter().filter_map(|(name, value)| Some((name.clone(), c_text(value.as_str()?)))).collect();
         let (on_error, ranks) = Default::default();
-        Self { options, json, texts, whens: Vec::new(), on_error, ranks, fault: None }
+        Self { options, json, texts, whens: Vec::new(), fires: Vec::new(), on_error, ranks, fault: None }
     }
 
     /// The table, for the duration of one callback.
@@ -86,6 +88,7 @@ impl SetupDesk {
             listen,
             on_error,
             ranks,
+            fires,
         }
     }
 
@@ -133,6 +136,22 @@ fn answer<T>(setup: *const Setup, name: *const c_char, to: *mut T, read: impl Fn
             OK
         }
         _ => FAILED,
+    }
+}
+
+extern "C" fn fires(setup: *const Setup, event: *const c_char) -> i32 {
+    // SAFETY: `hearth_plugin.h` requires it of the plugin.
+    let event = unsafe { text(event) };
+    match (desk(setup), event) {
+        (Some(desk), Ok(event)) => {
+            desk.fires.push(event.to_owned());
+            OK
+        }
+        (Some(desk), Err(why)) => {
+            desk.fault = Some(Fault::new(why));
+            FAILED
+        }
+        (None, _) => FAILED,
     }
 }
 

@@ -156,6 +156,8 @@ pub struct Work {
 /// `hearth_plugin`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
+    pub say: extern "C" fn(*const Work, Text) -> i32,
+    pub network: Option<extern "C" fn(*const Work, *const Array, *mut Array) -> i32>,
 pub struct Functions {
     pub size: usize,
     pub options: Option<unsafe extern "C" fn(*const Call) -> i32>,
@@ -173,6 +175,27 @@ pub struct Functions {
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
+    pub call: Option<unsafe extern "C" fn(*mut c_void, Text, *const Work) -> i32>,
+}
+
+impl Functions {
+    /// The size of the table in version 1, which ends with `release`.
+    pub const FIRST: usize = std::mem::offset_of!(Functions, call);
+
+    /// The table of a plugin. Members that an older plugin lacks are null.
+    ///
+    /// # Safety
+    /// The table begins with its size, which is at least [`Functions::FIRST`], and is that long.
+    pub unsafe fn received(table: *const Functions) -> Functions {
+        let mut whole = std::mem::MaybeUninit::<Functions>::zeroed();
+        // SAFETY: the caller promises the size, and the copy is not longer than either. All members are a
+        // number or an optional function, for which zeros are valid.
+        unsafe {
+            let size = table.cast::<usize>().read().min(size_of::<Functions>());
+            std::ptr::copy_nonoverlapping(table.cast::<u8>(), whole.as_mut_ptr().cast::<u8>(), size);
+            whole.assume_init()
+        }
+    }
     use std::mem::offset_of;
     use std::process::Command;
 
@@ -201,9 +224,9 @@ mod tests {
             metric, set_metric, scalar, state, output, learning_rate, set_learning_rate, run, save_checkpoint,
             load_checkpoint, names, cases, numbers, texts, tensor, put_tensor, combine, layer_statistics, remember, recall, attach_file, attach_image);
         layout!(all, Functions as "hearth_plugin": size, options, create, destroy, handle, save, load, components, make, compute,
-            release);
+            release, call);
         layout!(all, Array as "hearth_array": size, dimensions, shape, values, affine);
-        layout!(all, Work as "hearth_work": size, abi, context, text, inputs, count, fail, give);
+        layout!(all, Work as "hearth_work": size, abi, context, text, inputs, count, fail, give, say, network);
         type Record = hearth_plugin::identity::Identity;
         layout!(all, Record as "hearth_identity": magic, size, name, version, description, flags);
         all.push(("offsetof(hearth_identity, compiler)".into(), offset_of!(Record, rustc)));

@@ -2,9 +2,12 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hearth_engine::Handler;
+use hearth_registry::Fault;
+use hearth_registry::component::Component;
 
 use crate::error::PluginError;
 use crate::report::Info;
@@ -30,6 +33,11 @@ impl Apart {
     pub fn open(found: &Found, _: Duration) -> Result<(Self, Info), PluginError> {
         let name = found.file().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
         Err(PluginError::Plugin { name, why: "isolating a plugin needs Linux".to_owned() })
+    }
+
+    /// Cannot be called.
+    pub fn component(&self, _: &str, _: &toml::Table, _: String) -> Result<Arc<dyn Component>, Fault> {
+        match self.0 {}
     }
 
     /// Cannot be called.

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::exit;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -19,16 +20,19 @@ use hearth_engine::{
 };
 use hearth_plugin::__private as view;
 use hearth_plugin::abi::Linked;
+use hearth_registry::Fault;
+use hearth_registry::component::{Answer as Computed, Component, ComponentKind, HostArray, Network};
 use memmap2::Mmap;
 
 use super::confine::confine;
 use super::wire::{
-    Answer, Order, Request, SentAlternative, SentFault, SentTensor, Shared, Source, Word, receive, send,
+    Answer, Order, Request, SentAlternative, SentArray, SentFault, SentTensor, Shared, Source, Word, put_arrays, receive,
+    send, take_arrays,
 };
 use crate::bundled::BUNDLED;
 use crate::error::PluginError;
 use crate::file::{Identity, inspect};
-use crate::load::{load, load_linked};
+use crate::load::{Plugin, load, load_linked};
 use crate::report::{Info, Report};
 use crate::watched::leave_exit;
 
@@ -43,7 +47,8 @@ pub fn serve() -> io::Result<()> {
     leave_standard_streams()?;
     leave_exit();
     end_with(parent_id());
-    let mut desk = Desk { line: Line { socket, shared: RefCell::new(Shared::new(shared)), map: None }, handler: None };
+    let line = Line { socket, shared: RefCell::new(Shared::new(shared)), map: None };
+    let mut desk = Desk { line, handler: None, component: None };
     loop {
         let order = match receive(&desk.line.socket) {
             Ok(Order::Quit) => return Ok(()),
@@ -84,6 +89,7 @@ fn end_with(program: u32) {
 struct Desk {
     line: Line,
     handler: Option<(Box<dyn Handler>, Vec<Accept>)>,
+    component: Option<Arc<dyn Component>>,
 }
 
 impl Desk {
@@ -94,6 +100,25 @@ impl Desk {
             return self.line.say(&word);
         }
         let misplaced = || io::Error::new(io::ErrorKind::InvalidData, "an unexpected order");
+        let order = match order {
+            Order::Make { source, name, options } => {
+                let made = make(&source, &name, &options);
+                let word = match made {
+                    Ok(component) => {
+                        self.component = Some(component);
+                        Word::Built
+                    }
+                    Err(fault) => Word::Refused(SentFault::of_options(fault)),
+                };
+                return self.line.say(&word);
+            }
+            Order::Work { operation, inputs, text, network } => {
+                let component = self.component.as_ref().ok_or_else(misplaced)?;
+                let worked = self.line.work(component.as_ref(), operation.as_deref(), inputs, &text, network);
+                return self.line.say(&Word::Worked(worked));
+            }
+            order => order,
+        };
         let (handler, filters) = self.handler.as_mut().ok_or_else(misplaced)?;
         let word = match order {
             Order::Event { event, state } => {
@@ -109,7 +134,7 @@ impl Desk {
             Order::LoadState(state) => {
                 Word::Restored(handler.load_state(&state).map_err(|error| error.message().to_owned()))
             }
-            Order::Load { .. } | Order::Answer(_) | Order::Quit => return Err(misplaced()),
+            _ => return Err(misplaced()),
         };
         self.line.say(&word)
     }
@@ -127,7 +152,8 @@ fn prepare(source: &Source, options: Option<String>) -> Prepared {
     }
 }
 
-fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, PluginError> {
+/// Loads the plugin in this process, after restricting the process to the plugin's capabilities.
+fn plugin_of(source: &Source) -> Result<Plugin, PluginError> {
     let (identity, library) = match source {
         Source::File(path) => (inspect(path)?, Some(path.as_path())),
         Source::BuiltIn(name) => (Identity::of(linked(name)?.identity), None),
@@ -141,10 +167,14 @@ fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, Plu
             need.words()
         );
     }
-    let plugin = match source {
-        Source::File(path) => load(path)?,
-        Source::BuiltIn(name) => load_linked(linked(name)?)?,
-    };
+    match source {
+        Source::File(path) => load(path),
+        Source::BuiltIn(name) => load_linked(linked(name)?),
+    }
+}
+
+fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, PluginError> {
+    let plugin = plugin_of(source)?;
     let of_plugin = |why: String| PluginError::Plugin { name: plugin.identity().name.clone(), why };
     let Some(options) = options else {
         let path = plugin.path().unwrap_or(Path::new("")).to_owned();
@@ -180,8 +210,16 @@ fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, Plu
         alternatives.collect()
     });
     let whens = sent.collect();
-    let (name, on_error, ranks) = (handler.name().to_owned(), handler.on_error(), handler.ranks());
-    Ok((Word::Made { name, whens, on_error, ranks }, Some((handler, filters))))
+    let (name, events) = (handler.name().to_owned(), handler.events());
+    let (on_error, ranks) = (handler.on_error(), handler.ranks());
+    Ok((Word::Made { name, whens, events, on_error, ranks }, Some((handler, filters))))
+}
+
+/// Loads the plugin, restricted to its capabilities, and creates a component. The program has checked its kind.
+fn make(source: &Source, name: &str, options: &str) -> Result<Arc<dyn Component>, Fault> {
+    let plugin = plugin_of(source).map_err(|error| Fault::at("name", error.to_string()))?;
+    let options = options.parse().map_err(|error| Fault::new(format!("its options are not TOML: {error}")))?;
+    plugin.component_of(&ComponentKind::ALL, name, options).map(|(_, component)| component)
 }
 
 fn linked(name: &str) -> Result<&'static Linked, PluginError> {
@@ -212,6 +250,33 @@ impl Line {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(HostError::from_error(&error)),
             Ok(_) | Err(_) => exit(1),
         }
+    }
+
+    /// Calls a component. If it runs the network, the program is asked for each window.
+    fn work(
+        &self,
+        component: &dyn Component,
+        operation: Option<&str>,
+        inputs: Vec<SentArray>,
+        text: &str,
+        network: bool,
+    ) -> Result<(Vec<SentArray>, String), String> {
+        let inputs = take_arrays(&self.shared.borrow(), inputs)?;
+        let mut run = |window: HostArray<'_>| {
+            let window = put_arrays(&mut self.shared.borrow_mut(), &[window])?.remove(0);
+            let answer = self.say(&Word::Window(window)).and_then(|()| receive(&self.socket));
+            match answer {
+                Ok(Order::Output(Ok(output))) => Ok(take_arrays(&self.shared.borrow(), vec![output])?.remove(0)),
+                Ok(Order::Output(Err(why))) => Err(why),
+                // The program has exited.
+                Ok(_) | Err(_) => exit(1),
+            }
+        };
+        let answer = match operation {
+            Some(operation) => component.call(operation, &inputs, text, network.then_some(&mut run as &mut Network<'_>))?,
+            None => Computed { arrays: component.run(&inputs, text)?, text: String::new() },
+        };
+        Ok((put_arrays(&mut self.shared.borrow_mut(), &answer.arrays)?, answer.text))
     }
 
     fn tell(&self, request: Request) {
@@ -369,7 +434,23 @@ impl Host for Line {
         let request = match attachment {
             Attachment::File(content) => Request::AttachFile(name.to_owned(), content.to_vec()),
             Attachment::Image(image) => Request::AttachImage(name.to_owned(), self.send_tensor(image)?),
+            Attachment::Text(text) => Request::AttachText(name.to_owned(), (*text).to_owned()),
         };
         self.done(request)
+    }
+
+    fn run_info(&self) -> Result<String, HostError> {
+        match self.ask(Request::RunInfo)? {
+            Answer::Text(info) => Ok(info),
+            _ => Err(misunderstood()),
+        }
+    }
+
+    fn fire(&mut self, event: &str) -> Result<(), HostError> {
+        self.done(Request::Fire(event.to_owned()))
+    }
+
+    fn call_after(&mut self, time: Duration) -> Result<(), HostError> {
+        self.done(Request::CallAfter(time.as_secs_f64()))
     }
 }

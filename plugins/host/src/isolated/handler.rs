@@ -29,6 +29,7 @@ struct Inner {
 pub struct Isolated {
     name: String,
     whens: Vec<When>,
+    events: Vec<String>,
     on_error: OnError,
     ranks: Ranks,
     line: Line,
@@ -45,12 +46,13 @@ impl Isolated {
         limit: Duration,
         name: String,
         whens: Vec<SentWhen>,
+        events: Vec<String>,
         on_error: OnError,
         ranks: Ranks,
     ) -> Self {
         let line = Arc::new(Mutex::new(Inner { process, limit, pending: None, saved: None }));
         let whens = whens.into_iter().filter_map(|when| receive_when(when, &line)).collect();
-        Self { name, whens, on_error, ranks, line }
+        Self { name, whens, events, on_error, ranks, line }
     }
 }
 
@@ -150,6 +152,10 @@ impl Inner {
             Request::Recall(key) => return Ok(Answer::Bytes(host.recall(&key))),
             Request::AttachFile(name, content) => host.attach(&name, &Attachment::File(&content))?,
             Request::AttachImage(name, image) => host.attach(&name, &Attachment::Image(self.tensor(image)?))?,
+            Request::AttachText(name, text) => host.attach(&name, &Attachment::Text(&text))?,
+            Request::RunInfo => return host.run_info().map(Answer::Text),
+            Request::Fire(event) => host.fire(&event)?,
+            Request::CallAfter(seconds) => host.call_after(view::time(seconds)?)?,
         }
         Ok(Answer::Done)
     }
@@ -170,6 +176,10 @@ impl Handler for Isolated {
 
     fn subscriptions(&self) -> Vec<When> {
         self.whens.clone()
+    }
+
+    fn events(&self) -> Vec<String> {
+        self.events.clone()
     }
 
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {

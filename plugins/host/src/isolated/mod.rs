@@ -5,6 +5,7 @@
 //! and answers are messages over a socket pair; the elements of tensors are in shared memory.
 
 mod child;
+mod component;
 mod confine;
 mod handler;
 mod process;
@@ -13,10 +14,12 @@ mod wire;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hearth_engine::Handler;
+use hearth_registry::Fault;
+use hearth_registry::component::Component;
 
 pub use child::serve as serve_isolated;
 
@@ -24,6 +27,7 @@ use crate::error::PluginError;
 use crate::file::{Identity, examine};
 use crate::report::{Info, Report};
 use crate::search::Found;
+use component::IsolatedComponent;
 use handler::Isolated;
 use process::{LOADING, Process};
 use wire::{Order, SentFault, Source, Word};
@@ -75,8 +79,8 @@ impl Apart {
         let text = toml::to_string(options);
         let text = text.map_err(|error| self.error(format!("its options cannot be passed on: {error}")))?;
         match self.start(Some(text))? {
-            (process, Word::Made { name, whens, on_error, ranks }) => {
-                Ok(Box::new(Isolated::new(process, self.limit, name, whens, on_error, ranks)))
+            (process, Word::Made { name, whens, events, on_error, ranks }) => {
+                Ok(Box::new(Isolated::new(process, self.limit, name, whens, events, on_error, ranks)))
             }
             (_, Word::Refused(fault)) if fault.of_options => {
                 Err(PluginError::Options { name: self.name.clone(), fault: Box::new(SentFault::received(fault)) })
@@ -85,7 +89,25 @@ impl Apart {
         }
     }
 
+    /// Creates a component, in a process.
+    pub fn component(&self, name: &str, options: &toml::Table, version: String) -> Result<Arc<dyn Component>, Fault> {
+        let plain = |error: PluginError| Fault::at("name", error.to_string());
+        let options = toml::to_string(options)
+            .map_err(|error| plain(self.error(format!("its options cannot be passed on: {error}"))))?;
+        let order = Order::Make { source: self.source.clone(), name: name.to_owned(), options };
+        match self.begin(&order).map_err(plain)? {
+            (process, Word::Built) => Ok(Arc::new(IsolatedComponent::new(process, self.limit, version))),
+            (_, Word::Refused(fault)) => Err(fault.received()),
+            (_, word) => Err(plain(self.error(refusal(word)))),
+        }
+    }
+
     fn start(&self, options: Option<String>) -> Result<(Process, Word), PluginError> {
+        self.begin(&Order::Load { source: self.source.clone(), options })
+    }
+
+    /// Starts a process, and sends it its first order.
+    fn begin(&self, order: &Order) -> Result<(Process, Word), PluginError> {
         let Some([program, arguments @ ..]) = COMMAND.get().map(Vec::as_slice) else {
             return Err(self.error("this program has no command for isolated plugins".to_owned()));
         };
@@ -94,7 +116,7 @@ impl Apart {
         let process = Process::start(command);
         let mut process = process.map_err(|error| self.error(format!("no process can be started for it: {error}")))?;
         process.allow(LOADING);
-        let word = process.ask(&Order::Load { source: self.source.clone(), options });
+        let word = process.ask(order);
         let word = word.map_err(|over| self.error(format!("while it was loaded, {over}")))?;
         Ok((process, word))
     }

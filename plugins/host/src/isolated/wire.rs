@@ -12,6 +12,7 @@ use hearth_engine::{
     State,
 };
 use hearth_registry::Fault;
+use hearth_registry::component::HostArray;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,12 @@ pub enum Order {
     Answer(Answer),
     /// End.
     Quit,
+    /// Load the plugin, and create a component of it from its options (TOML).
+    Make { source: Source, name: String, options: String },
+    /// Call the component: an operation, or its only function. The values of the arrays are in the shared memory.
+    Work { operation: Option<String>, inputs: Vec<SentArray>, text: String, network: bool },
+    /// The output of the network, or its error.
+    Output(Result<SentArray, String>),
 }
 
 /// A message from the plugin's process to the program.
@@ -52,7 +59,7 @@ pub enum Word {
     /// The plugin is loaded: its report as JSON.
     Loaded(String),
     /// The handler was created.
-    Made { name: String, whens: Vec<SentWhen>, on_error: OnError, ranks: Ranks },
+    Made { name: String, whens: Vec<SentWhen>, events: Vec<String>, on_error: OnError, ranks: Ranks },
     /// The plugin cannot be loaded, or refuses its options.
     Refused(SentFault),
     /// The handler has returned.
@@ -65,6 +72,12 @@ pub enum Word {
     Restored(Result<(), String>),
     /// While it handles an event, the handler makes a request.
     Ask(Request),
+    /// The component was created.
+    Built,
+    /// The component has returned.
+    Worked(Result<(Vec<SentArray>, String), String>),
+    /// While it works, the component runs the network on this window.
+    Window(SentArray),
 }
 
 /// A request of a handler: the methods of the engine's `Host`.
@@ -95,6 +108,11 @@ pub enum Request {
     Recall(String),
     AttachFile(String, Vec<u8>),
     AttachImage(String, SentTensor),
+    AttachText(String, String),
+    RunInfo,
+    Fire(String),
+    /// The time in seconds.
+    CallAfter(f64),
 }
 
 /// The result of a request.
@@ -111,6 +129,7 @@ pub enum Answer {
     /// The elements are in the shared memory.
     Tensor(SentTensor),
     Bytes(Option<Vec<u8>>),
+    Text(String),
 }
 
 /// A tensor whose elements are in the shared memory.
@@ -125,6 +144,40 @@ impl SentTensor {
     pub fn new(dtype: DType, shape: &[usize], bytes: &[u8]) -> Self {
         Self { dtype: dtype as u8, shape: shape.to_vec(), bytes: bytes.len() }
     }
+}
+
+/// An array whose values are in the shared memory, one array after another.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SentArray {
+    shape: Vec<usize>,
+    affine: [[f64; 4]; 4],
+}
+
+/// Puts arrays into the shared memory.
+pub fn put_arrays(shared: &mut Shared, arrays: &[HostArray<'_>]) -> Result<Vec<SentArray>, String> {
+    let bytes: Vec<u8> = arrays.iter().flat_map(|array| array.values.iter()).flat_map(|v| v.to_ne_bytes()).collect();
+    shared.put(&bytes).map_err(|error| format!("its images cannot be passed to another process: {error}"))?;
+    Ok(arrays.iter().map(|array| SentArray { shape: array.shape.clone(), affine: array.affine }).collect())
+}
+
+/// Takes arrays out of the shared memory.
+pub fn take_arrays(shared: &Shared, sent: Vec<SentArray>) -> Result<Vec<HostArray<'static>>, String> {
+    let count = |array: &SentArray| array.shape.iter().try_fold(1_usize, |all, axis| all.checked_mul(*axis));
+    let counts = sent.iter().map(count).collect::<Option<Vec<usize>>>();
+    let bytes = counts.as_ref().and_then(|counts| {
+        let all = counts.iter().try_fold(0_usize, |all, count| all.checked_add(*count))?;
+        all.checked_mul(size_of::<f32>())
+    });
+    let (Some(counts), Some(bytes)) = (counts, bytes) else {
+        return Err("an image of another process is too large".to_owned());
+    };
+    let bytes = shared.take(bytes).map_err(|error| format!("an image of another process is not complete: {error}"))?;
+    let mut values = bytes.chunks_exact(size_of::<f32>()).map(|v| f32::from_ne_bytes([v[0], v[1], v[2], v[3]]));
+    let array = |(SentArray { shape, affine }, count)| {
+        let values: Vec<f32> = values.by_ref().take(count).collect();
+        HostArray { shape, values: values.into(), affine }
+    };
+    Ok(sent.into_iter().zip(counts).map(array).collect())
 }
 
 /// A state with the fields that its own serialization omits.

@@ -68,7 +68,7 @@ fn components_in_rust_cross_and_come_back() {
     let kinds: Vec<_> = plugin.components().iter().map(|info| (info.kind.as_str(), info.name.as_str())).collect();
     assert_eq!(kinds, [("transform", "Scale"), ("metric", "Voxel"), ("reader", "Never")]);
     let text = Info::of(&plugin).to_string();
-    assert!(text.contains("adds      transform  rusty.Scale") && text.contains("factor = 2.0"), "{text}");
+    assert!(text.contains("adds      transform     rusty.Scale") && text.contains("factor = 2.0"), "{text}");
     assert!(text.contains("may do    reads or writes files") && !text.contains("listens"), "{text}");
 
     let scale = made(&plugin, ComponentKind::Transform, "Scale", "factor = 3").expect("valid options");

@@ -24,7 +24,7 @@ pub fn compile(folder: &Path, name: &str, source: &str) -> PathBuf {
 }
 
 /// Writes a plugin from a template and builds it as its README says.
-fn make(folder: &Path, template: Template) -> Plugin {
+pub fn make(folder: &Path, template: Template) -> Plugin {
     let name = format!("my-{template}");
     let dir = folder.join(&name);
     let files = scaffold(&dir, &name, template, &SdkSource::default()).expect("a project");
@@ -125,6 +125,15 @@ fn a_probe_gets_what_the_host_has() {
     let mut engine = Engine::new("trainer");
     let handler = plugin.handler(table("folder = '/tmp/c'\nnote = 'Köln'")).expect("valid options");
     engine.add_boxed(handler).expect("a valid handler");
+    engine.set_run_info(r#"{"version":"1"}"#);
+    let done = std::sync::Arc::new(std::sync::Mutex::new(0));
+    let count = done.clone();
+    engine
+        .on(hearth_engine::Event::custom("probe.done"), move |_| {
+            *count.lock().expect("no panic") += 1;
+            Ok(())
+        })
+        .expect("an event of a handler");
     let mut toy = Toy::trainer(4);
     toy.tensors.insert("image".into(), HostTensor::from_f32(vec![2], &[1.0, 2.5]).expect("a tensor"));
     let label = HostTensor { dtype: hearth_engine::DType::U8, shape: vec![1, 2], bytes: vec![1, 0].into() };
@@ -133,12 +142,13 @@ fn a_probe_gets_what_the_host_has() {
     let list = attached.clone();
     engine.on_attach(Box::new(move |handler, name, attachment| {
         list.lock().expect("no panic").push(format!("{handler} {name} {attachment:?}"));
-        Ok(())
+        Ok(name.into())
     }));
     engine.run(&mut toy, 1).expect("its errors are logged");
     let attached = attached.lock().expect("no panic");
     assert_eq!(attached[0], "probe notes/a.txt File([116, 101, 120, 116])");
-    assert!(attached.len() == 2 && attached[1].starts_with("probe label Image(HostTensor { dtype: U8, shape: [1, 2]"));
+    assert_eq!(attached[2], "probe text Text(\"# text\")");
+    assert!(attached.len() == 3 && attached[1].starts_with("probe label Image(HostTensor { dtype: U8, shape: [1, 2]"));
     assert_eq!(toy.snapshots[0].store["probe"]["key"], b"\0value");
     let expected = [
         "Info: output: `lss` is not supported",
@@ -162,9 +172,13 @@ fn a_probe_gets_what_the_host_has() {
         "Info: attach: an attachment has a name of letters, digits, `-`, `_` and `.`, in folders or not (`slices/epoch_1`), \
          not \"../a.txt\"",
         "Info: note: Köln",
+        r#"Info: info: {"version":"1"}"#,
+        "Info: call_after: -1 s is no time to wait: cannot convert float seconds to Duration: value is negative",
     ];
     assert_eq!(toy.notes[expected.len() + 1..][..rest.len()], rest);
     assert!(toy.notes.iter().any(|note| note == "checkpoint /tmp/c mine Some(2)"), "{:?}", toy.notes);
+    assert!(toy.notes.iter().any(|note| note == "Info: timer: at the end"), "{:?}", toy.notes);
+    assert_eq!(*done.lock().expect("no panic"), 1);
     assert_eq!(toy.tensors["doubled"].to_f32().expect("numbers"), [2.0, 5.0]);
     assert_eq!((toy.rate, engine.state().metrics["dice"]), (Some(0.25), 0.5));
     assert_eq!(engine.state().scalars["curve"].value, 2.5);
@@ -207,7 +221,7 @@ static int32_t handle(void *self, const hearth_event *event, const hearth_host *
     return 0;
 }
 static int32_t options(const hearth_call *call) { call->give(call, "[3]", 3); return 0; }
-static const hearth_plugin plugin = {SIZE, OPTIONS, create, 0, handle, 0, 0, 0, 0, 0, 0};
+static const hearth_plugin plugin = {SIZE, OPTIONS, create, 0, handle, 0, 0, 0, 0, 0, 0, 0};
 const hearth_plugin *hearth_plugin_main(const hearth_call *call) { (void)call; (void)options; return RESULT; }
 "#;
 

@@ -58,10 +58,11 @@ fn requests_and_answers_are_those_of_a_plugin_in_the_process() {
     let run = |plugin: &Plugin| {
         let mut engine = Engine::new("trainer");
         let sampled = engine.register_event("sampled", None).expect("a new event");
-        let options = "word = 'hello'\nnumbers = [1, 2.5, inf]";
+        let options = "word = 'hello'\nnumbers = [1, 2.5, inf]\ntimer = true";
         engine.add_boxed(plugin.handler(table(options)).expect("valid")).expect("a handler");
         engine.set_key_metric("dice", hearth_engine::Better::Higher);
-        engine.on_attach(Box::new(|_, _, _| Ok(())));
+        engine.set_run_info(r#"{"version": "0.1.0"}"#);
+        engine.on_attach(Box::new(|_, name, _| Ok(name.into())));
         let mut toy = Toy::trainer(3);
         (toy.dice, toy.custom) = (vec![0.25, 0.75], Some(sampled));
         let image = HostTensor::from_f32(vec![1, 1, 2, 1, 1], &[1.5, -2.0]).expect("two values");
@@ -170,7 +171,7 @@ impl Host for Lends {
     fn set_metric(&mut self, _: &str, _: f64) {}
     not_offered! {
         terminate, terminate_epoch, interrupt, save_checkpoint, load_checkpoint, scalar, remember, recall, attach,
-        names, output, cases, numbers, texts, learning_rate, set_learning_rate, layer_statistics, run
+        run_info, fire, call_after, names, output, cases, numbers, texts, learning_rate, set_learning_rate, layer_statistics, run
     }
 }
 

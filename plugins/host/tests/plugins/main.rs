@@ -9,6 +9,7 @@ mod cost;
 mod in_c;
 #[cfg(target_os = "linux")]
 mod isolated;
+mod kinds;
 mod loading;
 mod permissions;
 mod profiler;

@@ -11,7 +11,8 @@ use crate::{fixture, table};
 #[test]
 fn everything_a_handler_can_ask_for_crosses() {
     let plugin = load(&fixture("good")).expect("a good plugin");
-    let handler = plugin.handler(table("word = 'hello'\nnumbers = [1, 2.5, inf]")).expect("valid options");
+    let options = table("word = 'hello'\nnumbers = [1, 2.5, inf]\ntimer = true");
+    let handler = plugin.handler(options).expect("valid options");
     let mut engine = Engine::new("trainer");
     assert!(
         engine.add_boxed(plugin.handler(table("word = ''")).expect("valid")).is_err(),
@@ -19,15 +20,17 @@ fn everything_a_handler_can_ask_for_crosses() {
     );
     let sampled = engine.register_event("sampled", None).expect("a new event");
     engine.add_boxed(handler).expect("a valid handler");
+    engine.set_run_info(r#"{"version": "0.1.0"}"#);
     let attached = Arc::new(Mutex::new(Vec::new()));
     let list = attached.clone();
     engine.on_attach(Box::new(move |handler, name, attachment| {
         let what = match attachment {
             Attachment::File(content) => format!("{} bytes", content.len()),
             Attachment::Image(image) => format!("{:?} {:?} {} bytes", image.shape, image.dtype, image.bytes.len()),
+            Attachment::Text(text) => format!("{text:?}"),
         };
         list.lock().expect("no panic").push(format!("{handler} {name} {what}"));
-        Ok(())
+        Ok(name.into())
     }));
     let mut toy = Toy::trainer(3);
     toy.dice = vec![0.25, 0.75];
@@ -52,7 +55,8 @@ fn everything_a_handler_can_ask_for_crosses() {
         vec![step, "Info: sampled in iteration 5"],
         vec![step, "Info: sampled in iteration 6"],
         vec!["run validation", "checkpoint somewhere good Some(2)"],
-        vec!["Info: 15 calls, case_1.nii+case_2.nii, loss 0.125", "Warn: there is no tensor `nothing`"],
+        vec!["Info: timer in iteration 6"],
+        vec!["Info: 16 calls, case_1.nii+case_2.nii, loss 0.125", "Warn: there is no tensor `nothing`"],
         vec!["Info: [1.0, 2.5, inf]"],
         vec![
             "Info: Outputs+é Tensors+é Numbers+é Texts+é Engines+é",
@@ -62,10 +66,15 @@ fn everything_a_handler_can_ask_for_crosses() {
             "Info: None Some([1]), a key has 1 to 200 bytes, not 0",
             "Info: an attachment has a name of letters, digits, `-`, `_` and `.`, in folders or not (`slices/epoch_1`), \
              not \"../up\"",
+            "Info: {\"version\": \"0.1.0\"}; `good.other` is not an event of this handler; its `events` are: `good.done`; \
+             18446744073709552000 s is no time to wait: cannot convert float seconds to Duration: value is either too \
+             big or NaN",
+            "Info: good.done in iteration 6",
         ],
     ];
     assert_eq!(notes, expected.concat());
-    assert_eq!(*attached.lock().expect("no panic"), ["good notes.txt 4 bytes", "good picture [1, 2] F32 8 bytes"]);
+    let expected = ["good notes.txt 4 bytes", "good picture [1, 2] F32 8 bytes", "good text \"# text\""];
+    assert_eq!(*attached.lock().expect("no panic"), expected);
     assert_eq!(engine.snapshot().store["good"]["count"], [1]);
 }
 
@@ -87,7 +96,7 @@ fn the_state_arrives_as_the_engine_has_it() {
     let mut toy = Toy::trainer(2);
     toy.tensors.insert("image".to_owned(), HostTensor::from_f32(vec![1], &[f32::NAN]).expect("one value"));
     engine.set_key_metric("dice", hearth_engine::Better::Higher);
-    engine.on_attach(Box::new(|_, _, _| Ok(())));
+    engine.on_attach(Box::new(|_, name, _| Ok(name.into())));
     engine.run(&mut toy, 4).expect("no error");
     let lines = toy
         .notes
@@ -107,7 +116,7 @@ fn what_a_handler_saves_comes_back() {
     let handler = || plugin.handler(table("word = 'hello'")).expect("valid options");
     let run = |engine: &mut Engine, epochs: u64| {
         engine.register_event("sampled", None).expect("an event");
-        engine.on_attach(Box::new(|_, _, _| Ok(())));
+        engine.on_attach(Box::new(|_, name, _| Ok(name.into())));
         let mut toy = Toy::trainer(1);
         toy.tensors.insert("image".to_owned(), HostTensor::from_f32(vec![1], &[1.0]).expect("one value"));
         engine.run(&mut toy, epochs).expect("no error");

@@ -2,14 +2,24 @@
 //! They work on arrays in host memory, so that this crate needs no tensor library.
 //!
 //! A program that loads plugins sets the function that finds components ([`provide`]); the kinds
-//! that plugins can extend call it ([`find`]).
+//! that plugins can extend call it: [`find`], or [`Late`] for those that only some commands use. [`texts`]
+//! are what some kinds exchange besides arrays.
+
+mod kind;
+mod late;
+pub mod texts;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fmt;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+pub use self::kind::ComponentKind;
+pub use self::late::Late;
 use crate::fault::Fault;
 use crate::node::Node;
 
@@ -51,72 +61,84 @@ impl<'a> HostArray<'a> {
     }
 }
 
-/// The kind of a component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ComponentKind {
-    /// A step of `transforms` or `post`: an image `[C, X, Y, Z]` to an image on the same grid.
-    Transform = 0,
-    /// A metric: prediction and label of an item, `[C, X, Y, Z]` each, to a row of numbers `[N]`.
-    Metric = 1,
-    /// A reader: a path to an image `[C, X, Y, Z]`.
-    Reader = 2,
+/// The answer of an operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Arrays, as the operation defines them.
+    pub arrays: Vec<HostArray<'static>>,
+    /// JSON, as the operation defines it; empty if it defines none.
+    pub text: String,
 }
 
-impl ComponentKind {
-    /// All kinds.
-    pub const ALL: [ComponentKind; 3] = [ComponentKind::Transform, ComponentKind::Metric, ComponentKind::Reader];
-
-    /// The kind's name, in the singular.
-    pub fn word(self) -> &'static str {
-        match self {
-            ComponentKind::Transform => "transform",
-            ComponentKind::Metric => "metric",
-            ComponentKind::Reader => "reader",
-        }
-    }
-}
-
-impl fmt::Display for ComponentKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
+/// The network, for an inferer: a window `[N, C, X, Y, Z]` to its output.
+pub type Network<'a> = dyn FnMut(HostArray<'_>) -> Result<HostArray<'static>, String> + 'a;
 
 /// A component of a plugin. Several threads may use it at once.
 pub trait Component: Send + Sync {
-    /// Computes arrays from arrays and a text (the path, for a reader).
+    /// Computes arrays from arrays and a text (the path, for a reader): kinds `transform`, `metric` and
+    /// `reader`.
     ///
     /// # Errors
     /// The plugin's own message.
     fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String>;
+
+    /// Carries out an operation of the kind: the other kinds. `text` is JSON, and is empty if the operation
+    /// defines none; `network` is there for inferers. [`ComponentKind`] lists the operations.
+    ///
+    /// # Errors
+    /// The plugin's own message, or that it was built before the operation existed.
+    fn call(
+        &self,
+        operation: &str,
+        inputs: &[HostArray<'_>],
+        text: &str,
+        network: Option<&mut Network<'_>>,
+    ) -> Result<Answer, String>;
 
     /// Plugin, version and hash of its files, for the keys of caches: `mine 0.1.0 8d3f...`. A rebuilt
     /// plugin has another one.
     fn version(&self) -> String;
 }
 
-/// Finds the component of a kind and a name (`mine.Blur`) and builds it from its options.
-pub type Finder = dyn Fn(ComponentKind, &str, &Node) -> Result<Arc<dyn Component>, Fault> + Send + Sync;
+/// Finds the component of one of these kinds and a name (`mine.Blur`) and builds it from its options.
+pub type Finder =
+    dyn Fn(&[ComponentKind], &str, &Node) -> Result<(ComponentKind, Arc<dyn Component>), Fault> + Send + Sync;
 
 thread_local! {
-    static PLACES: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+    static PLACES: RefCell<Places> = RefCell::default();
 }
 
-/// Reads a recipe whose plugins have these files or folders: its components are searched there, too.
-pub fn with_places<T>(places: Vec<PathBuf>, read: impl FnOnce() -> T) -> T {
+/// What a recipe says about its plugins, for its components.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Places {
+    /// Files and folders in which components are searched, too.
+    pub paths: Vec<PathBuf>,
+    /// Plugins that run in processes of their own, with the time limit of a call.
+    pub isolated: BTreeMap<String, Duration>,
+}
+
+impl From<Vec<PathBuf>> for Places {
+    /// Places of plugins that run in this process.
+    fn from(paths: Vec<PathBuf>) -> Self {
+        Self { paths, isolated: BTreeMap::new() }
+    }
+}
+
+/// Reads a recipe that says this about its plugins.
+pub fn with_places<T>(places: impl Into<Places>, read: impl FnOnce() -> T) -> T {
     /// Restores the places, also after a panic.
-    struct Before(Vec<PathBuf>);
+    struct Before(Places);
     impl Drop for Before {
         fn drop(&mut self) {
             PLACES.set(std::mem::take(&mut self.0));
         }
     }
-    let _before = Before(PLACES.replace(places));
+    let _before = Before(PLACES.replace(places.into()));
     read()
 }
 
-/// The files and folders of the recipe that this thread reads: see [`with_places`].
-pub fn places() -> Vec<PathBuf> {
+/// What the recipe says that this thread reads: see [`with_places`].
+pub fn places() -> Places {
     PLACES.with_borrow(Clone::clone)
 }
 
@@ -151,9 +173,21 @@ pub fn reports(message: &str) -> String {
 /// # Errors
 /// If there is no such plugin or component, an option is invalid, or this program loads no plugins.
 pub fn find(kind: ComponentKind, name: &str, options: &Node) -> Result<Arc<dyn Component>, Fault> {
+    find_one_of(&[kind], name, options).map(|(_, component)| component)
+}
+
+/// Finds a component that has one of several kinds, and builds it.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_one_of(
+    kinds: &[ComponentKind],
+    name: &str,
+    options: &Node,
+) -> Result<(ComponentKind, Arc<dyn Component>), Fault> {
     let finder = FINDER.read().unwrap_or_else(PoisonError::into_inner).clone();
     let none = || Fault::at("name", format!("{name} is of a plugin, and this program loads none"));
-    finder.ok_or_else(none)?(kind, name, options)
+    finder.ok_or_else(none)?(kinds, name, options)
 }
 
 #[cfg(test)]
@@ -169,10 +203,11 @@ mod tests {
 
     #[test]
     fn places_are_those_of_the_recipe_that_is_read() {
-        let inner = || with_places(vec!["/b".into()], places);
-        assert_eq!(with_places(vec!["/a".into()], || (inner(), places())), (vec!["/b".into()], vec!["/a".into()]));
-        let _ = std::panic::catch_unwind(|| with_places(vec!["/c".into()], || panic!("a bad recipe")));
-        assert!(places().is_empty());
+        let at = |path: &str| Places::from(vec![PathBuf::from(path)]);
+        let inner = || with_places(at("/b"), places);
+        assert_eq!(with_places(at("/a"), || (inner(), places())), (at("/b"), at("/a")));
+        let _ = std::panic::catch_unwind(|| with_places(at("/c"), || panic!("a bad recipe")));
+        assert_eq!(places(), Places::default());
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! Components: transforms, metrics and readers that recipes name as `PLUGIN.NAME`.
+//! Components: parts that recipes name as `PLUGIN.NAME`, each of a kind: [`Transform`],
+//! [`MapTransform`], [`Metric`], [`Loss`], [`Reader`], [`Writer`], [`Layout`], [`Sampler`], [`Schedule`],
+//! [`Inferer`].
 //!
 //! ```
 //! use hearth_plugin::component::{Array, Transform};
@@ -43,11 +45,33 @@
 //!
 //! In a recipe: `{ name = "mine.Scale", keys = ["image"], factor = 0.5 }`.
 
+mod draw;
+mod inferer;
+mod layout;
+mod loss;
+mod made;
+mod map_transform;
+mod sampler;
+mod schedule;
+mod writer;
+
 use std::path::Path;
 
 use hearth_engine::{Context, Event, Handler, HandlerError, When};
-pub use hearth_registry::component::{ComponentKind, HostArray as Array, IDENTITY};
+pub use hearth_registry::component::texts::{FieldValue, Inversion, LayoutAnswer as Cases, LayoutCase as Case};
+pub use hearth_registry::component::{ComponentKind, HostArray as Array, IDENTITY, Network};
 
+pub use self::draw::Draw;
+pub use self::inferer::Inferer;
+pub use self::layout::Layout;
+pub use self::loss::{Loss, Valued};
+pub use self::made::Made;
+#[doc(hidden)]
+pub use self::made::kinds;
+pub use self::map_transform::{MapTransform, Mapped};
+pub use self::sampler::{Epoch, Sampler};
+pub use self::schedule::{Schedule, Step};
+pub use self::writer::Writer;
 use crate::options::OptionInfo;
 
 /// A transform: a step of `transforms` or `post`.
@@ -81,16 +105,6 @@ pub trait Reader: Send + Sync {
     fn read(&self, path: &Path) -> Result<Array<'static>, HandlerError>;
 }
 
-/// A component that was built from its options.
-pub enum Made {
-    /// A transform.
-    Transform(Box<dyn Transform>),
-    /// A metric.
-    Metric(Box<dyn Metric>),
-    /// A reader.
-    Reader(Box<dyn Reader>),
-}
-
 /// A plugin's description of one of its components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentInfo {
@@ -102,51 +116,6 @@ pub struct ComponentInfo {
     pub help: String,
     /// The options.
     pub options: Vec<OptionInfo>,
-}
-
-/// For [`export_components!`](crate::export_components!): a transform.
-#[doc(hidden)]
-pub fn transform<T: Transform + 'static>(made: T) -> Made {
-    Made::Transform(Box::new(made))
-}
-
-/// For [`export_components!`](crate::export_components!): a metric.
-#[doc(hidden)]
-pub fn metric<T: Metric + 'static>(made: T) -> Made {
-    Made::Metric(Box::new(made))
-}
-
-/// For [`export_components!`](crate::export_components!): a reader.
-#[doc(hidden)]
-pub fn reader<T: Reader + 'static>(made: T) -> Made {
-    Made::Reader(Box::new(made))
-}
-
-/// The kinds, under the words of [`export_components!`](crate::export_components!).
-#[doc(hidden)]
-#[allow(non_upper_case_globals, reason = "the words of a macro name them")]
-pub mod kinds {
-    use super::ComponentKind;
-
-    pub const transform: ComponentKind = ComponentKind::Transform;
-    pub const metric: ComponentKind = ComponentKind::Metric;
-    pub const reader: ComponentKind = ComponentKind::Reader;
-}
-
-impl Made {
-    /// The function that the host calls.
-    pub(crate) fn run(&self, inputs: &[Array<'_>], text: &str) -> Result<Vec<Array<'static>>, HandlerError> {
-        let lacking = || HandlerError::new("the host passed too few arrays");
-        Ok(match (self, inputs) {
-            (Made::Transform(transform), [image, ..]) => vec![transform.apply(image.clone())?],
-            (Made::Metric(metric), [pred, label, ..]) => {
-                let row = metric.measure(pred.clone(), label.clone())?;
-                vec![Array { shape: vec![row.len()], values: row.into(), affine: IDENTITY }]
-            }
-            (Made::Reader(reader), _) => vec![reader.read(Path::new(text))?],
-            _ => return Err(lacking()),
-        })
-    }
 }
 
 /// The handler of a plugin that has only components.
@@ -169,14 +138,14 @@ impl Handler for Idle {
 
 /// Makes this crate a plugin of components. Takes the plugin's name, its capabilities (as
 /// [`export_plugin!`](crate::export_plugin!)), and for each component: its purpose in one line, its
-/// kind (`transform`, `metric`, `reader`), its name, the type of its options, and a function that
-/// builds it from them, which returns `Ok` with a [`Transform`], [`Metric`] or [`Reader`], or a
-/// [`Fault`](crate::Fault).
+/// kind, its name, the type of its options, and a function that builds it from them, which returns `Ok`
+/// with a type that has the trait of the kind, or a [`Fault`](crate::Fault).
+///
+/// The kinds: `transform`, `map_transform`, `metric`, `loss`, `reader`, `writer`, `layout`, `sampler`,
+/// `schedule`, `inferer`. A crate that has a handler, too, lists its components in `export_plugin!`.
 #[macro_export]
 macro_rules! export_components {
-    ($name:expr, needs: [$($need:ident),* $(,)?], {
-        $($help:literal $kind:ident $Name:ident ($Options:ty) = $new:expr;)+
-    }) => {
+    ($name:expr, needs: [$($need:ident),* $(,)?], { $($components:tt)+ }) => {
         $crate::__export! {
             $name,
             $crate::identity::DECLARED | $crate::identity::COMPONENTS $(| $crate::identity::$need)*,
@@ -191,26 +160,35 @@ macro_rules! export_components {
                     ::core::result::Result::Ok(::std::boxed::Box::new($crate::component::Idle($name)))
                 }
 
-                fn components() -> ::std::vec::Vec<$crate::component::ComponentInfo> {
-                    ::std::vec![$($crate::component::ComponentInfo {
-                        kind: $crate::component::kinds::$kind,
-                        name: ::core::stringify!($Name).to_owned(),
-                        help: ($help).to_owned(),
-                        options: <$Options as $crate::PluginOptions>::list(),
-                    }),+]
-                }
-
-                fn make(
-                    name: &str,
-                    options: &str,
-                ) -> ::core::result::Result<$crate::component::Made, $crate::Fault> {
-                    $(if name == ::core::stringify!($Name) {
-                        let options = <$Options as $crate::PluginOptions>::from_toml(options)?;
-                        return $new(options).map($crate::component::$kind);
-                    })+
-                    ::core::result::Result::Err($crate::Fault::new(::std::format!("there is no component {name}")))
-                }
+                $crate::__components! { $($components)+ }
             }
+        }
+    };
+}
+
+/// The functions of a plugin that list its components and build them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __components {
+    ($($help:literal $kind:ident $Name:ident ($Options:ty) = $new:expr;)+) => {
+        fn components() -> ::std::vec::Vec<$crate::component::ComponentInfo> {
+            ::std::vec![$($crate::component::ComponentInfo {
+                kind: $crate::component::kinds::$kind::KIND,
+                name: ::core::stringify!($Name).to_owned(),
+                help: ($help).to_owned(),
+                options: <$Options as $crate::PluginOptions>::list(),
+            }),+]
+        }
+
+        fn make(
+            name: &str,
+            options: &str,
+        ) -> ::core::result::Result<$crate::component::Made, $crate::Fault> {
+            $(if name == ::core::stringify!($Name) {
+                let options = <$Options as $crate::PluginOptions>::from_toml(options)?;
+                return $new(options).map($crate::component::kinds::$kind::made);
+            })+
+            ::core::result::Result::Err($crate::Fault::new(::std::format!("there is no component {name}")))
         }
     };
 }

@@ -1,0 +1,56 @@
+//! [`MapTransform`].
+
+use hearth_engine::HandlerError;
+
+use super::{Array, Draw, Inversion};
+
+/// A step of `transforms` that gets the images of all its keys at once, may draw random numbers, and may
+/// return images on another grid.
+pub trait MapTransform: Send + Sync {
+    /// Maps the images `[C, X, Y, Z]` of `keys` to as many images. Their affines say where the voxels are:
+    /// a crop moves the origin, a resampling changes the voxel size. Labels must stay labels.
+    ///
+    /// `draw` is the same for the same seed, epoch, case and step. Without [`is_random`](Self::is_random)
+    /// its numbers are always the same.
+    ///
+    /// # Errors
+    /// The problem of the images; the program adds case, files and step.
+    fn apply(&self, images: Vec<Array<'_>>, keys: &[String], draw: Draw) -> Result<Mapped, HandlerError>;
+
+    /// Whether the step draws. Caches keep the result of the steps before the first one that does, and
+    /// prediction omits those that do.
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    /// Whether it has an inverse of its own. By default a prediction is sampled on the grid before the step,
+    /// by the affines: for crops, pads and changes of the voxel size nothing else is needed.
+    fn is_invertible(&self) -> bool {
+        false
+    }
+
+    /// Maps an image on the grid that `apply` returned, such as a prediction, to the grid before it.
+    ///
+    /// # Errors
+    /// The problem of the image.
+    fn invert(&self, image: Array<'_>, from: &Inversion) -> Result<Array<'static>, HandlerError> {
+        let _ = (image, from);
+        Err(HandlerError::new("it says that it has an inverse, and has none"))
+    }
+}
+
+/// The images that a [`MapTransform`] returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mapped {
+    /// An image for each key.
+    pub images: Vec<Array<'static>>,
+    /// What the inverse of these images needs to know.
+    pub state: String,
+}
+
+impl From<Vec<Array<'static>>> for Mapped {
+    /// Images without a state.
+    fn from(images: Vec<Array<'static>>) -> Self {
+        Self { images, state: String::new() }
+    }
+}
