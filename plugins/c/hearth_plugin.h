@@ -62,6 +62,7 @@ extern "C" {
 #define HEARTH_NUMBERS 2
 #define HEARTH_TEXTS 3
 #define HEARTH_ENGINES 4
+#define HEARTH_ATTACHMENTS 5 /* at the event `attached`: paths of the attached files */
 
 /* Values of layers: `layer_statistics` of `hearth_host`. */
 #define HEARTH_WEIGHTS 0
@@ -110,6 +111,8 @@ struct hearth_setup {
     int32_t (*listen)(const hearth_setup *setup, const hearth_when *when);
     void (*on_error)(const hearth_setup *setup, int32_t policy);
     void (*ranks)(const hearth_setup *setup, int32_t ranks);
+    /* Declares an event of its own, NAME.EVENT, that `fire` of `hearth_host` fires. */
+    int32_t (*fires)(const hearth_setup *setup, const char *event);
 };
 
 /* An event that happens, and the state of the run. */
@@ -200,6 +203,16 @@ struct hearth_host {
        [H, W] or [H, W, 3]; u8, or f32 from 0 to 1. */
     int32_t (*attach_file)(const hearth_host *host, const char *name, const void *bytes, size_t count);
     int32_t (*attach_image)(const hearth_host *host, const char *name, const hearth_tensor *image);
+    /* Adds a text in Markdown. */
+    int32_t (*attach_text)(const hearth_host *host, const char *name, const char *text);
+    /* What the run is, as a JSON object: version, recipe, run_folder, device, rank, world_size, parameters,
+       data. NULL on failure. */
+    const char *(*run_info)(const hearth_host *host);
+    /* Fires an event that `fires` declared, after the handlers of the current event. */
+    int32_t (*fire)(const hearth_host *host, const char *event);
+    /* Requests a call of `handle` with the event `timer` at the first event after this number of seconds. What
+       is outstanding at the end of the run is called once, before `completed`. */
+    int32_t (*call_after)(const hearth_host *host, double seconds);
 };
 
 /* Numbers in host memory, row-major: an image [C, X, Y, Z] and its position. */
@@ -225,6 +238,12 @@ struct hearth_work {
     /* Returns the result, which is copied. Transform: the image on the same grid; metric: a row [N];
        reader: the image [C, X, Y, Z]. */
     int32_t (*give)(const hearth_work *work, const hearth_array *result);
+    /* Returns the JSON of an operation, which is copied. */
+    int32_t (*say)(const hearth_work *work, const char *json);
+    /* Runs the network on a window [N, C, X, Y, Z]; `output` is valid until the next call of it. NULL unless
+       the component is an inferer. A failure is that of `call`, which returns HEARTH_FAILED then. Set `size`
+       of `output` before. */
+    int32_t (*network)(const hearth_work *work, const hearth_array *window, hearth_array *output);
 };
 
 /* The functions of a plugin. `options`, `destroy`, `save` and `load` may be NULL. A plugin has a handler
@@ -238,12 +257,6 @@ typedef struct hearth_plugin {
        `*self`, unless it is NULL. */
     int32_t (*create)(const hearth_setup *setup, void **self);
     void (*destroy)(void *self);
-    /* Returns the JSON of an operation, which is copied. */
-    int32_t (*say)(const hearth_work *work, const char *json);
-    /* Runs the network on a window [N, C, X, Y, Z]; `output` is valid until the next call of it. NULL unless
-       the component is an inferer. A failure is that of `call`, which returns HEARTH_FAILED then. Set `size`
-       of `output` before. */
-    int32_t (*network)(const hearth_work *work, const hearth_array *window, hearth_array *output);
     /* Handles an event that it subscribed to. */
     int32_t (*handle)(void *self, const hearth_event *event, const hearth_host *host);
     /* Return the bytes for checkpoints; restore them. */
@@ -258,6 +271,9 @@ typedef struct hearth_plugin {
     /* Computes the result, possibly in several threads at once. */
     int32_t (*compute)(void *component, const hearth_work *work);
     void (*release)(void *component);
+    /* Carries out an operation of a component, possibly in several threads at once. The documentation of
+       components lists the operations of each kind, with their arrays and JSON. */
+    int32_t (*call)(void *component, const char *operation, const hearth_work *work);
 } hearth_plugin;
 
 /* One option in the list of `options`. `kind`: integer, number, true or false, text, path, list of ...
@@ -271,9 +287,6 @@ typedef struct hearth_plugin {
 /* Whether a table of the host has a member; older programs lack newer members. */
 #define HEARTH_HAS(table, member)                                                                              \
     ((table)->size >= (size_t)((const char *)&(table)->member - (const char *)(table)) + sizeof((table)->member))
-    /* Carries out an operation of a component, possibly in several threads at once. The documentation of
-       components lists the operations of each kind, with their arrays and JSON. */
-    int32_t (*call)(void *component, const char *operation, const hearth_work *work);
 
 /* The record that is read from the file. Its layout is frozen. */
 typedef struct hearth_identity {

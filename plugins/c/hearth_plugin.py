@@ -30,7 +30,7 @@ from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_i
 DEBUG, INFO, WARN, ERROR, NOTICE = range(5)
 STOP, DISABLE, LOG = range(3)
 ALL_RANKS, FIRST_RANK = range(2)
-OUTPUTS, TENSORS, NUMBERS, TEXTS, ENGINES = range(5)
+OUTPUTS, TENSORS, NUMBERS, TEXTS, ENGINES, ATTACHMENTS = range(6)
 WEIGHTS, GRADIENTS = range(2)
 FORMATS = "fdqB"  # of the types of elements: f32, f64, i64, u8
 
@@ -51,7 +51,7 @@ class _Setup(Structure):
     _fields_ = [("size", c_size_t), ("abi", c_uint32), ("context", _P), ("options", _S),
                 ("fail", CFUNCTYPE(_I, _P, _S, _S)), ("integer", _P), ("number", _P), ("boolean", _P), ("text", _P),
                 ("listen", CFUNCTYPE(_I, _P, POINTER(_When))), ("on_error", CFUNCTYPE(None, _P, _I)),
-                ("ranks", CFUNCTYPE(None, _P, _I))]
+                ("ranks", CFUNCTYPE(None, _P, _I)), ("fires", CFUNCTYPE(_I, _P, _S))]
 
 
 class Event(Structure):
@@ -112,6 +112,13 @@ class HostError(Exception):
     """A failed request to the host."""
 
 
+def _require(table, name):
+    """Fails if the program's table lacks a function, because the program is older than this file."""
+    place = getattr(type(table), name)
+    if place.offset + place.size > table.size:
+        raise HostError(f"this program is too old for `{name}`")
+
+
 class Tensor:
     """A tensor in host memory: `shape`, `format` (of `struct`), and `data`, a copy of its bytes.
     `numpy.frombuffer(t.data, t.format).reshape(t.shape)` is an array."""
@@ -130,13 +137,6 @@ class Tensor:
                        ctypes.cast(self._data, _P), len(self.data))
 
 
-class Host:
-    """The requests of a handler. A failure raises `HostError`."""
-
-    def __init__(self, table):
-        self._table = table
-
-    def _ask(self, name, *arguments):
 class Array(Tensor):
     """Numbers of a component: f32, with the affine from voxel index to mm as 16 numbers, row by row.
     `numpy.frombuffer(a.data, "f").reshape(a.shape)` is an array, `Array.of(x, a.affine)` the way back."""
@@ -170,7 +170,15 @@ class Array(Tensor):
         return _Array(ctypes.sizeof(_Array), sent.dimensions, sent.shape, sent.data, (_D * 16)(*self.affine))
 
 
+class Host:
+    """The requests of a handler. A failure raises `HostError`."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def _ask(self, name, *arguments):
         host = self._table.contents
+        _require(host, name)
         texts = [a.encode() if isinstance(a, str) else a for a in arguments]
         answer = getattr(host, name)(ctypes.addressof(host), *texts)
         failed = {_I: answer == 1, _S: answer is None}
@@ -259,6 +267,22 @@ class Array(Tensor):
         """Adds a file of these bytes to the run's folder."""
         self._ask("attach_file", name, ctypes.create_string_buffer(content, len(content)), len(content))
 
+    def attach_text(self, name, text):
+        """Adds a text in Markdown to the run's folder."""
+        self._ask("attach_text", name, text)
+
+    def run_info(self):
+        """What the run is: version, recipe, run_folder, device, rank, world_size, parameters, data."""
+        return self._json("run_info")
+
+    def fire(self, event):
+        """Fires an event of `EVENTS`, after the handlers of the current event."""
+        self._ask("fire", event)
+
+    def call_after(self, seconds):
+        """Requests a call of `handle` with the event `timer`; outstanding ones come before `completed`."""
+        self._ask("call_after", float(seconds))
+
     def remember(self, key, value):
         """Keeps bytes under a key, which checkpoints hold."""
         self._ask("remember", key, ctypes.create_string_buffer(value, len(value)), len(value))
@@ -298,6 +322,7 @@ class Plugin:
     """A handler. `options` has every option, with defaults filled in."""
 
     OPTIONS = []
+    EVENTS = []  # its own events, NAME.EVENT, which `host.fire` fires
     on_error = STOP
     ranks = ALL_RANKS
 
@@ -318,35 +343,6 @@ class Plugin:
         pass
 
 
-_handlers = {}
-_alive = []  # objects that C code points to
-
-
-def _reason(author):
-    """The current error, with its last place in the author's file."""
-    kind, error, trace = sys.exc_info()
-    frames = traceback.extract_tb(trace)
-    place = ([frame for frame in frames if frame.filename == author] or frames)[-1]
-    return f"{kind.__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})".encode()
-
-
-def _open(plugin, call, library, module):
-    """Reads MODULE.py next to the library, and sets the functions of the plugin."""
-    if os.environ.get("VIRTUAL_ENV"):
-        version = "python%d.%d" % sys.version_info[:2]
-        site.addsitedir(os.path.join(os.environ["VIRTUAL_ENV"], "lib", version, "site-packages"))
-    functions, call = _Functions.from_address(plugin), _Call.from_address(call)
-    path = os.path.join(os.path.dirname(os.path.abspath(library)), module + ".py")
-    try:
-        spec = importlib.util.spec_from_file_location("hearth_plugin_" + module, path)
-        made = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(made)
-        author = getattr(made, "Plugin", None)
-        classes = {kind.__name__: kind for kind in vars(made).values()
-                   if isinstance(kind, type) and issubclass(kind, Component) and kind.KIND}
-        if author is None and not classes:
-            raise AttributeError("it has neither a class `Plugin` nor a class with a `KIND`")
-    except BaseException:
 class Component:
     """A component, called PLUGIN.CLASS in recipes; the first line of its docstring is its purpose. `KIND` is
     the kind, and the methods are those of the kind:
@@ -414,9 +410,38 @@ class _Passed(Exception):
     """An error of the network, which the program knows."""
 
 
-        call.fail(ctypes.addressof(call), _reason(path))
+_handlers = {}
 _components = {}
 _keys = itertools.count(1)
+_alive = []  # objects that C code points to
+
+
+def _reason(author):
+    """The current error, with its last place in the author's file."""
+    kind, error, trace = sys.exc_info()
+    frames = traceback.extract_tb(trace)
+    place = ([frame for frame in frames if frame.filename == author] or frames)[-1]
+    return f"{kind.__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})".encode()
+
+
+def _open(plugin, call, library, module):
+    """Reads MODULE.py next to the library, and sets the functions of the plugin."""
+    if os.environ.get("VIRTUAL_ENV"):
+        version = "python%d.%d" % sys.version_info[:2]
+        site.addsitedir(os.path.join(os.environ["VIRTUAL_ENV"], "lib", version, "site-packages"))
+    functions, call = _Functions.from_address(plugin), _Call.from_address(call)
+    path = os.path.join(os.path.dirname(os.path.abspath(library)), module + ".py")
+    try:
+        spec = importlib.util.spec_from_file_location("hearth_plugin_" + module, path)
+        made = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(made)
+        author = getattr(made, "Plugin", None)
+        classes = {kind.__name__: kind for kind in vars(made).values()
+                   if isinstance(kind, type) and issubclass(kind, Component) and kind.KIND}
+        if author is None and not classes:
+            raise AttributeError("it has neither a class `Plugin` nor a class with a `KIND`")
+    except BaseException:
+        call.fail(ctypes.addressof(call), _reason(path))
         return
 
     def guarded(table_at, *before):
@@ -427,6 +452,8 @@ _keys = itertools.count(1)
                 try:
                     function(*arguments)
                     return 0
+                except _Passed:
+                    return 1
                 except BaseException:
                     table = arguments[table_at].contents
                     if isinstance(table, _Host):  # shown with -v
@@ -434,6 +461,13 @@ _keys = itertools.count(1)
                     return table.fail(ctypes.addressof(table), *before, _reason(path))
             return inner
         return wrap
+
+    def listed(options):
+        return [{k: v for k, v in o.items() if v is not None} for o in options]
+
+    def give(call, value):
+        text = json.dumps(value).encode()
+        call.contents.give(ctypes.addressof(call.contents), text, len(text))
 
     @guarded(0)
     def options(call):
@@ -444,6 +478,10 @@ _keys = itertools.count(1)
         table = setup.contents
         handler = author(json.loads(table.options))
         key = max(_handlers, default=0) + 1
+        for event in handler.EVENTS:
+            _require(table, "fires")
+            if table.fires(ctypes.addressof(table), event.encode()):
+                return
         for asked in handler.listens():
             if table.listen(ctypes.addressof(table), byref(asked)):
                 return
@@ -451,8 +489,6 @@ _keys = itertools.count(1)
         table.ranks(ctypes.addressof(table), handler.ranks)
         _handlers[key], place[0] = handler, key
 
-                except _Passed:
-                    return 1
     def destroy(key):
         _handlers.pop(key, None)
 
@@ -461,13 +497,6 @@ _keys = itertools.count(1)
         _handlers[key].handle(event.contents, Host(host))
 
     @guarded(1)
-    def listed(options):
-        return [{k: v for k, v in o.items() if v is not None} for o in options]
-
-    def give(call, value):
-        text = json.dumps(value).encode()
-        call.contents.give(ctypes.addressof(call.contents), text, len(text))
-
     def save(key, call):
         state = _handlers[key].save()
         call.contents.give(ctypes.addressof(call.contents), state, len(state))

@@ -216,6 +216,19 @@ pub trait AbiHost {
     fn attach_image(&mut self, name: RStr<'_>, _image: AbiTensor<'_>) -> RResult<(), RString> {
         RResult::RErr(format!("attach {name}: this host is too old").into())
     }
+    // Since version 4.
+    fn attach_text(&mut self, name: RStr<'_>, _text: RStr<'_>) -> RResult<(), RString> {
+        RResult::RErr(format!("attach {name}: this host is too old").into())
+    }
+    fn run_info(&self) -> RResult<RString, RString> {
+        RResult::RErr("run_info: this host is too old".into())
+    }
+    fn fire(&mut self, event: RStr<'_>) -> RResult<(), RString> {
+        RResult::RErr(format!("fire {event}: this host is too old").into())
+    }
+    fn call_after(&mut self, _seconds: f64) -> RResult<(), RString> {
+        RResult::RErr("call_after: this host is too old".into())
+    }
 }
 
 /// Numbers of an image: `hearth_registry`'s `HostArray`.
@@ -239,19 +252,6 @@ pub struct AbiComponentInfo {
     pub options: RVec<AbiOption>,
 }
 
-/// A component of a plugin. A panic is an `RErr`.
-#[sabi_trait]
-pub trait AbiComponent: Send + Sync {
-    #[sabi(last_prefix_field)]
-    fn run(&self, inputs: RSlice<'_, AbiArray<'_>>, text: RStr<'_>) -> RResult<RVec<AbiArray<'static>>, RString>;
-}
-
-/// A plugin's component, passed to the host.
-pub type AbiComponentBox = AbiComponent_TO<'static, RBox<()>>;
-
-/// A handler for the host: the methods of the engine's `Handler`. A panic in any of them is an
-/// `RErr`.
-#[sabi_trait]
 /// The answer of a component's operation.
 #[repr(C)]
 #[derive(Clone, StableAbi)]
@@ -267,11 +267,11 @@ pub trait AbiNetwork {
     fn run(&mut self, window: AbiArray<'_>) -> RResult<AbiArray<'static>, RString>;
 }
 
-pub trait AbiHandler: Send {
-    fn name(&self) -> RResult<RString, RString>;
-    fn subscriptions(&self) -> RResult<RVec<AbiWhen>, RString>;
-    fn on_error(&self) -> u8;
-    fn ranks(&self) -> u8;
+/// A component of a plugin. A panic is an `RErr`.
+#[sabi_trait]
+pub trait AbiComponent: Send + Sync {
+    #[sabi(last_prefix_field)]
+    fn run(&self, inputs: RSlice<'_, AbiArray<'_>>, text: RStr<'_>) -> RResult<RVec<AbiArray<'static>>, RString>;
     // Since version 4. A plugin of version 3 lacks this method; the body here is its answer.
     fn call(
         &self,
@@ -282,6 +282,19 @@ pub trait AbiHandler: Send {
     ) -> RResult<AbiAnswer, RString> {
         RResult::RErr(format!("{operation}: this plugin is too old, rebuild it").into())
     }
+}
+
+/// A plugin's component, passed to the host.
+pub type AbiComponentBox = AbiComponent_TO<'static, RBox<()>>;
+
+/// A handler for the host: the methods of the engine's `Handler`. A panic in any of them is an
+/// `RErr`.
+#[sabi_trait]
+pub trait AbiHandler: Send {
+    fn name(&self) -> RResult<RString, RString>;
+    fn subscriptions(&self) -> RResult<RVec<AbiWhen>, RString>;
+    fn on_error(&self) -> u8;
+    fn ranks(&self) -> u8;
     fn handle(
         &mut self,
         event: u32,
@@ -291,6 +304,10 @@ pub trait AbiHandler: Send {
     fn save_state(&self) -> RResult<ROption<RVec<u8>>, RString>;
     #[sabi(last_prefix_field)]
     fn load_state(&mut self, state: RSlice<'_, u8>) -> RResult<(), RString>;
+    /// The events that it fires. Since version 4.
+    fn events(&self) -> RResult<RVec<RString>, RString> {
+        RResult::ROk(RVec::new())
+    }
 }
 
 /// A plugin's handler, passed to the host.

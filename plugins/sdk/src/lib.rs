@@ -72,6 +72,7 @@
 //! be Unicode. Threads that a handler starts must not keep its context.
 
 pub mod abi;
+mod background;
 pub mod component;
 #[cfg(feature = "described")]
 mod described;
@@ -80,9 +81,11 @@ mod guard;
 mod guest;
 pub mod identity;
 mod options;
+mod parameters;
 pub mod testkit;
 mod view;
 
+pub use background::Work;
 #[cfg(feature = "described")]
 pub use described::Described;
 pub use hearth_engine::{
@@ -92,7 +95,8 @@ pub use hearth_engine::{
 };
 pub use hearth_registry::{Fault, nearest};
 pub use options::{NoOptions, OptionInfo, PluginOptions};
-pub use toml;
+pub use parameters::Parameters;
+pub use {serde_json, toml};
 
 /// For the macros of this crate and for hosts; plugin authors do not use it.
 #[doc(hidden)]

@@ -54,6 +54,7 @@ pub struct Setup {
     pub listen: extern "C" fn(*const Setup, *const When) -> i32,
     pub on_error: extern "C" fn(*const Setup, i32),
     pub ranks: extern "C" fn(*const Setup, i32),
+    pub fires: extern "C" fn(*const Setup, *const c_char) -> i32,
 }
 
 /// `hearth_event`.
@@ -128,6 +129,10 @@ pub struct Host {
     pub recall: extern "C" fn(This, Text, *mut *const c_void, *mut usize) -> i32,
     pub attach_file: extern "C" fn(This, Text, *const c_void, usize) -> i32,
     pub attach_image: extern "C" fn(This, Text, *const Tensor) -> i32,
+    pub attach_text: extern "C" fn(This, Text, Text) -> i32,
+    pub run_info: extern "C" fn(This) -> Text,
+    pub fire: extern "C" fn(This, Text) -> i32,
+    pub call_after: extern "C" fn(This, f64) -> i32,
 }
 
 /// `hearth_array`.
@@ -151,13 +156,13 @@ pub struct Work {
     pub count: usize,
     pub fail: extern "C" fn(*const Work, Text) -> i32,
     pub give: extern "C" fn(*const Work, *const Array) -> i32,
+    pub say: extern "C" fn(*const Work, Text) -> i32,
+    pub network: Option<extern "C" fn(*const Work, *const Array, *mut Array) -> i32>,
 }
 
 /// `hearth_plugin`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-    pub say: extern "C" fn(*const Work, Text) -> i32,
-    pub network: Option<extern "C" fn(*const Work, *const Array, *mut Array) -> i32>,
 pub struct Functions {
     pub size: usize,
     pub options: Option<unsafe extern "C" fn(*const Call) -> i32>,
@@ -170,11 +175,6 @@ pub struct Functions {
     pub make: Option<unsafe extern "C" fn(*const Setup, Text, *mut *mut c_void) -> i32>,
     pub compute: Option<unsafe extern "C" fn(*mut c_void, *const Work) -> i32>,
     pub release: Option<unsafe extern "C" fn(*mut c_void)>,
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write;
     pub call: Option<unsafe extern "C" fn(*mut c_void, Text, *const Work) -> i32>,
 }
 
@@ -196,6 +196,11 @@ impl Functions {
             whole.assume_init()
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
     use std::mem::offset_of;
     use std::process::Command;
 
@@ -216,13 +221,14 @@ impl Functions {
         layout!(all, Call as "hearth_call": size, abi, context, library, fail, give);
         layout!(all, When as "hearth_when": size, event, every, after, before, once, once_count, custom);
         layout!(all, Setup as "hearth_setup": size, abi, context, options, fail, integer, number, boolean, text, listen,
-            on_error, ranks);
+            on_error, ranks, fires);
         layout!(all, HappenedEvent as "hearth_event": size, id, rank, world_size, finished, name, engine, epoch, iteration,
             epoch_iteration, max_epochs, epoch_length, seed, best_epoch, best_metric, key_metric, exception);
         layout!(all, Tensor as "hearth_tensor": size, dtype, dimensions, shape, data, bytes);
         layout!(all, Host as "hearth_host": size, abi, context, fail, error, log, terminate, terminate_epoch, interrupt,
             metric, set_metric, scalar, state, output, learning_rate, set_learning_rate, run, save_checkpoint,
-            load_checkpoint, names, cases, numbers, texts, tensor, put_tensor, combine, layer_statistics, remember, recall, attach_file, attach_image);
+            load_checkpoint, names, cases, numbers, texts, tensor, put_tensor, combine, layer_statistics, remember, recall,
+            attach_file, attach_image, attach_text, run_info, fire, call_after);
         layout!(all, Functions as "hearth_plugin": size, options, create, destroy, handle, save, load, components, make, compute,
             release, call);
         layout!(all, Array as "hearth_array": size, dimensions, shape, values, affine);
