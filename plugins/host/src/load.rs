@@ -129,11 +129,10 @@ pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
     Plugin::new(None, identity, Root::Rust((linked.root)()))
 }
 
-/// Loads a plugin in separate processes, one for each of its handlers: a crash, an exit or a hang
-/// disables the handler, and the run continues. `limit` is the time for an event, without the time
-/// of requests to the host. The program must have called [`isolate_with`](crate::isolate_with).
-///
-/// Its components are not isolated.
+/// Loads a plugin in separate processes, one for each of its handlers and components: a crash, an exit or
+/// a hang disables the handler, and the run continues; of a component it is an error with case and step.
+/// `limit` is the time for an event or a call of a component, without the time of requests to the host. The
+/// program must have called [`isolate_with`](crate::isolate_with).
 ///
 /// # Errors
 /// As [`load`], and if no process can be started; always on systems other than Linux.
@@ -285,11 +284,7 @@ impl Plugin {
                 return root.component(name, list, options, version);
             }
             Root::Rust(root) => root.make(),
-            Root::Apart(_) => {
-                let why =
-                    format!("components of `{}` cannot be used, because the plugin is isolated", self.identity.name);
-                return Err(Fault::at("name", why));
-            }
+            Root::Apart(apart) => return apart.component(name, &options, version),
         };
         let make =
             made.ok_or_else(|| Fault::at("name", format!("plugin `{}` has no components", self.identity.name)))?;

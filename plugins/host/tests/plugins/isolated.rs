@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use hearth_engine::{Context, Engine, Event, Host, HostTensor, Level, RunEnd, State, not_offered};
 use hearth_plugin_host::{Found, Origin, Plugin, PluginError, Search, isolate_with, load, load_isolated};
+use hearth_registry::component::{ComponentKind, HostArray};
 
+use crate::in_c::compile;
+use crate::kinds::{does_all, runs_the_network};
 use crate::toy::Toy;
 use crate::{bundled, fixture, here, table};
 
@@ -206,3 +209,56 @@ fn what_it_costs() {
         println!("1 MiB read twice, 1 MiB made of it and sent, {what}: {:.2} ms", call / 1e3);
     }
 }
+
+/// Components of a plugin in C, each in a process of its own.
+#[test]
+fn components_do_the_same_and_their_end_is_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = include_str!("../fixtures/c/kinds.c");
+    let plugin = isolated(compile(folder.path(), "kinds", source), Duration::from_secs(20)).expect("it loads");
+    assert_eq!(plugin.components().len(), 6);
+    does_all(&plugin, folder.path());
+    runs_the_network(&plugin);
+    let fault = |options: &str| {
+        plugin.component(ComponentKind::MapTransform, "Crop", table(options)).err().expect("a wrong option")
+    };
+    assert_eq!(fault("shar = 1").suggestion.as_deref(), Some("share"));
+    // Several threads take turns.
+    let loss = plugin.component(ComponentKind::Loss, "Square", table("")).expect("no options");
+    std::thread::scope(|scope| {
+        for value in 1..5_u8 {
+            let loss = &loss;
+            scope.spawn(move || {
+                let pred = HostArray::new(vec![1, 1, 1, 1], vec![f32::from(value)]).expect("an image");
+                let label = HostArray::new(vec![1, 1, 1, 1], vec![0.0]).expect("an image");
+                for _ in 0..20 {
+                    let answer = loss.call("loss", &[pred.clone(), label.clone()], "{}", None).expect("no error");
+                    assert_eq!(*answer.arrays[0].values, [f32::from(value)]);
+                }
+            });
+        }
+    });
+
+    let crash = source.replace("static int32_t call(void *component,", CRASH).replace("\"kinds\"", "\"crashes\"");
+    let plugin = isolated(compile(folder.path(), "crashes", &crash), Duration::from_millis(700)).expect("it loads");
+    for (kind, name, said) in [
+        (ComponentKind::Loss, "Square", "its process ended: signal 6 (abort)"),
+        (ComponentKind::Sampler, "Backwards", "its process did not answer in time, and was ended: it had 0.7 s"),
+    ] {
+        let component = plugin.component(kind, name, table("")).expect("no options");
+        for _ in 0..2 {
+            let why = component.call("any", &[], "", None).expect_err("its process is over");
+            assert!(why.contains(said), "{why}");
+        }
+    }
+}
+
+/// Crashes for a loss, and hangs for a sampler.
+const CRASH: &str = "static int32_t work_of(void *, const char *, const hearth_work *);
+static int32_t call(void *component, const char *operation, const hearth_work *work) {
+    if (((part *)component)->kind == 'S') abort();
+    volatile int hangs = ((part *)component)->kind == 'B';
+    while (hangs) {}
+    return work_of(component, operation, work);
+}
+static int32_t work_of(void *component,";

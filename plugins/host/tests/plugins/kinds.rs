@@ -279,7 +279,7 @@ fn both(folder: &Path) -> [Plugin; 2] {
 }
 
 /// Checks the operations of each component against closed forms.
-fn does_all(plugin: &Plugin, folder: &Path) {
+pub fn does_all(plugin: &Plugin, folder: &Path) {
     let crop = find(plugin, ComponentKind::MapTransform, "Crop", "");
     let abilities = said(crop.call("abilities", &[], "", None));
     assert_ne!(abilities["random"], true, "{abilities}");
@@ -344,7 +344,7 @@ fn live_operations_do_the_same_in_python() {
     assert!(why.starts_with("ValueError: ") && why.contains("(my_python.py:"), "{why}");
 }
 
-fn runs_the_network(plugin: &Plugin) {
+pub fn runs_the_network(plugin: &Plugin) {
     let inferer = find(plugin, ComponentKind::Inferer, "Once", "");
     let mut windows = Vec::new();
     let mut double = |window: HostArray<'_>| {
