@@ -106,6 +106,8 @@
 //! | `IterationCompleted` | i + 1 | |
 //! | `EpochCompleted` | e | after [`Workflow::epoch_completed`] |
 //! | `Completed` | e | |
+//! | `Attached`, events of handlers | | after the handlers of the event at which files were attached or an event was fired: [`Host::attach`], [`Host::fire`] |
+//! | `Timer` | | for one handler, after the time of [`Host::call_after`] |
 //!
 //! The order, the filters and the effect of a request are those of pytorch-ignite; the tests replay
 //! its traces.

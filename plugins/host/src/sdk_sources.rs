@@ -21,6 +21,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "engine/core/src/engine.rs",
     "engine/core/src/error.rs",
     "engine/core/src/event.rs",
+    "engine/core/src/followed.rs",
     "engine/core/src/handler.rs",
     "engine/core/src/host.rs",
     "engine/core/src/lib.rs",
@@ -57,6 +58,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "plugins/sdk/Cargo.toml",
     "plugins/sdk/build.rs",
     "plugins/sdk/src/abi.rs",
+    "plugins/sdk/src/background.rs",
     "plugins/sdk/src/component/draw.rs",
     "plugins/sdk/src/component/inferer.rs",
     "plugins/sdk/src/component/layout.rs",
@@ -74,6 +76,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "plugins/sdk/src/identity.rs",
     "plugins/sdk/src/lib.rs",
     "plugins/sdk/src/options.rs",
+    "plugins/sdk/src/parameters.rs",
     "plugins/sdk/src/testkit.rs",
     "plugins/sdk/src/view.rs",
 ];
