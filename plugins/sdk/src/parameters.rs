@@ -13,7 +13,7 @@ use hearth_engine::{HandlerError, Host, HostError, HostTensor, NamesOf};
 /// host.give("weights.conv.bias", HostTensor::from_f32(vec![2], &[1.0, 3.0])?);
 /// host.engine("validation", &[("mean_dice", 0.5)]);
 ///
-/// // Validates with half of each weight, and goes on with the whole ones.
+/// // Validates with half of each weight, then continues with the whole weights.
 /// let mut half = Parameters::weights(&mut host)?;
 /// half.values_mut().for_each(|value| *value *= 0.5);
 /// let metrics = half.swapped(&mut host, |host| Ok(host.run("validation")?))?;
