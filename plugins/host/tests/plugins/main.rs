@@ -12,6 +12,7 @@ mod isolated;
 mod kinds;
 mod loading;
 mod permissions;
+mod powers;
 mod profiler;
 mod refused;
 mod running;
