@@ -53,7 +53,7 @@ pub struct Fault {
     pub id: String,
     /// The text of the item, if it is a text; a long one is cut.
     pub text: String,
-    /// What is wrong, and what to do.
+    /// The problem, and how to correct it.
     pub what: String,
 }
 

@@ -30,7 +30,7 @@ pub enum DataError {
     List {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// Samples do not fit into one batch.

@@ -71,7 +71,7 @@ pub enum DicomError {
     Nothing {
         /// File or folder.
         path: PathBuf,
-        /// What was requested, and what exists instead.
+        /// The requested item, and the existing ones.
         what: String,
     },
     /// There are several series where one was requested.

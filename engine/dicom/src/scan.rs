@@ -43,7 +43,7 @@ pub struct Scan {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FailedFile {
-    /// Its SeriesInstanceUID; empty if the header cannot be read or has none.
+    /// The SeriesInstanceUID; empty if the header cannot be read or has none.
     pub series: String,
     /// The reason.
     pub error: DicomError,

@@ -69,7 +69,7 @@ fn check_kind(found: &Metadata) -> io::Result<()> {
     }
 }
 
-/// What else than a regular file it is.
+/// The kind of a path that is not a regular file.
 fn kind(of: FileType) -> Option<&'static str> {
     #[cfg(unix)]
     {

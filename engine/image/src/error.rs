@@ -8,11 +8,11 @@ use hearth_kernels::label::LabelError;
 /// The error of a transform. The pipeline adds case, file, step, shape and spacing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransformError {
-    /// What is wrong.
+    /// The problem.
     pub what: String,
     /// The expected state.
     pub expected: Option<String>,
-    /// What to do about it.
+    /// The advice to the user.
     pub advice: Option<String>,
     /// The key of the sample's value concerned.
     pub key: Option<String>,

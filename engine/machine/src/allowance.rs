@@ -18,7 +18,7 @@ pub struct Allowance {
     pub bytes: u64,
     /// Bytes that the process may use in addition to those in use now: the minimum over all limits.
     pub free: u64,
-    /// What sets `bytes`, in words: `this machine's memory`, `` `ulimit -v` ``.
+    /// The limit that sets `bytes`, in words: `this machine's memory`, `` `ulimit -v` ``.
     pub by: String,
 }
 

@@ -27,7 +27,7 @@ pub struct GpuAbout {
     pub vendor: Vendor,
     /// The model's name, as reported by the driver.
     pub name: String,
-    /// Its memory in bytes.
+    /// The memory of the GPU in bytes.
     pub memory: Option<u64>,
 }
 

@@ -11,7 +11,7 @@ pub struct Limit {
     pub bytes: u64,
     /// Bytes of the limit that are in use: by this process, or by all of its control group.
     pub used: u64,
-    /// What sets the limit, and where it can be read.
+    /// The origin of the limit, and where it can be read.
     pub by: String,
     /// How to raise the limit.
     pub raise: String,

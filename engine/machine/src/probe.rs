@@ -56,7 +56,7 @@ impl<P: Probe + ?Sized> Probe for Box<P> {
     }
 }
 
-/// This machine.
+/// The probe of this machine: its process, CPUs, memory and GPUs.
 pub struct Machine {
     process: Process,
     packages: Packages,

@@ -49,7 +49,7 @@ pub trait Model {
     /// Files of the model that cannot be read.
     fn key(&self) -> Outcome<Value>;
 
-    /// What the images of its training look like, if that is known.
+    /// The properties of the training images, if they are known.
     fn fingerprint(&self) -> Option<&Fingerprint> {
         None
     }
@@ -107,7 +107,7 @@ pub struct Prepared {
     pub content: Box<dyn std::any::Any + Send>,
     /// The approximate memory in bytes until its results are written.
     pub bytes: u64,
-    /// What the image looked like when it was loaded, if that is known.
+    /// Spacing, extent and values of the image as loaded, if they are known.
     pub facts: Option<ImageFacts>,
     /// The file for the finished parts of a prediction that resumes: a repeated call continues there.
     /// It stays until all results are written. Without one, the prediction starts at its beginning.

@@ -19,7 +19,7 @@ pub enum NnunetError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what was expected.
+        /// The problem, and the expected value.
         what: String,
     },
     /// A key of a JSON file with an unusable value.
@@ -27,7 +27,7 @@ pub enum NnunetError {
     Key {
         /// The dotted key.
         key: String,
-        /// What is wrong with its value.
+        /// The problem of its value.
         what: String,
     },
     /// An error of a case.

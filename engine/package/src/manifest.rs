@@ -9,7 +9,7 @@ use crate::terms::Term;
 /// The version of the format that this crate writes. It reads this version and all earlier ones.
 pub const FORMAT: u32 = 1;
 
-/// What a package holds.
+/// The kind of model in a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {

@@ -76,7 +76,7 @@ pub struct Field {
     pub key: String,
     /// Where the key was written.
     pub origin: Origin,
-    /// Its value.
+    /// The value under the key.
     pub node: Node,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// One parameter of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its key in a recipe.
+    /// The key of the parameter in a recipe.
     pub name: String,
     /// A description of its type: `number`, `list of number`, `"bilinear" or "nearest"`.
     pub kind: String,

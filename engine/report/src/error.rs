@@ -32,7 +32,7 @@ pub enum ReportError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
         /// How to fix it.
         advice: String,

@@ -44,7 +44,7 @@ pub struct Record {
     /// The plugins, with the hashes of their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     plugins: Vec<Recorded>,
-    /// What the training cases look like, in a file of its own.
+    /// The properties of the training cases, in a separate file.
     #[serde(skip)]
     fingerprint: Option<Fingerprint>,
 }

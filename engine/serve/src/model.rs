@@ -24,7 +24,7 @@ pub trait Model: Send + Sync {
 pub struct Card {
     /// Its name in URLs: letters, digits, `-`, `_`, `.`.
     pub name: String,
-    /// What it does, in one line.
+    /// The purpose of the model, in one line.
     pub description: String,
     /// The kind of its results.
     pub kind: Kind,

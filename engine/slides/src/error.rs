@@ -52,7 +52,7 @@ pub enum SlideError {
     Request {
         /// The file.
         path: PathBuf,
-        /// What was requested, and what exists.
+        /// The requested item, and the existing ones.
         what: String,
     },
 }

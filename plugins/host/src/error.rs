@@ -50,7 +50,7 @@ pub enum PluginError {
         path: PathBuf,
         /// The problem.
         why: String,
-        /// What to do.
+        /// The advice to the user.
         mend: &'static str,
     },
     /// The library has no plugin identity.

@@ -57,7 +57,7 @@ impl Installable {
         Ok(Self { info: Info::of_identity(library, &identity), files })
     }
 
-    /// What the library states about itself.
+    /// The identity that the library states.
     pub fn info(&self) -> &Info {
         &self.info
     }

@@ -170,9 +170,9 @@ pub struct Finding {
     /// File concerned, if any.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub file: Option<PathBuf>,
-    /// What was found.
+    /// The finding, in words.
     pub what: String,
-    /// What to do about it.
+    /// The advice to the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }

@@ -60,9 +60,9 @@ pub struct CaseReport {
     pub case: String,
     /// Part of the data set: `training`, `validation` or `test`.
     pub split: String,
-    /// Its image, if that could be read.
+    /// The image of the case, if it could be read.
     pub image: Option<Inspection>,
-    /// Its label, if there is one and it could be read.
+    /// The label of the case, if there is one and it could be read.
     pub label: Option<Inspection>,
     /// Labels that occur, without 0.
     pub labels: Vec<LabelReport>,

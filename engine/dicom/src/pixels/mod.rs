@@ -38,7 +38,7 @@ pub enum StoredType {
 }
 
 impl StoredType {
-    /// Its NumPy name: `uint8`, `int16`, `float32`.
+    /// The NumPy name of the type: `uint8`, `int16`, `float32`.
     pub fn name(self) -> &'static str {
         match self {
             StoredType::U8 => "uint8",

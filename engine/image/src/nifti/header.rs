@@ -53,7 +53,7 @@ pub struct Header {
     /// Time of the first frame.
     #[serde(default)]
     pub toffset: f64,
-    /// Which axes are those of frequency, phase and slices.
+    /// The axes of frequency, phase and slices.
     #[serde(default)]
     pub dim_info: u8,
     /// First and last slice of the timing.

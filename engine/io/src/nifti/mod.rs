@@ -38,7 +38,7 @@ pub enum NiftiError {
     NotNifti {
         /// Path of the file.
         path: PathBuf,
-        /// What the file appears to be.
+        /// The apparent format of the file.
         what: String,
     },
     /// A field of the header has an invalid value.
@@ -48,7 +48,7 @@ pub enum NiftiError {
         path: PathBuf,
         /// Name of the field in nifti1.h.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// The file ends early, or is damaged.
@@ -56,7 +56,7 @@ pub enum NiftiError {
     Damaged {
         /// Path of the file.
         path: PathBuf,
-        /// What is missing or damaged.
+        /// The missing or damaged part.
         what: String,
     },
     /// The file is valid, but not supported.

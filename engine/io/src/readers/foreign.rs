@@ -7,7 +7,7 @@ struct Foreign {
     ends: &'static [&'static str],
     /// Bytes at an offset.
     magic: &'static [(usize, &'static [u8])],
-    /// What converts it.
+    /// The program that converts it.
     advice: &'static str,
 }
 

@@ -33,7 +33,7 @@ pub struct BundleModel {
     card: Card,
     /// `None` if the config runs as it is.
     evaluator: Option<Mutex<OneByOne>>,
-    /// What it says about the images of its training.
+    /// The properties of the training images, as the bundle states them.
     fingerprint: Option<Fingerprint>,
     files: Vec<PathBuf>,
     /// Removes the unpacked folder of a package on drop.

@@ -24,9 +24,9 @@ use hearth_recipe::Outcome;
 pub struct Part {
     /// The kind: `network`, `transform`, `inferer`, `loss`, ...
     pub kind: &'static str,
-    /// Its class, as named in the config.
+    /// The class of the component, as named in the config.
     pub target: String,
-    /// Its id.
+    /// The id of the component.
     pub id: String,
     /// Whether it is supported.
     pub here: bool,

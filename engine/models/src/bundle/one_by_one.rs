@@ -30,17 +30,17 @@ pub(crate) struct OneByOne {
     pub(crate) folder: PathBuf,
     /// The key into which the image file is read.
     pub(crate) key: String,
-    /// What the bundle says about the images of its training.
+    /// The properties of the training images, as the bundle states them.
     pub(crate) known: Fingerprint,
 }
 
-/// What the config makes of a case.
+/// The results of the config for a case.
 pub(crate) struct PredictedCase {
     /// The image that it saves.
     pub image: Image,
     /// The probabilities, if requested.
     pub probabilities: Option<Image>,
-    /// What the image looked like when it was loaded.
+    /// Spacing, extent and values of the image as loaded.
     pub facts: Option<ImageFacts>,
 }
 

@@ -61,7 +61,7 @@ pub struct Seen<'a> {
     pub total: usize,
     /// The input of the network, `[channel, x, y, z]`.
     pub image: &'a Tensor<4>,
-    /// Its output, before post-processing.
+    /// The network's output, before post-processing.
     pub output: &'a Tensor<4>,
     /// The output after post-processing.
     pub post: Option<Tensor<4>>,

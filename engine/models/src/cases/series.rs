@@ -57,7 +57,7 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
     Ok(found.into_iter().map(|found| Case::Series(Box::new(found))).chain(refused).collect())
 }
 
-/// What is refused: a folder, and why.
+/// A refused folder, and the reason.
 type Refused = (PathBuf, String);
 
 /// The chosen series, and what is refused.

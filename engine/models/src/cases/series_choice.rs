@@ -93,7 +93,7 @@ impl Facts {
 /// The chosen series of a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// Its index among the given series.
+    /// The index among the given series.
     pub place: usize,
     /// A description: the chosen series with the reason, and the skipped ones.
     pub why: String,

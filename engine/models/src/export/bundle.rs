@@ -60,7 +60,7 @@ pub struct BundleWeights<'a> {
     pub checkpoint: &'a str,
     /// A safetensors file with the names of the state dict.
     pub safetensors: &'a [u8],
-    /// What the images of the training look like, for comparison with those that the bundle predicts.
+    /// The properties of the training images, for comparison with the images that the bundle predicts.
     pub fingerprint: Option<&'a Fingerprint>,
 }
 

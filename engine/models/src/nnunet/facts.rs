@@ -27,7 +27,7 @@ pub(crate) fn facts_of(volume: &Volume, spacing: [f64; 3]) -> ImageFacts {
 /// The file next to the plans of a trained model with the sizes and spacings of its cases.
 const CASES: &str = "dataset_fingerprint.json";
 
-/// What a model's training data looked like: `dataset_fingerprint.json` if the folder has it, otherwise the
+/// Reads the properties of a model's training data: `dataset_fingerprint.json` if the folder has it, otherwise the
 /// medians of its plans; and the values of its structures in the plans, unless each image is scaled by its
 /// own values.
 pub(crate) fn fingerprint_of(folder: &ModelFolder, configuration: &Configuration) -> Fingerprint {

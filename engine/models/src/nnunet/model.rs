@@ -24,7 +24,7 @@ use crate::spread::Spreading;
 pub struct NnunetModel {
     ensemble: Arc<NnunetEnsemble>,
     card: Card,
-    /// What the data set of the first model looks like.
+    /// The properties of the first model's data set.
     fingerprint: Fingerprint,
     /// The folder of the labels of an earlier stage.
     previous: Option<PathBuf>,

@@ -47,7 +47,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// What the image looked like when it was loaded; `None` if the chain does not load whole images.
+    /// Spacing, extent and values of the image as loaded; `None` if the chain does not load whole images.
     pub fn facts(&self) -> Option<&ImageFacts> {
         self.facts.as_ref()
     }

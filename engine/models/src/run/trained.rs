@@ -42,7 +42,7 @@ pub struct Trained {
     pub ensemble: Option<Ensemble>,
     /// Colours and coded terms of its labels, if it came in a package.
     pub labels: Vec<Label>,
-    /// What the images of its training look like; `None` for earlier versions and recipes alone.
+    /// The properties of the training images; `None` for earlier versions and recipes alone.
     pub fingerprint: Option<Fingerprint>,
 }
 

@@ -20,7 +20,7 @@ pub struct SlideMap {
     pub values: Vec<f64>,
     /// Maps of the disagreement between the members of an ensemble, with the same shape, by name.
     pub disagreement: Vec<(Disagreement, Vec<f64>)>,
-    /// Its detections.
+    /// The detections in the map.
     pub peaks: Vec<Peak>,
     /// The width and height of a pixel in pixels of level 0.
     pub scale: [f64; 2],

@@ -156,7 +156,7 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
     Ok(())
 }
 
-/// What a model predicts, and the files that it writes without an option.
+/// The kind of a model's predictions, and the files that it writes without an option.
 fn predicts(card: &Card) -> String {
     let options = OutputOptions::default();
     let names = wanted(&options, card).flat_map(|writer| (writer.endings)(&options, card));

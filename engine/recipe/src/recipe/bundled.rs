@@ -13,9 +13,9 @@ use crate::error::{Outcome, RecipeError};
 /// A recipe included in the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Bundled {
-    /// Its name on the command line.
+    /// The name of the recipe on the command line.
     pub name: &'static str,
-    /// Its TOML text.
+    /// The TOML text of the recipe.
     pub text: &'static str,
 }
 

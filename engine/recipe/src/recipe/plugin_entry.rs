@@ -18,7 +18,7 @@ const LONGEST_LIMIT: f64 = 86_400.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginEntry {
-    /// Its name.
+    /// The name of the plugin.
     pub name: String,
     /// The name of this instance, where a run has several of one plugin: its handler and its state have
     /// this name.
@@ -37,7 +37,7 @@ pub struct PluginEntry {
     /// 60 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<f64>,
-    /// Its options.
+    /// The options of the plugin.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub options: toml::Table,
 }

@@ -106,9 +106,9 @@ impl Attached {
 /// A plugin of a run that was found, but not loaded.
 #[derive(Debug)]
 pub struct Listed {
-    /// Its name.
+    /// The name of the plugin.
     pub name: String,
-    /// Its file, or the program.
+    /// The file of the plugin, or the program.
     pub found: Found,
     entry: Option<usize>,
 }

@@ -536,7 +536,7 @@ macro_rules! transforms {
             tile!(transposed_two, $lanes, TransposedTwoTile, $(#[$feature])?);
             tile!(transposed_three, $lanes, TransposedThreeTile, $(#[$feature])?);
 
-            /// In the order of [`Kind::ALL`](super::Kind::ALL).
+            /// The transforms, in the order of [`Kind::ALL`](super::Kind::ALL).
             pub const TRANSFORMS: Every = Every([
                 two::TRANSFORMS,
                 four::TRANSFORMS,

@@ -22,7 +22,7 @@ use crate::package::Unpacked;
 pub struct TotalModel {
     total: Arc<TotalSegmentator>,
     card: Card,
-    /// What the data sets of its models look like.
+    /// The properties of its models' data sets.
     fingerprint: Option<Fingerprint>,
     /// The unpacked folder of a package, from which networks are read.
     _unpacked: Option<Unpacked>,
