@@ -173,8 +173,8 @@ impl Engine {
     /// event is custom and not registered. The events of handlers (`NAME.EVENT`) are registered
     /// with the handler that fires them, which may be added later: see [`Engine::check_events`].
     pub fn add_boxed(&mut self, handler: Box<dyn Handler>) -> Result<HandlerId, RegisterError> {
-        let own_events = self.register_own(&*handler)?;
         let alternatives = self.accepted(&*handler)?;
+        let own_events = self.register_own(&*handler)?;
         let name = handler.name().to_owned();
         self.wanted |= alternatives.iter().filter_map(|(event, _)| bit(*event)).fold(0, |all, one| all | one);
         let same = self.entries.iter().filter(|entry| entry.key == name || is_numbered(&entry.key, &name)).count();
@@ -205,15 +205,8 @@ impl Engine {
 
     /// Registers the events that a handler fires.
     fn register_own(&mut self, handler: &dyn Handler) -> Result<Vec<Event>, RegisterError> {
-        let refuse = |what: String| RegisterError(format!("handler `{}` cannot be added: {what}", handler.name()));
-        let mut own = Vec::new();
-        for name in handler.events() {
-            if !is_namespaced(&name) {
-                return Err(refuse(format!("its event {name:?} has another form than NAME.EVENT (`slack.sent`)")));
-            }
-            own.push(self.register_event(&name, None).map_err(|error| refuse(error.0))?);
-        }
-        Ok(own)
+        let events = handler.events().into_iter();
+        events.map(|name| self.register_event(&name, None).map_err(|error| refused(handler, &error.0))).collect()
     }
 
     /// Checks that each event of a handler to which another one listens is fired by some handler.
@@ -236,7 +229,10 @@ impl Engine {
 
     /// The events and filters that a handler subscribes to.
     fn accepted(&self, handler: &dyn Handler) -> Result<Vec<(Event, Filter)>, RegisterError> {
-        let refuse = |what: String| RegisterError(format!("handler `{}` cannot be added: {what}", handler.name()));
+        let refuse = |what: String| refused(handler, &what);
+        if let Some(name) = handler.events().iter().find(|name| !is_namespaced(name)) {
+            return Err(refuse(format!("its event {name:?} has another form than NAME.EVENT (`slack.sent`)")));
+        }
         let mut alternatives = Vec::new();
         for when in handler.subscriptions() {
             when.check().map_err(|error| refuse(error.to_string()))?;
@@ -383,6 +379,10 @@ impl Engine {
         let State { engine, epoch, iteration, .. } = &self.state;
         RunError { engine: engine.clone(), epoch: *epoch, iteration: *iteration, kind }
     }
+}
+
+fn refused(handler: &dyn Handler, what: &str) -> RegisterError {
+    RegisterError(format!("handler `{}` cannot be added: {what}", handler.name()))
 }
 
 /// Whether an event's name is that of a handler's own event: `NAME.EVENT`.

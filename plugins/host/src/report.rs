@@ -122,6 +122,9 @@ pub struct Info {
 pub struct Defaults {
     /// The events it subscribes to, with their filters.
     pub events: Vec<String>,
+    /// The events of its own that it fires.
+    #[serde(default)]
+    pub fires: Vec<String>,
     /// The ranks of a distributed run on which it acts.
     pub ranks: Ranks,
     /// The policy for its errors.
@@ -152,6 +155,7 @@ impl Info {
                 .flat_map(|when| when.alternatives())
                 .map(|(event, filter)| describe(*event, filter))
                 .collect(),
+            fires: handler.events(),
             ranks: handler.ranks(),
             on_error: handler.on_error(),
         });
@@ -207,8 +211,11 @@ impl fmt::Display for Info {
         match &self.defaults {
             // A plugin of components has no subscriptions.
             Some(Defaults { events, .. }) if events.is_empty() && !self.components.is_empty() => {}
-            Some(Defaults { events, ranks, on_error }) => {
+            Some(Defaults { events, fires, ranks, on_error }) => {
                 writeln!(f, "  listens   {}", shown(&events.join(", ")))?;
+                if !fires.is_empty() {
+                    writeln!(f, "  fires     {}", shown(&fires.join(", ")))?;
+                }
                 let ranks = match ranks {
                     Ranks::All => "every process of a distributed run",
                     Ranks::First => "the first process of a distributed run",

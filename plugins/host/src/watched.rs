@@ -125,6 +125,10 @@ impl Handler for Watched {
         self.inner.subscriptions()
     }
 
+    fn events(&self) -> Vec<String> {
+        self.inner.events()
+    }
+
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.name.call(|| self.inner.handle(event, cx))
     }

@@ -38,6 +38,10 @@ impl Handler for Renamed {
         self.handler.subscriptions()
     }
 
+    fn events(&self) -> Vec<String> {
+        self.handler.events()
+    }
+
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.handler.handle(event, cx)
     }
@@ -220,9 +224,33 @@ fn find_where(
 /// Makes the handlers of the plugins for one engine, so that errors in their options are reported; they
 /// wait for [`handlers`].
 pub fn check(plan: &Plan, plugins: &[Attached], engine: Listens) -> Outcome {
-    let mine = plugins.iter().filter(|attached| attached.listens(plan) == engine);
-    for (attached, handler) in mine.zip(handlers(plan, plugins, Path::new(""), engine)?) {
+    let mine = || plugins.iter().filter(|attached| attached.listens(plan) == engine);
+    let made = handlers(plan, plugins, Path::new(""), engine)?;
+    check_events(plan, &mine().collect::<Vec<_>>(), &made)?;
+    for (attached, handler) in mine().zip(made) {
         *attached.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(handler);
+    }
+    Ok(())
+}
+
+/// Fails for an event of a plugin's own to which another one listens, and which none fires.
+fn check_events(plan: &Plan, plugins: &[&Attached], made: &[Box<dyn Handler>]) -> Outcome {
+    let fired = made.iter().flat_map(|handler| handler.events()).collect::<Vec<_>>();
+    for (attached, handler) in plugins.iter().zip(made) {
+        let whens = handler.subscriptions();
+        let names = whens.iter().flat_map(|when| when.alternatives()).filter(|(event, _)| event.is_custom());
+        let names = names.map(|(event, _)| event.name()).find(|name| !fired.iter().any(|known| known == name));
+        if let Some(event) = names {
+            let others = if fired.is_empty() { "none".to_owned() } else { fired.join(", ") };
+            let what = format!(
+                "plugin `{}` listens to `{event}`, which no plugin of this run fires; they fire: {others}",
+                attached.name()
+            );
+            return Err(match attached.entry {
+                Some(index) => plan.document.error_at(&format!("plugins.{index}"), what),
+                None => RecipeError::new(what),
+            });
+        }
     }
     Ok(())
 }
