@@ -51,8 +51,10 @@ mod packages;
 mod pathology;
 mod pictures;
 mod plan;
+mod plugin_kinds;
 mod plugins_in_c;
 mod plugins_of_a_run;
+mod plugins_together;
 mod predict;
 mod profile;
 #[cfg(unix)]
