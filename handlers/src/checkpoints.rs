@@ -146,7 +146,7 @@ impl Handler for Checkpoints {
     }
 }
 
-/// A handler whose folder is within the run's, unless it is absolute.
+/// A handler whose folder is within the run's.
 fn in_run(options: CheckpointsOptions, run: &std::path::Path) -> Result<Checkpoints, Fault> {
     let inside = options.dir.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     if options.dir.as_os_str().is_empty() || !inside {

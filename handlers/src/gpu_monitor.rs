@@ -234,4 +234,4 @@ impl Drop for GpuMonitor {
     }
 }
 
-handler_entry!(GpuMonitorOptions => "GpuMonitor", paper: "", about: "Writes a row about one NVIDIA GPU every second.", example: "every_seconds = 1.0", GpuMonitor::new);
+handler_entry!(GpuMonitorOptions => "GpuMonitor", files: [file], paper: "", about: "Writes a row about one NVIDIA GPU every second.", example: "every_seconds = 1.0", GpuMonitor::new);

@@ -192,4 +192,4 @@ impl Handler for LayerStatisticsLog {
     }
 }
 
-handler_entry!(LayerStatisticsOptions => "LayerStatistics", paper: "", about: "Writes mean, standard deviation, minimum, maximum and the number of non-finite values of each layer's weights and gradients, as `layers.csv` and curves for TensorBoard.", example: "every = 50", LayerStatisticsLog::new);
+handler_entry!(LayerStatisticsOptions => "LayerStatistics", files: [csv, tensorboard], paper: "", about: "Writes mean, standard deviation, minimum, maximum and the number of non-finite values of each layer's weights and gradients, as `layers.csv` and curves for TensorBoard.", example: "every = 50", LayerStatisticsLog::new);

@@ -289,7 +289,7 @@ fn split_csv(line: &str) -> Vec<String> {
     cells
 }
 
-handler_entry!(MetricLogOptions => "MetricLog", paper: "", about: "Writes `metrics.csv` and `log.jsonl`, complete after each epoch.", example: "every_iterations = 10", |options, run| Ok(MetricLog::new(options, run)));
+handler_entry!(MetricLogOptions => "MetricLog", files: [csv, jsonl], paper: "", about: "Writes `metrics.csv` and `log.jsonl`, complete after each epoch.", example: "every_iterations = 10", |options, run| Ok(MetricLog::new(options, run)));
 
 #[cfg(test)]
 mod tests {

@@ -288,7 +288,7 @@ impl Handler for Profiler {
     }
 }
 
-handler_entry!(ProfilerOptions => "Profiler", paper: "", about: "Records where the time of some steps goes, and writes a trace for Perfetto and tables of times, kernels and memory.", example: "active = 5", |mut options: ProfilerOptions, run| {
+handler_entry!(ProfilerOptions => "Profiler", files: [folder], paper: "", about: "Records where the time of some steps goes, and writes a trace for Perfetto and tables of times, kernels and memory.", example: "active = 5", |mut options: ProfilerOptions, run| {
     options.folder = run.join(&options.folder);
     Profiler::new(options)
 });

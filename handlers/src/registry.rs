@@ -19,8 +19,7 @@ impl HandlerSpec {
         Self(Box::new(move |run| make(run).map(|handler| Box::new(handler) as Box<dyn Handler>)))
     }
 
-    /// Builds the handler. Its files are written to `run`, the folder of the run, unless their path
-    /// is absolute.
+    /// Builds the handler. Its files are written to `run`, the folder of the run.
     ///
     /// # Errors
     /// If the options are invalid.
@@ -44,9 +43,20 @@ impl Kind for HandlerSpec {
     }
 }
 
-/// Registers a handler with its options: `new` takes them, and the run's folder.
+/// Checks that a path of a recipe stays in the run's folder: a recipe may come from others, and a handler
+/// empties its files.
+pub(crate) fn within_run(key: &str, path: &Path) -> Result<(), Fault> {
+    use std::path::Component::{CurDir, Normal};
+    if path.components().all(|part| matches!(part, Normal(_) | CurDir)) {
+        return Ok(());
+    }
+    let what = format!("handlers write into the run's folder, so `{key}` cannot be {path:?}; give a path within it");
+    Err(Fault::at(key, what))
+}
+
+/// Registers a handler with its options, of which `files` are paths: `new` takes them, and the run's folder.
 macro_rules! handler_entry {
-    ($options:ty => $name:literal, paper: $paper:literal, about: $about:literal, example: $example:literal, $new:expr) => {
+    ($options:ty => $name:literal, $(files: [$($file:ident),+],)? paper: $paper:literal, about: $about:literal, example: $example:literal, $new:expr) => {
         hearth_registry::entry!(
             crate::registry::HandlerSpec => $options,
             name: $name,
@@ -55,6 +65,7 @@ macro_rules! handler_entry {
             example: $example,
             build: |node| {
                 let options: $options = hearth_registry::read(node)?;
+                $($(crate::registry::within_run(stringify!($file), &options.$file)?;)+)?
                 Ok(Box::new(crate::registry::HandlerSpec::new(move |run| {
                     // Some handlers do not write into the run's folder.
                     let _: &std::path::Path = run;
@@ -67,7 +78,7 @@ macro_rules! handler_entry {
 }
 
 /// Builds a handler from its name and the table of its options (the recipe's table without `name`).
-/// Its files are written to `run`, the folder of the run, unless their path is absolute.
+/// Its files are written to `run`, the folder of the run.
 ///
 /// ```
 /// use hearth_handlers::build;

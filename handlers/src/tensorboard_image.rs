@@ -153,4 +153,4 @@ impl Handler for TensorBoardImage {
     }
 }
 
-handler_entry!(TensorBoardImageOptions => "TensorBoardImage", paper: "", about: "Writes a picture of the first batch every few epochs, for TensorBoard.", example: "every = 5", TensorBoardImage::new);
+handler_entry!(TensorBoardImageOptions => "TensorBoardImage", files: [dir], paper: "", about: "Writes a picture of the first batch every few epochs, for TensorBoard.", example: "every = 5", TensorBoardImage::new);

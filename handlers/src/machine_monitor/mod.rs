@@ -316,4 +316,4 @@ impl Drop for MachineMonitor {
     }
 }
 
-handler_entry!(MachineMonitorOptions => "MachineMonitor", paper: "", about: "Samples CPU, memory, disk, GPUs and power during the run: a table, a summary with the energy of each epoch, a picture.", example: "every_seconds = 1.0", MachineMonitor::new);
+handler_entry!(MachineMonitorOptions => "MachineMonitor", files: [file], paper: "", about: "Samples CPU, memory, disk, GPUs and power during the run: a table, a summary with the energy of each epoch, a picture.", example: "every_seconds = 1.0", MachineMonitor::new);
