@@ -35,9 +35,9 @@ pub use hearth_io::{
 };
 
 pub use hearth_transforms::{
-    BoxSource, Draw, DrawKey, Effect, IndexList, IndexSource, Keys, Pipeline, RecipeOptions, Sample, StepError, Steps,
-    StoredImage, StoredIndices, Transform, Value, ValueState, build_transform, cucim_names, patches, setters, tiny,
-    transforms,
+    BoxSource, Draw, DrawKey, Effect, IndexList, IndexSource, Keys, Optional, Pipeline, RecipeOptions, Sample,
+    StepError, Steps, StoredImage, StoredIndices, Transform, Value, ValueState, build_transform, cucim_names, image_fn,
+    patches, setters, tiny, transforms,
 };
 
 #[cfg(feature = "download")]

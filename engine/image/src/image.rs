@@ -274,6 +274,18 @@ impl Image {
         self.data.dims().iter().product::<usize>() * self.data.dtype().size()
     }
 
+    /// Changes the values; their grid must stay the same.
+    ///
+    /// ```
+    /// # use hearth_image::{Image, affine::IDENTITY, host_device};
+    /// let image = Image::from_values(vec![-1.0, 2.0], [1, 2, 1, 1], IDENTITY, &host_device());
+    /// assert_eq!(image.map(|values| values.clamp_min(0.0)).to_vec(), [0.0, 2.0]);
+    /// ```
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(Tensor<4>) -> Tensor<4>) -> Self {
+        Self { data: change(self.data), ..self }
+    }
+
     /// The same image with its values on another device.
     pub fn to_device(mut self, device: &Device) -> Self {
         if self.data.device() != *device {

@@ -52,6 +52,19 @@ impl<T, const N: usize> From<[T; N]> for OneOrMany<T> {
     }
 }
 
+/// A whole number where one with a fraction is expected: `0` for `0.0`.
+impl From<i32> for OneOrMany<f64> {
+    fn from(value: i32) -> Self {
+        OneOrMany::One(value.into())
+    }
+}
+
+impl<const N: usize> From<[i32; N]> for OneOrMany<f64> {
+    fn from(values: [i32; N]) -> Self {
+        OneOrMany::Many(values.map(f64::from).into())
+    }
+}
+
 impl<T> From<Vec<T>> for OneOrMany<T> {
     fn from(values: Vec<T>) -> Self {
         OneOrMany::Many(values)

@@ -106,6 +106,42 @@ impl<const N: usize> From<[&str; N]> for Keys {
     }
 }
 
+impl From<String> for Keys {
+    fn from(key: String) -> Self {
+        Keys(vec![key])
+    }
+}
+
+impl From<&String> for Keys {
+    fn from(key: &String) -> Self {
+        Keys(vec![key.clone()])
+    }
+}
+
+impl From<Vec<String>> for Keys {
+    fn from(keys: Vec<String>) -> Self {
+        Keys(keys)
+    }
+}
+
+impl From<&[String]> for Keys {
+    fn from(keys: &[String]) -> Self {
+        Keys(keys.to_vec())
+    }
+}
+
+impl<const N: usize> From<[String; N]> for Keys {
+    fn from(keys: [String; N]) -> Self {
+        Keys(keys.into())
+    }
+}
+
+impl From<Vec<&str>> for Keys {
+    fn from(keys: Vec<&str>) -> Self {
+        Keys(keys.into_iter().map(str::to_owned).collect())
+    }
+}
+
 impl From<&[&str]> for Keys {
     fn from(keys: &[&str]) -> Self {
         Keys(keys.iter().map(|k| (*k).to_owned()).collect())

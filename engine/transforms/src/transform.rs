@@ -36,6 +36,11 @@ use crate::{Draw, Effect, Sample};
 /// assert_eq!(floor.name(), "Floor");
 /// assert!(Pipeline::new(floor).is_ok());
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a transform",
+    note = "implement `Transform` for a type of your own, or write a closure: `image_fn(\"Floor\", \"image\", -57.0, \
+            |least, image| ...)`"
+)]
 pub trait Transform: Send + Sync + Debug {
     /// The name in messages and recipes: MONAI's name, without the `d` of its dictionary form. The
     /// default is the name of the type.
@@ -152,7 +157,13 @@ impl Kind for dyn Transform {
 }
 
 /// Transforms in order, as accepted by [`Pipeline::new`](crate::Pipeline::new): a tuple, a list, or
-/// a single transform.
+/// a single transform. A tuple has up to 24 entries, which may be tuples.
+#[diagnostic::on_unimplemented(
+    message = "these are not the transforms of a pipeline",
+    label = "expected transforms",
+    note = "write a tuple of up to 24 transforms, `(LoadImage::new(\"image\"), RandFlip::new(\"image\"))`; tuples in it \
+            hold more, and `Vec<Box<dyn Transform>>` any number"
+)]
 pub trait Steps {
     /// The transforms.
     fn into_steps(self) -> Vec<Arc<dyn Transform>>;
@@ -176,13 +187,25 @@ impl Steps for Vec<Arc<dyn Transform>> {
     }
 }
 
+impl<T: Transform + 'static> Steps for Vec<T> {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        self.into_iter().map(|step| Arc::new(step) as Arc<dyn Transform>).collect()
+    }
+}
+
+impl<T: Transform + 'static, const N: usize> Steps for [T; N] {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        Vec::from(self).into_steps()
+    }
+}
+
 impl Steps for () {
     fn into_steps(self) -> Vec<Arc<dyn Transform>> {
         Vec::new()
     }
 }
 
-/// Tuples of up to twelve entries; longer ones by nesting.
+/// Tuples of up to 24 entries; longer ones by nesting.
 macro_rules! steps_of_tuples {
     ($($first:ident $($rest:ident)*)?) => {
         $(
@@ -198,7 +221,7 @@ macro_rules! steps_of_tuples {
     };
 }
 
-steps_of_tuples!(A B C D E F G H I J K L);
+steps_of_tuples!(A B C D E F G H I J K L M N O P Q R S T U V W X);
 
 /// Implements [`Transform::describe`] for a transform whose fields are its parameters.
 pub(crate) fn describe(name: &str, parameters: &impl serde::Serialize) -> serde_json::Value {

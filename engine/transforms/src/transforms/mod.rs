@@ -28,19 +28,71 @@
 /// ```
 #[macro_export]
 macro_rules! setters {
-    ($type:ident { $($(#[doc = $doc:literal])* $field:ident : $value:ty),* $(,)? }) => {
-        impl $type {
-            /// Parameters and their documentation.
-            pub(crate) const SETTERS: &'static [(&'static str, &'static str)] =
-                &[$((stringify!($field), concat!($($doc, "\n"),*))),*];
+    (@names $($(#[doc = $doc:literal])* $field:ident : $value:ty),* $(,)?) => {
+        /// Parameters and their documentation.
+        pub(crate) const SETTERS: &'static [(&'static str, &'static str)] =
+            &[$((stringify!($field), concat!($($doc, "\n"),*))),*];
+    };
 
-            $(
-                $(#[doc = $doc])*
-                pub fn $field(mut self, $field: impl Into<$value>) -> Self {
-                    self.$field = $field.into();
-                    self
-                }
-            )*
+    (@each) => {};
+
+    (@each $(#[doc = $doc:literal])* $field:ident : Option<$inner:ty> $(, $($rest:tt)*)?) => {
+        $(#[doc = $doc])*
+        pub fn $field(mut self, $field: impl Into<$crate::Optional<$inner>>) -> Self {
+            self.$field = $field.into().0;
+            self
+        }
+        $crate::setters!(@each $($($rest)*)?);
+    };
+
+    (@each $(#[doc = $doc:literal])* $field:ident : [f64; $count:literal] $(, $($rest:tt)*)?) => {
+        $(#[doc = $doc])*
+        pub fn $field(mut self, $field: [impl Into<f64>; $count]) -> Self {
+            self.$field = $field.map(Into::into);
+            self
+        }
+        $crate::setters!(@each $($($rest)*)?);
+    };
+
+    // Literals of these types are of the type that is expected, but not of one that converts to it.
+    (@each $(#[doc = $doc:literal])* $field:ident : usize $(, $($rest:tt)*)?) => {
+        $crate::setters!(@plain $(#[doc = $doc])* $field : usize);
+        $crate::setters!(@each $($($rest)*)?);
+    };
+    (@each $(#[doc = $doc:literal])* $field:ident : u64 $(, $($rest:tt)*)?) => {
+        $crate::setters!(@plain $(#[doc = $doc])* $field : u64);
+        $crate::setters!(@each $($($rest)*)?);
+    };
+    (@each $(#[doc = $doc:literal])* $field:ident : i64 $(, $($rest:tt)*)?) => {
+        $crate::setters!(@plain $(#[doc = $doc])* $field : i64);
+        $crate::setters!(@each $($($rest)*)?);
+    };
+    (@each $(#[doc = $doc:literal])* $field:ident : bool $(, $($rest:tt)*)?) => {
+        $crate::setters!(@plain $(#[doc = $doc])* $field : bool);
+        $crate::setters!(@each $($($rest)*)?);
+    };
+
+    (@each $(#[doc = $doc:literal])* $field:ident : $value:ty $(, $($rest:tt)*)?) => {
+        $(#[doc = $doc])*
+        pub fn $field(mut self, $field: impl Into<$value>) -> Self {
+            self.$field = $field.into();
+            self
+        }
+        $crate::setters!(@each $($($rest)*)?);
+    };
+
+    (@plain $(#[doc = $doc:literal])* $field:ident : $value:ty) => {
+        $(#[doc = $doc])*
+        pub fn $field(mut self, $field: $value) -> Self {
+            self.$field = $field;
+            self
+        }
+    };
+
+    ($type:ident { $($body:tt)* }) => {
+        impl $type {
+            $crate::setters!(@names $($body)*);
+            $crate::setters!(@each $($body)*);
         }
     };
 }
