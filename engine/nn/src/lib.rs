@@ -38,6 +38,7 @@ pub mod inferers;
 pub mod layers;
 pub mod losses;
 pub mod metrics;
+mod moving_average;
 mod named;
 pub mod networks;
 pub mod optim;
@@ -51,6 +52,7 @@ pub mod trace;
 pub mod weights;
 
 pub use layers::ConfigError;
+pub use moving_average::moving_average;
 pub use named::Named;
 pub use parameters::{FreezeError, Frozen, ParameterName, freeze, parameters};
 pub use running::{Buffer, Counter};

@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use derive_setters::Setters;
 use hearth_kernels::conv3d::{Channels, ConvShape, Then};
 
 use super::conv::{fuses, is_plain};
@@ -30,7 +31,8 @@ pub struct Convolution {
 }
 
 /// Options of a [`Convolution`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
+#[setters(strip_option)]
 pub struct ConvolutionOptions {
     /// Input and output channels.
     pub channels: [usize; 2],
@@ -69,6 +71,14 @@ impl ConvolutionOptions {
             transposed: false,
             adn: None,
         }
+    }
+
+    /// Builds the block: [`Convolution::new`].
+    ///
+    /// # Errors
+    /// If an option is invalid; the error names it.
+    pub fn build(&self, scope: &Scope) -> Result<Convolution, ConfigError> {
+        Convolution::new(scope, self)
     }
 
     /// The padding, with the default resolved.

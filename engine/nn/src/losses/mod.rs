@@ -23,6 +23,7 @@ mod generalized_dice_focal;
 mod hausdorff_dt;
 mod inputs;
 mod labels;
+mod loss_fn;
 mod masked;
 mod mse;
 mod ssim;
@@ -47,6 +48,7 @@ pub use generalized_dice::GeneralizedDiceLoss;
 pub use generalized_dice_focal::GeneralizedDiceFocalLoss;
 pub use hausdorff_dt::{HausdorffDtLoss, LogHausdorffDtLoss};
 pub use labels::one_hot;
+pub use loss_fn::loss_fn;
 pub use masked::{MaskedDiceLoss, MaskedLoss};
 pub use mse::MseLoss;
 pub use ssim::SsimLoss;
@@ -223,6 +225,11 @@ impl LossError {
 /// assert_eq!(error.to_string(), "LogCosh: prediction and target must be of one shape");
 /// # Ok::<(), LossError>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a loss",
+    note = "implement `Loss` for a type of your own, or name a function of prediction and target: \
+            `loss_fn(\"LogCosh\", |input, target| Ok((input - target).cosh().log().mean()))`"
+)]
 pub trait Loss: Send + Sync {
     /// The loss's name in messages: MONAI's name. By default the name of the type.
     fn name(&self) -> &'static str {

@@ -17,6 +17,7 @@ mod inputs;
 mod lesion_froc;
 mod lesion_wise;
 mod mean_iou;
+mod metric_fn;
 mod of_plugin;
 mod per_item;
 mod reduction;
@@ -44,6 +45,7 @@ pub use inputs::{count, foreground, indicator, read, same_shape, without_ignored
 pub use lesion_froc::{LesionFroc, Tumours};
 pub use lesion_wise::{LesionScore, LesionWiseMetric};
 pub use mean_iou::MeanIoU;
+pub use metric_fn::metric_fn;
 pub use per_item::{Gathered, PerItem, summary};
 pub use reduction::{Aggregate, MetricReduction, Reduced, reduce};
 pub use regression::{MaeMetric, MapeMetric, MseMetric, PsnrMetric, RmseMetric};
@@ -126,6 +128,11 @@ impl MetricError {
 
 /// A metric over an evaluation, as evaluators use it. A custom metric implements [`PerItem`], which
 /// [can be converted](PerItem::gathered) to a `Metric`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a metric",
+    note = "a type with `PerItem` becomes one by `.gathered()`, a function of prediction and label by \
+            `metric_fn(\"VolumeError\", |pred, label| ...)`"
+)]
 pub trait Metric: Send {
     /// The metric's name in MONAI.
     fn name(&self) -> &'static str;

@@ -20,7 +20,7 @@ pub struct ShapeError {
 
 /// A network that maps `[b, in, x, y, z]` to `[b, out, x', y', z']`.
 ///
-/// Implementations must provide three functions. All others have defaults that are valid for any
+/// Implementations must provide two functions, and 2-D networks a third. All others have defaults that are valid for any
 /// network; override them for outputs of deep supervision, an additional loss, unsupported sizes,
 /// or names of weights that differ from the fields' names.
 ///
@@ -36,10 +36,6 @@ pub struct ShapeError {
 /// }
 ///
 /// impl Network for Edges {
-///     fn spatial_dims(&self) -> usize {
-///         3
-///     }
-///
 ///     fn channels(&self) -> [usize; 2] {
 ///         [1, 2]
 ///     }
@@ -56,10 +52,17 @@ pub struct ShapeError {
 /// assert!(net.check_input([1, 3, 4, 4, 4]).is_err_and(|error| error.to_string().contains("1 input channels")));
 /// # Ok::<(), hearth_nn::ConfigError>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a network",
+    note = "derive `Module` for the type and implement `Network`: `channels` and `forward`; a built-in network is made \
+            by `UNetConfig::new(3, 1, 2, &[16, 32], &[2]).init(&device, seed)?`"
+)]
 pub trait Network: Module + Sync + 'static {
-    /// Number of spatial axes: 2 or 3. A 2-D network takes `z = 1`, and its exported kernels have
-    /// no third axis.
-    fn spatial_dims(&self) -> usize;
+    /// Number of spatial axes: 2 or 3, by default 3. A 2-D network takes `z = 1`, and its exported
+    /// kernels have no third axis.
+    fn spatial_dims(&self) -> usize {
+        3
+    }
 
     /// Numbers of input and output channels.
     fn channels(&self) -> [usize; 2];
