@@ -7,6 +7,11 @@ pub type BatchStream = Box<dyn Iterator<Item = Result<Batch, DataError>> + Send>
 
 /// A source of batches, pass after pass. The loaders of `hearth-data` implement it; so may your own
 /// type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a source of batches",
+    note = "`DataLoader::new(data, LoaderOptions::default())?` makes batches of a data set; a type of your own implements \
+            `Loader`"
+)]
 pub trait Loader: Send {
     /// The number of batches in a whole pass, where it is known.
     fn batches(&self) -> Option<u64>;

@@ -94,6 +94,15 @@ impl Checkpoint {
         }
     }
 
+    /// The files below a folder of the checkpoint (`companions/teacher/`), as a checkpoint of their
+    /// own; `None` where there are none.
+    pub(crate) fn part(&self, folder: &str) -> Option<Self> {
+        let files = self.manifest.files.iter();
+        let files = files.filter_map(|(name, sum)| Some((name.strip_prefix(folder)?.to_owned(), sum.clone())));
+        let manifest = Manifest { files: files.collect(), ..self.manifest.clone() };
+        (!manifest.files.is_empty()).then(|| Self { path: self.path.join(folder), manifest })
+    }
+
     /// Whether the checkpoint holds this file.
     pub fn has(&self, name: &str) -> bool {
         self.manifest.files.contains_key(name)

@@ -10,6 +10,7 @@ use super::{learner_files, snapshot_files};
 use crate::checkpoint::background::Job;
 use crate::checkpoint::{self, Checkpoint, CheckpointError, Files, Header};
 use crate::evaluation::evaluators::Evaluators;
+use crate::training::adversarial::losses::EpochLosses;
 use crate::training::mean_loss::MeanLoss;
 use crate::training::step::Training;
 
@@ -29,6 +30,10 @@ pub(crate) fn collect<N: Network>(
     learner_files::collect(&mut files, &learner_files::NETWORK, &trainer.learner)?;
     if let Some(adversary) = &trainer.adversary {
         adversary.collect(&mut files)?;
+    }
+    if let Some(step) = &trainer.step {
+        step.collect(&mut files)?;
+        trainer.notes.collect(&mut files)?;
     }
     if !snapshot.state.epoch_done {
         trainer.mean_loss.collect(&mut files)?;
@@ -71,9 +76,18 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
     let device = trainer.options.device.clone().inner();
     let learner = learner_files::read(&checkpoint, &learner_files::NETWORK, &trainer.learner, &device)?;
     let adversary = trainer.adversary.as_ref().map(|adversary| adversary.restored(&checkpoint, &device)).transpose()?;
+    let companions = trainer.step.as_ref().map(|step| step.restored(&checkpoint, &device)).transpose()?;
+    let notes = match &trainer.step {
+        Some(_) => EpochLosses::from_checkpoint(&checkpoint, &device)?,
+        None => EpochLosses::default(),
+    };
     let mean_loss = MeanLoss::from_checkpoint(&checkpoint)?;
     let snapshot = read_engines(&checkpoint, &mut trainer.evaluators)?;
     (trainer.learner, trainer.adversary, trainer.mean_loss) = (learner, adversary, mean_loss);
+    if let (Some(step), Some(companions)) = (&mut trainer.step, companions) {
+        step.put_back(companions);
+    }
+    trainer.notes = notes;
     Ok(snapshot)
 }
 

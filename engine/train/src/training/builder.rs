@@ -1,7 +1,7 @@
 //! [`TrainerBuilder`]: the parts of a trainer, set one by one.
 
-use burn::tensor::Device;
-use hearth_engine::Handler;
+use burn::tensor::{Device, Tensor};
+use hearth_engine::{BoxError, Context, Handler, HandlerError, When, handler_fn};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::losses::Loss;
 use hearth_nn::networks::Network;
@@ -12,6 +12,11 @@ use crate::batch::loader::Loader;
 use crate::evaluation::evaluate::Evaluate;
 use crate::training::adversarial::adversary::{Adversary, AdversaryOptions, Discriminating};
 use crate::training::adversarial::loss::AdversarialLoss;
+use crate::training::custom::batch::StepBatch;
+use crate::training::custom::companion::{Companion, check_names};
+use crate::training::custom::context::StepContext;
+use crate::training::custom::network::StepNetwork;
+use crate::training::custom::step::{Closure, Step};
 use crate::training::learner::Learning;
 use crate::training::precision::Precision;
 use crate::training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
@@ -19,6 +24,9 @@ use crate::training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
 /// Makes the discriminator once device and precision are known.
 pub(crate) type MakeAdversary =
     Box<dyn FnOnce(&OptimizerConfig, &Learning<'_>) -> Result<Box<dyn Adversary>, TrainerError>>;
+
+/// Makes the user's own step once the network is in place.
+pub(crate) type MakeStep<N> = Box<dyn FnOnce(&N, &TrainerOptions) -> Result<Box<dyn Step<N>>, TrainerError>>;
 
 /// Builds a [`SupervisedTrainer`]; returned by [`SupervisedTrainer::builder`]. Options that are not
 /// set are those of [`TrainerOptions::new`].
@@ -30,6 +38,7 @@ pub struct TrainerBuilder<N> {
     pub(crate) loader: Box<dyn Loader>,
     pub(crate) options: TrainerOptions,
     pub(crate) adversary: Option<MakeAdversary>,
+    pub(crate) step: Option<MakeStep<N>>,
     pub(crate) evaluators: Vec<(String, Box<dyn Evaluate<N>>)>,
     pub(crate) handlers: Vec<Box<dyn Handler>>,
 }
@@ -128,6 +137,63 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
+    /// Replaces forward pass and loss of the training step by a closure (MONAI's `iteration_update`,
+    /// ignite's process function). It receives the network, the batch and the trainer, and returns the
+    /// loss; more than one value is averaged.
+    ///
+    /// Everything else is as with the default step: precision and gradient scaler, accumulation,
+    /// clipping, ranks, the log of the loss, checkpoints, and all events in their order.
+    /// `ForwardCompleted` follows the closure, directly before `LossCompleted`. The gradients of several
+    /// ranks are summed after the backward pass, not during it.
+    ///
+    /// ```
+    /// # use hearth_nn::{losses::MseLoss, networks::UNet, optim::AdamConfig};
+    /// # use hearth_train::{SupervisedTrainer, TrainerError};
+    /// # fn of(network: UNet, loader: hearth_data::DataLoader) -> Result<SupervisedTrainer<UNet>, TrainerError> {
+    /// let trainer = SupervisedTrainer::builder(network, MseLoss::default(), AdamConfig::default(), loader)
+    ///     .step(|net, batch, cx| {
+    ///         let image = batch.image()?;
+    ///         let noise = image.random_like(burn::tensor::Distribution::Normal(0.0, 0.1));
+    ///         cx.loss(net.forward(image.clone() + noise)?, image)
+    ///     })
+    ///     .build()?;
+    /// # Ok(trainer)
+    /// # }
+    /// ```
+    ///
+    /// What the closure itself keeps from batch to batch is not part of a checkpoint: further networks
+    /// belong into [`step_with`](Self::step_with), random numbers come from [`StepContext::draw`].
+    pub fn step<F>(self, mut step: F) -> Self
+    where
+        F: FnMut(&StepNetwork<'_, N>, &StepBatch<'_>, &mut StepContext<'_>) -> Result<Tensor<1>, BoxError>,
+        F: Send + 'static,
+    {
+        self.step_with((), move |net, (), batch, cx| step(net, batch, cx))
+    }
+
+    /// As [`step`](Self::step), with further networks: a [`Learned`](crate::Learned) one has its own
+    /// optimizer, an [`Averaged`](crate::Averaged) one follows the trained network, a
+    /// [`Fixed`](crate::Fixed) one does not change; a tuple holds several. The closure receives them
+    /// after the network: `.step_with(Averaged::new("teacher", 0.99), |net, teacher, batch, cx| ...)`.
+    pub fn step_with<C, F>(mut self, companions: C, step: F) -> Self
+    where
+        C: Companion<N>,
+        F: FnMut(
+            &StepNetwork<'_, N>,
+            &mut C::InStep,
+            &StepBatch<'_>,
+            &mut StepContext<'_>,
+        ) -> Result<Tensor<1>, BoxError>,
+        F: Send + 'static,
+    {
+        self.step = Some(Box::new(move |network, options| {
+            let companions = companions.place(network, options)?;
+            check_names(&companions)?;
+            Ok(Box::new(Closure { companions, call: step }))
+        }));
+        self
+    }
+
     /// Sets the evaluator that the handler `Validation` runs: [`evaluator`](Self::evaluator) with the
     /// name `validation`.
     pub fn validation(self, evaluator: impl Evaluate<N> + 'static) -> Self {
@@ -146,11 +212,22 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
+    /// Adds a closure as a handler of an event, as [`Engine::on`](hearth_engine::Engine::on) does:
+    /// `.on(Event::EpochCompleted, |cx| ...)`.
+    #[track_caller]
+    pub fn on<F>(mut self, when: impl Into<When>, f: F) -> Self
+    where
+        F: FnMut(&mut Context<'_>) -> Result<(), HandlerError> + Send + 'static,
+    {
+        self.handlers.push(handler_fn(when, f));
+        self
+    }
+
     /// Builds the trainer.
     ///
     /// # Errors
     /// When the optimizer's options are invalid, the device cannot compute in the requested
-    /// precision, or a handler listens to an event that does not exist.
+    /// precision, a handler listens to an event that does not exist, or the parts of a step do not fit.
     pub fn build(self) -> Result<SupervisedTrainer<N>, TrainerError> {
         SupervisedTrainer::from_builder(self)
     }

@@ -4,6 +4,7 @@ use burn::tensor::{Device, Tensor};
 use hearth_engine::{BoxError, HostError};
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{GradientClip, Gradients, Optimizer, OptimizerConfig};
+use hearth_nn::parameters;
 
 use crate::batch::feed::Feed;
 use crate::batch::step_error::{StepError, name_cases};
@@ -62,6 +63,26 @@ impl<N: Network> Learner<N> {
             reducer: how.ranks.cloned().map(Reducer::new),
             on_processor: device == Device::flex(),
         })
+    }
+
+    /// Replaces the network by one with the same parameters.
+    pub fn set_network(&mut self, network: N, device: &Device, precision: Precision) -> Result<(), TrainerError> {
+        let named = |of: &N| parameters(of).into_iter().map(|one| (one.path, one.values)).collect::<Vec<_>>();
+        if let Some(present) = &self.network {
+            let (old, new) = (named(present), named(&network));
+            if let Some(index) = (0..old.len().max(new.len())).find(|index| old.get(*index) != new.get(*index)) {
+                let shown = |of: &[(String, usize)]| match of.get(index) {
+                    Some((path, values)) => format!("`{path}` with {values} values"),
+                    None => "no further parameter".to_owned(),
+                };
+                let why = format!("it has {}, the trainer's network {}", shown(&new), shown(&old));
+                return Err(TrainerError::OtherNetwork { why });
+            }
+        }
+        let network = precision.apply(network.valid().to_device(&device.clone().inner()).train());
+        self.optimizer.bind(&network)?;
+        (self.network, self.pending) = (Some(network), None);
+        Ok(())
     }
 
     pub fn network(&self) -> Result<&N, StepError> {

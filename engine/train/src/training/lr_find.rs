@@ -184,10 +184,15 @@ pub(crate) fn run<N: Network>(
 ) -> Result<RangeResult, RangeError> {
     options.check()?;
     let (before, held) = (work.learner.clone(), work.feed.hold());
+    let (companions, notes) = (work.step.as_ref().map(|step| step.hold()), work.notes.clone());
     work.learner.pending = None;
     let result = ramp(work, options, watch);
     work.learner = before;
     work.feed.put_back(held);
+    if let (Some(step), Some(companions)) = (&mut work.step, companions) {
+        step.put_back(companions);
+    }
+    work.notes = notes;
     result
 }
 
@@ -224,8 +229,7 @@ fn batches<N: Network>(work: &mut Training<N>, state: &mut State) -> Result<f64,
     for _ in 0..count {
         state.iteration += 1;
         fetch(work, state)?;
-        let outputs = work.forward(state)?;
-        let loss = work.compare(outputs)?;
+        let loss = work.loss_of_batch(state)?;
         let gradients = work.backward(&loss)?;
         let value: f32 = loss.without_autodiff().try_into_scalar().map_err(|e| BoxError::from(e.to_string()))?;
         total += f64::from(value);

@@ -4,6 +4,7 @@
 pub(crate) mod adversarial;
 pub(crate) mod bucket_sum;
 pub(crate) mod builder;
+pub(crate) mod custom;
 pub(crate) mod grad_scaler;
 #[cfg(all(test, unix))]
 mod in_place_tests;

@@ -21,6 +21,8 @@ use crate::evaluation::evaluators::Evaluators;
 use crate::evaluation::inference::{Outputs, infer_all};
 use crate::ranks::check_norms;
 use crate::training::adversarial::adversary::Adversary;
+use crate::training::adversarial::losses::EpochLosses;
+use crate::training::custom::step::Step;
 use crate::training::learner::{Learner, check_learning_rate};
 use crate::training::mean_loss::MeanLoss;
 use crate::training::shared::{host_parts, workflow_parts};
@@ -33,6 +35,10 @@ pub(crate) struct Training<N> {
     pub options: TrainerOptions,
     /// The discriminator of adversarial training.
     pub adversary: Option<Box<dyn Adversary>>,
+    /// The user's own step, in place of forward pass and loss.
+    pub step: Option<Box<dyn Step<N>>>,
+    /// The numbers that the user's own step notes.
+    pub notes: EpochLosses,
     pub evaluators: Evaluators<N>,
     pub feed: Feed,
     writer: CheckpointWriter,
@@ -62,6 +68,8 @@ impl<N: Network> Training<N> {
             learner,
             loss,
             adversary,
+            step: None,
+            notes: EpochLosses::default(),
             options,
             evaluators: Evaluators::default(),
             feed: Feed::new(loader),
@@ -114,17 +122,7 @@ impl<N: Network> Training<N> {
     pub fn compare(&self, outputs: Outputs) -> Result<Tensor<1>, BoxError> {
         let _range = tracing::trace_span!("loss").entered();
         let label = self.feed.named("label")?;
-        let needed = self.loss.needs().iter().map(|key| self.feed.named(key)).collect::<Result<Vec<_>, _>>()?;
-        let main = outputs.all.first().cloned();
-        let loss = match (self.loss.forward_with(outputs.all, label, needed), main) {
-            (Ok(loss), _) => loss.mean(),
-            // An overflow in fp16 is no error: the scaler finds a non-finite gradient, skips the
-            // step and lowers the scale.
-            (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if self.learner.scaler.is_some() => {
-                pred.mean() * f32::NAN
-            }
-            (Err(error), _) => return Err(self.feed.part("the loss", error).into()),
-        };
+        let loss = loss_of(&*self.loss, outputs.all, label, &self.feed, self.learner.scaler.is_some())?;
         Ok(match outputs.loss {
             Some(own) => loss + own,
             None => loss,
@@ -151,7 +149,51 @@ impl<N: Network> Training<N> {
 
     /// Accumulates a batch's gradients, and takes a step when there are enough.
     pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
-        self.learner.gather(gradients, self.options.accumulate, &self.feed)
+        self.learner.gather(gradients, self.options.accumulate, &self.feed)?;
+        if self.learner.pending.is_none() { self.stepped() } else { Ok(()) }
+    }
+
+    /// Lets the companions of the user's own step follow a step of the optimizer.
+    fn stepped(&mut self) -> Result<(), BoxError> {
+        if let Some(step) = &mut self.step {
+            step.stepped(self.learner.network()?);
+        }
+        Ok(())
+    }
+
+    /// The loss of the current batch, without events.
+    pub fn loss_of_batch(&mut self, state: &State) -> Result<Tensor<1>, BoxError> {
+        let Some(mut step) = self.step.take() else {
+            let outputs = self.forward(state)?;
+            return self.compare(outputs);
+        };
+        let loss = self.with_norms(|training| training.loss_of_step(&mut *step, state));
+        self.step = Some(step);
+        loss
+    }
+
+    /// Forward pass and loss of the default step, with the adversarial loss where there is one.
+    fn supervised(&mut self, engine: &mut Engine, competes: bool) -> Result<Tensor<1>, BoxError> {
+        let outputs = self.forward(engine.state())?;
+        if let Some(pred) = outputs.all.first() {
+            self.feed.insert("pred", pred.clone())?;
+        }
+        for (index, output) in outputs.all.iter().enumerate().filter(|_| outputs.all.len() > 1) {
+            self.feed.insert(&format!("output_{index}"), output.clone())?;
+        }
+        engine.fire(Event::ForwardCompleted, self)?;
+
+        let adversarial = if competes { self.with_norms(|training| training.judge(engine, &outputs))? } else { None };
+        let mut loss = self.compare(outputs)?;
+        if let Some(adversary) = &mut self.adversary {
+            adversary.note_supervised(loss.clone().without_autodiff());
+        }
+        if let Some(adversarial) = adversarial {
+            engine.fire(Event::ReconstructionLossCompleted, self)?;
+            engine.fire(Event::GeneratorLossCompleted, self)?;
+            loss = loss + adversarial;
+        }
+        Ok(loss)
     }
 
     /// The adversarial loss of the prediction.
@@ -207,8 +249,9 @@ impl<N: Network> Training<N> {
         if let Some(adversary) = &self.adversary {
             names.extend(adversary.losses().names().map(str::to_owned));
             names.extend(adversary.scale().map(|_| "d_scale".to_owned()));
-            names.sort_unstable();
         }
+        names.extend(self.notes.names().map(str::to_owned));
+        names.sort_unstable();
         names
     }
 }
@@ -230,10 +273,10 @@ impl<N: Network> Host for Training<N> {
             "d_scale" if let Some(scale) = self.adversary.as_ref().and_then(|adversary| adversary.scale()) => Ok(scale),
             _ => {
                 let known = self.adversary.as_ref().and_then(|adversary| adversary.losses().read(name));
-                known.unwrap_or_else(|| {
+                known.or_else(|| self.notes.read(name)).unwrap_or_else(|| {
                     let more = match &self.adversary {
-                        Some(_) => ", d_scale, discriminator_loss, generator_loss, reconstruction_loss",
-                        None => "",
+                        Some(_) => ", d_scale, discriminator_loss, generator_loss, reconstruction_loss".to_owned(),
+                        None => self.notes.names().map(|name| format!(", {name}")).collect(),
                     };
                     Err(HostError::new(format!("no output `{name}`; there are: loss, mean_loss, scale{more}")))
                 })
@@ -257,6 +300,9 @@ impl<N: Network> Host for Training<N> {
         self.learner.learning_rate = learning_rate;
         if let Some(adversary) = &mut self.adversary {
             adversary.follow(learning_rate, self.learner.optimizer_config.lr());
+        }
+        if let Some(step) = &mut self.step {
+            step.follow(learning_rate, self.learner.optimizer_config.lr());
         }
         Ok(())
     }
@@ -282,6 +328,7 @@ impl<N: Network> Host for Training<N> {
         }
         if self.gradients.is_some()
             && name.starts_with("gradients.")
+            && self.step.is_none()
             && self.learner.reduces_early(self.options.accumulate)
         {
             let why = "several ranks have summed them during the backward pass; set distributed.overlap = \"off\"";
@@ -301,6 +348,7 @@ impl<N: Network> Workflow for Training<N> {
         if let Some(adversary) = &mut self.adversary {
             adversary.next_iteration();
         }
+        self.notes.next_iteration();
         let spatial_dims = self.learner.network()?.spatial_dims();
         let TrainerOptions { device, image_key, label_key, .. } = &self.options;
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
@@ -308,26 +356,15 @@ impl<N: Network> Workflow for Training<N> {
 
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
         self.norms = self.options.ranks.as_ref().map(|ranks| ranks.norms(engine.state().iteration));
-        let outputs = self.forward(engine.state())?;
-        if let Some(pred) = outputs.all.first() {
-            self.feed.insert("pred", pred.clone())?;
-        }
-        for (index, output) in outputs.all.iter().enumerate().filter(|_| outputs.all.len() > 1) {
-            self.feed.insert(&format!("output_{index}"), output.clone())?;
-        }
-        engine.fire(Event::ForwardCompleted, self)?;
-
         let competes = self.adversary.as_ref().is_some_and(|adversary| adversary.takes_part(engine.state().epoch));
-        let adversarial = if competes { self.with_norms(|training| training.judge(engine, &outputs))? } else { None };
-        let mut loss = self.compare(outputs)?;
-        if let Some(adversary) = &mut self.adversary {
-            adversary.note_supervised(loss.clone().without_autodiff());
-        }
-        if let Some(adversarial) = adversarial {
-            engine.fire(Event::ReconstructionLossCompleted, self)?;
-            engine.fire(Event::GeneratorLossCompleted, self)?;
-            loss = loss + adversarial;
-        }
+        let loss = if self.step.is_some() {
+            // The closure is forward pass and loss at once, so the first event follows it.
+            let loss = self.loss_of_batch(engine.state())?;
+            engine.fire(Event::ForwardCompleted, self)?;
+            loss
+        } else {
+            self.supervised(engine, competes)?
+        };
         self.loss_tensor = Some(loss.clone().without_autodiff());
         engine.fire(Event::LossCompleted, self)?;
 
@@ -354,6 +391,9 @@ impl<N: Network> Workflow for Training<N> {
         if let Some(adversary) = &mut self.adversary {
             adversary.settle(self.options.ranks.as_ref(), engine.state().iteration)?;
         }
+        if self.step.is_some() {
+            self.notes.settle(self.options.ranks.as_ref(), engine.state().iteration)?;
+        }
         self.mean_loss.add(self.loss_value, self.loss_tensor.as_ref());
         engine.fire(Event::ModelCompleted, self)?;
         Ok(())
@@ -367,14 +407,26 @@ impl<N: Network> Workflow for Training<N> {
         if let Some(adversary) = &mut self.adversary {
             adversary.epoch_started();
         }
+        if let Some(step) = &mut self.step {
+            step.epoch_started();
+        }
+        self.notes.next_epoch();
         Ok(())
     }
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
         // The remaining batches of an epoch make a step, even if they are fewer.
+        let remain = self.learner.pending.is_some();
         self.learner.step(&self.feed)?;
+        if remain {
+            self.stepped()?;
+        }
         self.learner.report_skipped_steps();
+        if let Some(step) = &mut self.step {
+            step.epoch_completed(&self.feed)?;
+        }
+        self.notes.finish(state)?;
         match &mut self.adversary {
             Some(adversary) => adversary.epoch_completed(state, &self.feed),
             None => Ok(()),
@@ -382,6 +434,26 @@ impl<N: Network> Workflow for Training<N> {
     }
 
     workflow_parts!(trainer_files);
+}
+
+/// The mean of a loss, `[1]`, with the further tensors of the batch that it needs. `scaled` states
+/// whether a gradient scaler handles overflows.
+pub(crate) fn loss_of(
+    loss: &dyn Loss,
+    outputs: Vec<Tensor<5>>,
+    target: Tensor<5>,
+    feed: &Feed,
+    scaled: bool,
+) -> Result<Tensor<1>, BoxError> {
+    let needed = loss.needs().iter().map(|key| feed.named(key)).collect::<Result<Vec<_>, _>>()?;
+    let main = outputs.first().cloned();
+    match (loss.forward_with(outputs, target, needed), main) {
+        (Ok(loss), _) => Ok(loss.mean()),
+        // An overflow in fp16 is no error: the scaler finds a non-finite gradient, skips the step and
+        // lowers the scale.
+        (Err(LossError::NonFinite { what: "prediction", .. }), Some(pred)) if scaled => Ok(pred.mean() * f32::NAN),
+        (Err(error), _) => Err(feed.part("the loss", error).into()),
+    }
 }
 
 /// The seed of dropout: a different draw on each rank, as for each item of a larger batch.

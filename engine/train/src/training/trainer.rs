@@ -121,6 +121,29 @@ pub enum TrainerError {
     /// The generator does not accept the latent numbers.
     #[error("latent_shape: {0}")]
     Latents(ShapeError),
+    /// A step of the user's own computes the whole loss, a discriminator would add to it.
+    #[error("step and adversary are both set: train the discriminator within the step, as a `Learned` network")]
+    StepAndAdversary,
+    /// Two further networks of a step have one name, or one has none.
+    #[error("the step's network `{name}`: every further network of a step needs a name of its own")]
+    CompanionName {
+        /// The name.
+        name: String,
+    },
+    /// The decay of an average of weights is invalid.
+    #[error("the average `{name}` has the decay {decay}; expected 0 to 1")]
+    Decay {
+        /// The average's name.
+        name: String,
+        /// The requested decay.
+        decay: f64,
+    },
+    /// A new network has other parameters than the present one.
+    #[error("the new network does not fit this trainer: {why}; build another trainer for it")]
+    OtherNetwork {
+        /// The first difference.
+        why: String,
+    },
     /// The device does not support the requested precision.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
@@ -137,7 +160,8 @@ pub enum TrainerError {
 /// network's own loss ([`Network::forward_with_loss`]) is added. An inferer that calls the network
 /// several times for a batch returns only the main output.
 ///
-/// With a discriminator ([`TrainerBuilder::adversary`]) it is MONAI's `AdversarialTrainer`.
+/// With a discriminator ([`TrainerBuilder::adversary`]) it is MONAI's `AdversarialTrainer`. A closure
+/// can take the place of forward pass and loss ([`TrainerBuilder::step`]; MONAI's `iteration_update`).
 ///
 /// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per
 /// iteration at most, and in fp16 once per epoch, to report the number of skipped steps. Handlers
@@ -177,22 +201,32 @@ impl<N: Network> SupervisedTrainer<N> {
             loader: Box::new(loader),
             options: TrainerOptions::new(&device),
             adversary: None,
+            step: None,
             evaluators: Vec::new(),
             handlers: Vec::new(),
         }
     }
 
     pub(crate) fn from_builder(builder: TrainerBuilder<N>) -> Result<Self, TrainerError> {
-        let TrainerBuilder { network, loss, optimizer, loader, options, adversary, evaluators, handlers } = builder;
+        let TrainerBuilder { network, loss, optimizer, loader, options, adversary, step, evaluators, handlers } =
+            builder;
         if options.accumulate == 0 {
             return Err(TrainerError::Accumulate);
+        }
+        if step.is_some() && adversary.is_some() {
+            return Err(TrainerError::StepAndAdversary);
         }
         let TrainerOptions { device, precision, clip, ranks, .. } = &options;
         let how = Learning { device, precision: *precision, clip: *clip, ranks: ranks.as_ref() };
         let adversary = adversary.map(|make| make(&optimizer, &how)).transpose()?;
         let learner = Learner::new(network, optimizer, &how)?;
+        let step = match (step, &learner.network) {
+            (Some(make), Some(network)) => Some(make(network, &options)?),
+            _ => None,
+        };
         let mut engine = shared::engine(&options.name, options.seed, ranks.as_ref());
         let mut work = Training::new(learner, loss, adversary, options, loader);
+        work.step = step;
         shared::equip(&mut engine, &mut work.evaluators, evaluators, handlers)?;
         Ok(Self { engine, work })
     }
@@ -208,6 +242,24 @@ impl<N: Network> SupervisedTrainer<N> {
     /// The current network, under autodiff. `None` only after the optimizer failed.
     pub fn network(&self) -> Option<&N> {
         self.work.learner.network.as_ref()
+    }
+
+    /// Replaces the network between runs, by one with the same parameters: other weights, as those of
+    /// a pretrained network. The optimizer keeps its state; gradients of batches that made no step yet
+    /// are dropped.
+    ///
+    /// # Errors
+    /// For a network with other parameters; the trainer is then unchanged.
+    pub fn set_network(&mut self, network: N) -> Result<(), TrainerError> {
+        let TrainerOptions { device, precision, .. } = &self.work.options;
+        self.work.learner.set_network(network, device, *precision)
+    }
+
+    /// A further network of the step ([`TrainerBuilder::step_with`]) by its name: `M` is the network's
+    /// type, for an [`Averaged`](crate::Averaged) one that of the trained network. `None` where there
+    /// is none of this name and type, or its optimizer failed.
+    pub fn companion<M: 'static>(&self, name: &str) -> Option<&M> {
+        self.work.step.as_ref()?.find(name)?.downcast_ref()
     }
 
     /// The learning rate of the next step.

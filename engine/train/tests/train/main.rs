@@ -9,6 +9,7 @@ mod gan;
 mod heads;
 mod host;
 mod overhead;
+mod own_step;
 mod precision;
 mod ranks;
 mod resume;

@@ -1,7 +1,7 @@
 //! [`GanBuilder`]: the parts of a trainer of two networks, set one by one.
 
 use burn::tensor::Device;
-use hearth_engine::Handler;
+use hearth_engine::{Context, Handler, HandlerError, When, handler_fn};
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 
@@ -110,6 +110,17 @@ impl<G: Network, D: Network> GanBuilder<G, D> {
     /// Adds a handler; it is called after those added before it.
     pub fn handler(mut self, handler: impl Handler + 'static) -> Self {
         self.handlers.push(Box::new(handler));
+        self
+    }
+
+    /// Adds a closure as a handler of an event, as [`Engine::on`](hearth_engine::Engine::on) does:
+    /// `.on(Event::EpochCompleted, |cx| ...)`.
+    #[track_caller]
+    pub fn on<F>(mut self, when: impl Into<When>, f: F) -> Self
+    where
+        F: FnMut(&mut Context<'_>) -> Result<(), HandlerError> + Send + 'static,
+    {
+        self.handlers.push(handler_fn(when, f));
         self
     }
 

@@ -63,7 +63,17 @@ impl EpochLosses {
     fn share(&mut self, ranks: &Ranks, iteration: u64) -> Result<(), BoxError> {
         let own = self.now.iter().map(|(name, loss)| Ok(read_back(loss.clone(), name)? as f32));
         let own = Floats(own.collect::<Result<Vec<f32>, HostError>>()?);
-        let all: Vec<Floats> = ranks.gather(&own, "losses of both networks", iteration)?;
+        let all: Vec<Floats> = ranks.gather(&own, "the numbers of a step", iteration)?;
+        if let Some(other) = all.iter().position(|numbers| numbers.0.len() != own.0.len()) {
+            let names: Vec<&str> = self.names().collect();
+            return Err(format!(
+                "this rank notes {} numbers ({}), rank {other} {}: all ranks must note the same in an iteration",
+                names.len(),
+                names.join(", "),
+                all[other].0.len()
+            )
+            .into());
+        }
         for (place, loss) in self.now.values_mut().enumerate() {
             let of_ranks = all.iter().filter_map(|losses| losses.0.get(place));
             let mean = of_ranks.map(|loss| f64::from(*loss)).sum::<f64>() / ranks.world() as f64;
