@@ -9,7 +9,7 @@ pub use hearth_data::transforms::*;
 pub use hearth_data::{
     Affine, Batch, CacheDataset, CacheOptions, DataLoader, Dataset, DecathlonDataset, Draw, Fault, Image, Item, Items,
     Keys, LoaderOptions, NiftiOptions, Pipeline, Sample, ThreadDataLoader, Transform, TransformDataset, TransformError,
-    Value, WriteOptions, phantom, read_image, read_nifti, write_image, write_nifti,
+    Value, WriteOptions, image_fn, phantom, read_image, read_nifti, write_image, write_nifti,
 };
 pub use hearth_engine::{
     Better, CheckpointRequest, Combine, Context, Engine, Event, Handler, HandlerError, Host, HostTensor, Level,
@@ -18,8 +18,11 @@ pub use hearth_engine::{
 pub use hearth_handlers::*;
 pub use hearth_nn::ConfigError;
 pub use hearth_nn::inferers::{Inferer, SimpleInferer, SlidingWindowInferer};
-pub use hearth_nn::losses::{BceWithLogitsLoss, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, LossConfig, LossError};
-pub use hearth_nn::metrics::{DiceMetric, Metric, MetricError, MetricReduction, PerItem};
+pub use hearth_nn::layers::{Convolution, ConvolutionOptions, Scope};
+pub use hearth_nn::losses::{
+    BceWithLogitsLoss, CrossEntropyLoss, DiceCELoss, DiceLoss, Loss, LossConfig, LossError, loss_fn,
+};
+pub use hearth_nn::metrics::{DiceMetric, Metric, MetricError, MetricReduction, PerItem, metric_fn};
 pub use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, ShapeError, UNet, UNetConfig};
 pub use hearth_nn::optim::{
     AdamConfig, AdamWConfig, NovogradConfig, OptimizerConfig, OptimizerSpec, ParameterGroup, RmsPropConfig, SgdConfig,
@@ -27,6 +30,6 @@ pub use hearth_nn::optim::{
 pub use hearth_nn::post::{Activations, AsDiscrete};
 pub use hearth_nn::weights;
 pub use hearth_train::{
-    EnsembleEvaluator, Evaluate, EvaluatorOptions, GanTrainer, Latents, Loader, Post, Precision, Predictor, RunFolder,
-    SupervisedEvaluator, SupervisedTrainer, TrainerOptions, device,
+    Averaged, EnsembleEvaluator, Evaluate, EvaluatorOptions, Fixed, GanTrainer, Latents, Learned, Loader, Post,
+    Precision, Predictor, RunFolder, SupervisedEvaluator, SupervisedTrainer, TrainerOptions, device,
 };
