@@ -51,6 +51,11 @@ pub enum Ranks {
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a closure is one with its event: `.on(Event::EpochCompleted, |cx| ...)` of a builder or an engine, or \
+            `handler_fn(Event::EpochCompleted, |cx| ...)`; a type of your own implements `Handler`"
+)]
 pub trait Handler: Send {
     /// The name used in messages, times and checkpoints.
     fn name(&self) -> &str;
