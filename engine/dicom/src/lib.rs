@@ -42,6 +42,7 @@ mod finding;
 mod geometry;
 mod head;
 mod image;
+mod interleaved;
 mod marks;
 mod mosaic;
 mod open;

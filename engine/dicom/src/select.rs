@@ -83,9 +83,15 @@ impl Scan {
     fn by_rule(&self, wanted: &str, among: &[usize]) -> Result<usize, String> {
         let Some(rule) = RULES.into_iter().find(|rule| *rule == wanted.trim().to_lowercase()) else {
             let rules = RULES.join(" or ");
-            let what = format!(
-                "no series is named {wanted:?}; give a UID, number or description of an existing one, or {rules}"
-            );
+            let what = match wanted.trim() {
+                "auto" => format!(
+                    "auto is for commands with a model, which decides by its modality; give a UID, number or \
+                     description of a series, or {rules}"
+                ),
+                _ => format!(
+                    "no series is named {wanted:?}; give a UID, number or description of an existing one, or {rules}"
+                ),
+            };
             return Err(self.listed(&what));
         };
         let count = |at: &usize| self.series[*at].slices().len();

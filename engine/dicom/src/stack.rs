@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::finding::{Finding, FindingKind, Severity, names};
 use crate::geometry::{Grid, Orientation, Vector, along, dot, norm};
 use crate::image::{FrameInfo, ImageFile};
+use crate::interleaved::parted;
 use crate::options::Limits;
 use crate::volumes::{Line, apart};
 
@@ -38,6 +39,10 @@ impl Slice {
         self.info().position
     }
 
+    pub(crate) fn instance_number(&self) -> Option<i64> {
+        self.file.identity.instance_number
+    }
+
     pub(crate) fn info(&self) -> &FrameInfo {
         &self.file.frames[self.frame]
     }
@@ -49,7 +54,7 @@ impl Slice {
     /// The sort key if positions do not determine the order: time, acquisition, number, name.
     fn order(&self) -> (i64, Option<i64>, Option<i64>, &Path, usize) {
         let identity = &self.file.identity;
-        (self.info().time, identity.acquisition_number, identity.instance_number, self.path(), self.frame)
+        (self.info().time, identity.acquisition_number, self.instance_number(), self.path(), self.frame)
     }
 }
 
@@ -128,13 +133,11 @@ fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
     drop_copies(&mut slices, &mut findings);
     let tiny = 1e-3 * slices[0].info().distance().or(slices[0].info().spacing.map(|[x, _]| x)).unwrap_or(1.0);
     let line = Line { normal: orientation.normal(), tiny };
-    let parts = apart(slices, &line);
-    let mut stacks: Vec<Stack> =
-        parts.into_iter().flat_map(|part| pile(part, &orientation, &line, &findings)).collect();
+    let parts = apart(slices, &line).into_iter().flat_map(|part| parted(part, &line));
+    let mut stacks: Vec<Stack> = parts.flat_map(|part| pile(part, &orientation, &line, &findings)).collect();
     if stacks.len() > 1 {
         let count = stacks.len();
-        let text =
-            format!("one of {count} volumes of this series at the same positions, such as echoes or time points");
+        let text = format!("one of {count} volumes of this series in the same place, such as echoes or time points");
         let repeated = Finding::new(FindingKind::Repeated, Severity::Note, text);
         stacks.iter_mut().for_each(|stack| stack.findings.insert(findings.len(), repeated.clone()));
     }
@@ -280,9 +283,16 @@ fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
     let listed = at.iter().take(3).map(show).collect::<Vec<_>>().join("; ");
     let more = if at.len() > 3 { format!("; and {} more", at.len() - 3) } else { String::new() };
     let what = if kind == FindingKind::MissingSlices { "slices are missing" } else { "gaps are uneven" };
+    let in_turns = gaps.windows(3).all(|gaps| (gaps[0] - gaps[2]).abs() <= 0.01 * usual + tiny);
+    let turns = if in_turns && gaps.len() > 3 {
+        "; the gaps alternate, so they may be two volumes, which echo, acquisition, time, b-value and instance numbers do \
+         not tell apart"
+    } else {
+        ""
+    };
     let text = format!(
-        "{} of {} gaps between slices differ from the usual {usual:.3} mm, {what}; stacked at their mean distance, slices \
-         would lie up to {off:.2} mm off: {listed}{more}",
+        "{} of {} gaps between slices differ from the usual {usual:.3} mm, {what}{turns}; stacked at their mean distance, \
+         slices would lie up to {off:.2} mm off: {listed}{more}",
         at.len(),
         gaps.len()
     );

@@ -14,7 +14,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    fn depth(&self, slice: &Slice) -> f64 {
+    /// The position along it.
+    pub fn depth(&self, slice: &Slice) -> f64 {
         slice.info().position.map_or(0.0, |position| dot(position, self.normal))
     }
 
@@ -49,15 +50,7 @@ pub(crate) fn apart(slices: Vec<Slice>, line: &Line) -> Vec<Vec<Slice>> {
 /// count through all slices are none; and at least half of the smallest lies where another one lies, so that
 /// parts of a body that touch stay together.
 fn by(mark: Mark, slices: &[Slice], places: &[Vec<Slice>]) -> Option<Vec<Vec<Slice>>> {
-    let mut parts: Vec<Vec<Slice>> = Vec::new();
-    let mut known: HashMap<Option<&str>, usize> = HashMap::new();
-    for slice in slices {
-        let part = *known.entry(value(slice, mark)).or_insert(parts.len());
-        match parts.get_mut(part) {
-            Some(part) => part.push(slice.clone()),
-            None => parts.push(vec![slice.clone()]),
-        }
-    }
+    let parts = with(mark, slices);
     let distinct = |place: &Vec<Slice>| {
         let mut values: Vec<Option<&str>> = place.iter().map(|slice| value(slice, mark)).collect();
         values.sort_unstable();
@@ -69,6 +62,20 @@ fn by(mark: Mark, slices: &[Slice], places: &[Vec<Slice>]) -> Option<Vec<Vec<Sli
     let shared = counts.iter().filter(|count| **count > 1).count();
     let smallest = parts.iter().map(Vec::len).min().unwrap_or(0);
     (parts.len() > 1 && parts.len() == most && 2 * shared >= smallest.min(places.len())).then_some(parts)
+}
+
+/// The slices by the values of a mark, in the order in which these first appear.
+pub(crate) fn with(mark: Mark, slices: &[Slice]) -> Vec<Vec<Slice>> {
+    let mut parts: Vec<Vec<Slice>> = Vec::new();
+    let mut known: HashMap<Option<&str>, usize> = HashMap::new();
+    for slice in slices {
+        let part = *known.entry(value(slice, mark)).or_insert(parts.len());
+        match parts.get_mut(part) {
+            Some(part) => part.push(slice.clone()),
+            None => parts.push(vec![slice.clone()]),
+        }
+    }
+    parts
 }
 
 fn value(slice: &Slice, mark: Mark) -> Option<&str> {

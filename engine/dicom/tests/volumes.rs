@@ -59,10 +59,93 @@ fn echoes_are_volumes_with_keys() {
         ("#axial", ["\"#axial\" has 2 volumes", "#echo1"]),
         ("1.2.4#echo1", ["no series is named \"1.2.4\"", "1.2.3#echo1"]),
         ("most-slices", ["2 series fit the rule", "1.2.3#echo1"]),
+        ("auto", ["auto is for commands with a model", "1.2.3#echo1"]),
     ] {
         let error = key(wanted).expect_err(wanted);
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     }
+}
+
+/// Two volumes of five slices every 3 mm, the second at an offset; a part's numbers follow one another.
+fn write_two(folder: &TempDir, offset: f64, changes: [&dyn Fn(Object) -> Object; 2]) {
+    let slices = (0..10_u16).map(|at| {
+        let (volume, place) = (usize::from(at / 5), f64::from(at % 5));
+        (at + 1, 3.0 * place + offset * volume as f64, changes[volume])
+    });
+    write_all(folder, slices);
+}
+
+/// The parts of volumes whose slices lie between one another, by the offset of the second one.
+#[test]
+fn slices_between_one_another_are_volumes() {
+    let plain: &dyn Fn(Object) -> Object = &|object| object;
+    let both = |tag, values: [&'static str; 2]| values.map(|value| with(tag, VR::IS, value));
+    let echoes = both(tags::ECHO_NUMBERS, ["1", "2"]);
+    let acquisitions = both(tags::ACQUISITION_NUMBER, ["1", "2"]);
+    let times = both(tags::TEMPORAL_POSITION_IDENTIFIER, ["1", "2"]);
+    type Changes<'a> = [&'a dyn Fn(Object) -> Object; 2];
+    let cases: [(f64, Changes<'_>, [&str; 2]); 6] = [
+        (1.0, [&echoes[0], &echoes[1]], ["echo1", "echo2"]),
+        (1.0, [&acquisitions[0], &acquisitions[1]], ["acq1", "acq2"]),
+        (1.0, [&times[0], &times[1]], ["time1", "time2"]),
+        (1.0, [plain, plain], ["volume-1", "volume-2"]),
+        // All distances are 1.5 mm, but no volume has two echoes.
+        (1.5, [&echoes[0], &echoes[1]], ["echo1", "echo2"]),
+        (1.5, [&times[0], &times[1]], ["time1", "time2"]),
+    ];
+    for (offset, changes, keys) in cases {
+        let folder = folder();
+        write_two(&folder, offset, changes);
+        let scan = scan(folder.path()).expect("scanned");
+        let first = |start: u16| (start..start + 5).map(|number| f32::from(100 * number)).collect::<Vec<_>>();
+        let expected = [(keys[0].to_owned(), first(1)), (keys[1].to_owned(), first(6))];
+        assert_eq!(volumes(&scan), expected, "{keys:?} at {offset}");
+        let second = scan.series.iter().find(|series| series.key() == Some(keys[1])).expect("a volume");
+        assert_eq!((second.grid().spacing()[2], second.grid().affine()[2][3]), (3.0, offset), "{keys:?}");
+    }
+}
+
+/// What may be one volume stays one, and an error if slices are missing.
+#[test]
+fn one_volume_that_was_acquired_in_turns_is_not_parted() {
+    let acquisitions = ["1", "2"].map(|value| with(tags::ACQUISITION_NUMBER, VR::IS, value));
+    let of = |places: &[u16]| {
+        let folder = folder();
+        let slices =
+            places.iter().map(|place| (place + 1, f64::from(*place), &acquisitions[usize::from(place % 2)] as _));
+        write_all(&folder, slices);
+        scan(folder.path()).expect("scanned")
+    };
+    let whole = of(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!((whole.series.len(), whole.series[0].slices().len(), whole.series[0].findings().len()), (1, 8, 0));
+    // One slice is missing, in the middle or near the end, of one acquisition.
+    for places in [&[0, 1, 2, 3, 4, 6, 7, 8, 9][..], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 10], &[0, 1, 2, 3, 4, 5, 6, 8, 10]] {
+        let scan = of(places);
+        let found: Vec<_> = scan.series.iter().flat_map(|series| series.findings()).collect();
+        let kinds: Vec<_> = found.iter().map(|finding| (finding.kind, finding.severity)).collect();
+        assert_eq!(kinds, [(FindingKind::MissingSlices, Severity::Error)], "{places:?}");
+    }
+    // Two volumes that nothing tells apart: numbers run through both.
+    let folder = folder();
+    let places: Vec<f64> = (0..10_u16).map(|at| f64::from(at / 2) * 3.0 + f64::from(at % 2)).collect();
+    write_stack(folder.path(), &places);
+    let scan = scan(folder.path()).expect("scanned");
+    let finding = &scan.series[0].findings()[0];
+    assert_eq!((scan.series.len(), finding.kind), (1, FindingKind::MissingSlices));
+    assert!(finding.text.contains("they may be two volumes"), "{}", finding.text);
+}
+
+/// Slices every 3 mm and every 5 mm share some positions.
+#[test]
+fn volumes_of_other_distances_are_parted() {
+    let folder = folder();
+    let places: Vec<f64> = (0..11).map(|at| 3.0 * f64::from(at)).chain((0..7).map(|at| 5.0 * f64::from(at))).collect();
+    write_stack(folder.path(), &places);
+    let scan = scan(folder.path()).expect("scanned");
+    let mut found: Vec<_> =
+        scan.series.iter().map(|series| (series.slices().len(), series.grid().spacing()[2])).collect();
+    found.sort_by_key(|(count, _)| *count);
+    assert_eq!(found, [(7, 5.0), (11, 3.0)]);
 }
 
 /// A scan that was stopped: the last time point lacks slices.
