@@ -206,11 +206,18 @@ impl<'a> Checked<'a> {
 
     /// Whether a voxel belongs to several regions.
     fn overlap(&self) -> bool {
-        let [_, nx, ny, nz] = self.volume.shape;
+        self.overlapping().is_some()
+    }
+
+    /// The first regions that share a voxel.
+    fn overlapping(&self) -> Option<Vec<&'a str>> {
+        let [channels, nx, ny, nz] = self.volume.shape;
         let size = nx * ny * nz;
         let has = |c: usize, voxel: usize| self.volume.values[c * size + voxel] >= self.least;
-        let count = |voxel: usize| (0..self.volume.shape[0]).filter(|c| has(*c, voxel)).count();
-        self.volume.channels && (0..size).any(|voxel| count(voxel) > 1)
+        let count = |voxel: usize| (0..channels).filter(|c| has(*c, voxel)).count();
+        let voxel = (0..size).find(|voxel| self.volume.channels && count(*voxel) > 1)?;
+        let regions = self.volume.regions.iter().enumerate();
+        Some(regions.filter(|(c, _)| has(*c, voxel)).map(|(_, region)| region.name.as_str()).collect())
     }
 }
 

@@ -218,10 +218,13 @@ fn fits(storage: SegmentationType, checked: &Checked<'_>) -> Result<(), String> 
             Some(value) if volume.channels => Err(format!("a voxel has the fraction {value}; expected 0 to 1")),
             _ => Ok(()),
         },
-        SegmentationType::LabelMap if checked.overlap() => {
-            Err("regions overlap, and a label map has one segment for each voxel; write a binary SEG".to_owned())
-        }
         SegmentationType::LabelMap => {
+            if let Some(names) = checked.overlapping() {
+                return Err(format!(
+                    "regions overlap ({}), and a label map has one segment for each voxel; write a binary SEG",
+                    names.join(", ")
+                ));
+            }
             let regions = checked.regions();
             if let Some(region) = regions.iter().find(|r| !(1..=u32::from(u16::MAX)).contains(&r.label)) {
                 return Err(format!("the label {} of {:?}; DICOM has 1 to 65535", region.label, region.name));
