@@ -1,5 +1,5 @@
 //! NIfTI-1 and NIfTI-2, the formats of the Neuroimaging Informatics Technology Initiative: `.nii`,
-//! `.nii.gz`, and `.hdr` with `.img`; also pairs of Analyze 7.5, from which NIfTI descends.
+//! `.nii.gz`, and `.hdr` with `.img`; also pairs of Analyze 7.5, from which NIfTI descends, with SPM's `.mat`.
 //!
 //! Files are recognized by content. Every size is checked before memory is allocated for it. No
 //! more of a gzip stream is kept than its header claims, but it is read to its end, so that a
@@ -8,6 +8,7 @@
 mod analyze;
 pub(crate) mod bytes;
 mod header_bytes;
+mod mat;
 mod read;
 pub(crate) mod voxels;
 mod write;

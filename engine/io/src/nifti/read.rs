@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use hearth_image::Image;
 
 use super::bytes::{FileBytes, exists};
-use super::{DataType, Header, MAX_BYTES, NiftiError, header_bytes, voxels};
+use super::{DataType, Header, MAX_BYTES, NiftiError, header_bytes, mat, voxels};
 use crate::readers::check_room;
 
 /// Reads an image onto the CPU.
@@ -32,16 +32,13 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
     let values = voxels::unpack(&bytes, data_type, header.big_endian, header.scaling(), shape);
     let values = values.map_err(|what| NiftiError::Unsupported { path: path.to_owned(), what })?;
     let affine = header.rectified_affine();
-    if header.analyze {
+    // SPM's affine states the sides.
+    if header.analyze && header.sform_code == 0 {
         let path = path.display();
         tracing::warn!(
             "{path}: Analyze 7.5 does not state which side is left; the first axis is taken to run from right to left, \
              as by nibabel and SPM"
         );
-    }
-    let matrix = header_path(path).with_extension("mat");
-    if header.analyze && matrix.is_file() {
-        tracing::warn!("{}: the affine that SPM stored in {} is not read", path.display(), matrix.display());
     }
     for what in header.unusable() {
         tracing::warn!("{}: {what}", path.display());
@@ -107,7 +104,25 @@ fn stored(path: &Path) -> Result<(Header, DataType, Vec<u8>), NiftiError> {
 pub fn read_header(path: impl AsRef<Path>) -> Result<Header, NiftiError> {
     let path = path.as_ref();
     let path = header_path(path);
-    header_bytes::parse(&FileBytes::open(&path)?.head(header_bytes::LONGEST, &path)?, &path)
+    parse(&FileBytes::open(&path)?, &path)
+}
+
+/// The header of a file; that of Analyze with the affine that SPM stored next to it.
+fn parse(stored: &FileBytes, path: &Path) -> Result<Header, NiftiError> {
+    /// NIfTI's code of an affine to another image's space.
+    const ALIGNED: i32 = 2;
+    let mut header = header_bytes::parse(&stored.head(header_bytes::LONGEST, path)?, path)?;
+    if let Some(matrix) = mat::path_of(path).filter(|_| header.analyze) {
+        match mat::affine_of(&matrix) {
+            Ok(affine) => header.set_affine(&affine, ALIGNED),
+            Err(what) => tracing::warn!(
+                "{}: the affine that SPM stored in {} cannot be read, and is not used: {what}",
+                path.display(),
+                matrix.display()
+            ),
+        }
+    }
+    Ok(header)
 }
 
 /// The shape `[C, X, Y, Z]` and the number of spatial axes.
@@ -128,7 +143,7 @@ fn open(path: &Path) -> Result<(Header, FileBytes, PathBuf), NiftiError> {
         return Err(NiftiError::NotNifti { path: path.to_owned(), what });
     }
     let stored = FileBytes::open(&header_at)?;
-    let header = header_bytes::parse(&stored.head(header_bytes::LONGEST, &header_at)?, &header_at)?;
+    let header = parse(&stored, &header_at)?;
     if header.single_file {
         return Ok((header, stored, header_at));
     }

@@ -373,7 +373,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
 }
 
 /// The files that are read together with a file although no list names them: those with the voxels that a
-/// header of MetaImage or NRRD names, and the other half of a NIfTI or Analyze pair.
+/// header of MetaImage or NRRD names, the other half of a NIfTI or Analyze pair, and SPM's `.mat` of it.
 pub fn companions(path: &Path) -> Vec<PathBuf> {
     let name = path.to_string_lossy();
     let lower = name.to_lowercase();
@@ -391,7 +391,7 @@ pub fn companions(path: &Path) -> Vec<PathBuf> {
     let Some((stem, other)) = halves.iter().find_map(|(this, other)| Some((name.strip_suffix(this)?, other))) else {
         return Vec::new();
     };
-    let names = [format!("{stem}{other}"), format!("{stem}{other}.gz")];
+    let names = [format!("{stem}{other}"), format!("{stem}{other}.gz"), format!("{stem}.mat")];
     names.into_iter().map(PathBuf::from).filter(|path| path.is_file()).collect()
 }
 
