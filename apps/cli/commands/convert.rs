@@ -12,8 +12,8 @@ pub struct ImageArgs {
     /// The image: a file in any supported format, or a DICOM folder
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The output file; its extension sets the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
-    /// .png; for labels also .stl, .obj, .dcm
+    /// The output file; its extension sets the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .mgz,
+    /// .mgh, .npy, .png; for labels also .stl, .obj, .dcm
     #[arg(value_name = "OUT")]
     output: PathBuf,
     #[command(flatten)]
@@ -27,8 +27,8 @@ pub struct Args {
     /// file, a MONAI bundle as zip or folder, a .safetensors file, the folder of a run)
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The output file; its extension sets the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
-    /// .png; for labels also .stl, .obj, .dcm; for weights .safetensors
+    /// The output file; its extension sets the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .mgz,
+    /// .mgh, .npy, .png; for labels also .stl, .obj, .dcm; for weights .safetensors
     #[arg(value_name = "OUT")]
     output: PathBuf,
     #[command(flatten)]

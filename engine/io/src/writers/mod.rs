@@ -1,8 +1,9 @@
-//! Writes an image in the format of the file's suffix: NIfTI, NRRD, MetaImage, PNG, NPY.
+//! Writes an image in the format of the file's suffix: NIfTI, NRRD, MetaImage, MGH, PNG, NPY.
 
 mod encoded;
 mod layers;
 mod metaimage;
+mod mgh;
 mod nrrd;
 mod regions;
 mod surfaces;
@@ -112,14 +113,15 @@ pub enum WriteError {
 }
 
 /// The suffixes of supported formats.
-pub const SUFFIXES: [&str; 6] = [".nii", ".nii.gz", ".nrrd", ".mha", ".png", ".npy"];
+pub const SUFFIXES: [&str; 8] = [".nii", ".nii.gz", ".nrrd", ".mha", ".mgz", ".mgh", ".png", ".npy"];
 
 /// Writes an image in the format of its suffix. The file gets its name only when it is complete.
 ///
 /// NIfTI is written as by [`write_nifti`]. NRRD and MetaImage are compressed, in LPS, in the type
 /// of [`WriteOptions::nifti`]; `.seg.nrrd` is a segmentation of 3D Slicer, with a name and a colour
 /// for each label. It has layers if the image has several channels: those of the segments' layers, or
-/// one channel with 0 outside and 1 inside for each segment. PNG needs a 2-D image with 1 to 4
+/// one channel with 0 outside and 1 inside for each segment. MGZ and MGH, FreeSurfer's format, have the
+/// channels as frames, and `int16`, `int32` or f32 where they lack the type. PNG needs a 2-D image with 1 to 4
 /// channels, its first axis the width, and values from 0 to 65535 after scaling; they are rounded and
 /// stored in 8 bits if all fit, else in 16. NPY is f32, `[C, X, Y, Z]` (without `Z` for a 2-D image).
 ///
@@ -144,6 +146,9 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
         })
     } else if name.ends_with(".png") {
         let picture = Picture::of(image, options.scale).map_err(format)?;
+    } else if name.ends_with(".mgz") || name.ends_with(".mgh") {
+        let encoded = mgh::encode(image, &options.nifti).map_err(format)?;
+        whole(path, |file| mgh::write(&encoded, name.ends_with(".mgz"), file))
         whole(path, |file| picture.write(file).map_err(std::io::Error::other))
     } else if name.ends_with(".npy") {
         let [c, x, y, z] = image.data.dims().map(|d| d as u64);

@@ -84,7 +84,7 @@ impl Save {
         };
         let ending = text("output_ext", ".nii.gz")?.to_lowercase();
         let ending = if ending.starts_with('.') { ending } else { format!(".{ending}") };
-        if ![".nii.gz", ".nii", ".png", ".nrrd", ".mha", ".npy", ".json"].contains(&ending.as_str()) {
+        if ![".nii.gz", ".nii", ".png", ".nrrd", ".mha", ".mgz", ".mgh", ".npy", ".json"].contains(&ending.as_str()) {
             return Err(fault(component, format!("files that end in {ending} cannot be written")));
         }
         let dtype = match component.args.iter().find(|(key, _)| key == "output_dtype").map(|(_, value)| value) {

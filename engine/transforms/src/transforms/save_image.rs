@@ -92,7 +92,7 @@ impl SaveImage {
 setters!(SaveImage {
     /// Postfix that is appended to the name after `_`; nothing if it is empty.
     output_postfix: String,
-    /// Format: `.nii.gz`, `.nii`, `.png`, `.npy`.
+    /// Format: `.nii.gz`, `.nii`, `.nrrd`, `.mha`, `.mgz`, `.mgh`, `.png`, `.npy`.
     output_ext: String,
     /// Type of the values in NIfTI files; by default f32.
     output_dtype: Option<hearth_io::nifti::DataType>,
