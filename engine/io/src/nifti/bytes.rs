@@ -123,7 +123,7 @@ fn start(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> 
 ///
 /// NULs after the last member are padding, as added by tapes and some archives; anything else there is
 /// ignored with a warning, unless bytes are missing.
-fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
+pub(crate) fn checked(gzip: &[u8], count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
     let damaged = |what: String| NiftiError::Damaged { path: path.to_owned(), what };
     let mut out = Vec::new();
     let mut behind = vec![0; 64 << 10];

@@ -269,9 +269,10 @@ fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
     let kinds: Vec<&str> = field("kinds").map(|text| text.split_whitespace().collect()).unwrap_or_default();
     let axes = Axes::of(sizes.len(), &kinds, directions.as_deref())?;
     let spatial: Vec<usize> = axes.spatial().collect();
+    let origin = field("space origin").map(|text| vector(text, space_axes)).transpose()?.flatten();
+    let origin = if directions.is_some() || origin.is_some() { origin } else { starts(fields, &spatial)? };
     let mut directions: Vec<Option<Vector>> = directions.unwrap_or_default();
     directions.resize(sizes.len(), None);
-    let origin = field("space origin").map(|text| vector(text, space_axes)).transpose()?.flatten();
     let affine = affine(fields, signs, &directions, origin.unwrap_or_default(), &spatial)?;
     let size = |place: usize| spatial.get(place).map_or(1, |axis| sizes[*axis]);
     let behind = &sizes[axes.spatial().end..];
@@ -286,6 +287,29 @@ fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
         packing,
         affine,
     })
+}
+
+/// The origin by the starts of the axes, as in ITK: voxels begin there, unless their centres do.
+fn starts(fields: &HashMap<String, String>, spatial: &[usize]) -> Result<Option<Vector>, String> {
+    let words = |keys: &[&str]| {
+        let text = keys.iter().find_map(|key| fields.get(*key));
+        text.map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(starts) = words(&["axis mins", "axismins"]) else { return Ok(None) };
+    let (steps, centres) = (words(&["spacings"]), words(&["centers", "centerings"]).unwrap_or_default());
+    let number = |words: &[String], axis: usize| {
+        words.get(axis).and_then(|word| word.parse::<f64>().ok()).filter(|number| number.is_finite())
+    };
+    let mut origin = [0.0; 4];
+    for (place, axis) in spatial.iter().enumerate() {
+        let step = steps.as_deref().and_then(|steps| number(steps, *axis));
+        let (Some(start), Some(step)) = (number(&starts, *axis), step) else {
+            return Err("axis mins without spacings; expected both for each axis of space, or neither".to_owned());
+        };
+        let half = if centres.get(*axis).is_some_and(|word| word == "node") { 0.0 } else { step / 2.0 };
+        origin[place] = start + half;
+    }
+    Ok(Some(origin))
 }
 
 /// The affine from voxel to mm, RAS.

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use hearth_image::{Affine, Image, host_device};
 
+use super::nifti::read_error;
 use super::{ReadError, check_room};
-use crate::nifti::{DataType, voxels};
+use crate::nifti::bytes::checked;
+use crate::nifti::{DataType, MAX_BYTES, voxels};
 
 /// The maximum number of bytes of a header's line, and of lines.
 const MAX_LINE: u64 = 1 << 16;
@@ -98,16 +100,16 @@ impl RawVoxels {
         };
         let mut bytes = Vec::new();
         match source {
-            Source::Here(file) => self.part(file, start, count, &mut bytes).map_err(wrong)?,
+            Source::Here(file) => self.part(file, path, start, count, &mut bytes).map_err(wrong)?,
             Source::Files(files) => {
                 let each = count / files.len().max(1);
                 if each * files.len() != count {
                     return Err(wrong(format!("{count} values in {} files of one size", files.len())));
                 }
                 for file in files {
-                    let wrong = |what: String| ReadError::new(&file, what);
-                    let open = hearth_files::open(&file).map_err(|error| ReadError::new(&file, error))?;
-                    self.part(BufReader::new(open), start, each, &mut bytes).map_err(wrong)?;
+                    let wrong = |what: String| wrong(format!("its voxels in {}: {what}", file.display()));
+                    let open = hearth_files::open(&file).map_err(|error| wrong(error.to_string()))?;
+                    self.part(BufReader::new(open), &file, start, each, &mut bytes).map_err(wrong)?;
                 }
             }
         }
@@ -127,8 +129,16 @@ impl RawVoxels {
         Ok(image)
     }
 
-    /// Appends the bytes of `count` values of a file.
-    fn part(&self, mut file: BufReader<File>, start: Start, count: usize, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Appends the bytes of `count` values of a file. Packed files are read to their end, so that their
+    /// checksums are compared.
+    fn part(
+        &self,
+        mut file: BufReader<File>,
+        path: &Path,
+        start: Start,
+        count: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         let length = count as u64 * self.data_type.size() as u64;
         let io = |error: std::io::Error| format!("the voxels can't be read: {error}");
         match start {
@@ -142,8 +152,19 @@ impl RawVoxels {
         // Memory grows with the data that is present, whatever the header states.
         match self.packing {
             Packing::Raw => file.take(length).read_to_end(out),
-            Packing::Gzip => flate2::read::MultiGzDecoder::new(file).take(length).read_to_end(out),
-            Packing::Zlib => flate2::read::ZlibDecoder::new(file).take(length).read_to_end(out),
+            Packing::Gzip => {
+                let mut packed = Vec::new();
+                let read = file.read_to_end(&mut packed);
+                let unpacked = checked(&packed, length as usize, path);
+                let wrong = |error| format!("the voxels can't be read: {}", read_error(path, error).why());
+                out.append(&mut unpacked.map_err(wrong)?);
+                read
+            }
+            Packing::Zlib => {
+                let mut unpacked = flate2::read::ZlibDecoder::new(file);
+                let read = (&mut unpacked).take(length).read_to_end(out);
+                read.and_then(|_| std::io::copy(&mut unpacked.take(MAX_BYTES), &mut std::io::sink())).map(|_| 0)
+            }
             Packing::Text => return text(file, count, self.data_type, out),
         }
         .map_err(io)?;

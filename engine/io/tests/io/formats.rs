@@ -92,6 +92,93 @@ fn pairs_of_analyze_are_those_of_nibabel() {
     }
 }
 
+/// Next to `analyze.img`; the files of scipy 1.17 (MATLAB 4, and 5 with other variables before them and an
+/// affine for each frame), and the numbers of bytes that MATLAB makes of whole numbers.
+#[test]
+fn affines_of_spm_are_those_of_nibabel() {
+    let turned = [
+        [-1.433_004_733_688_409, 0.5, 0.0, 19.316_995_266_311_59],
+        [0.443_280_309_920_009_3, 1.910_672_978_251_212, 0.25, -9.396_046_711_756_778],
+        [0.0, 0.0, 2.5, 10.0],
+    ];
+    // The first axis of `M` runs the other way.
+    let mirrored = [turned[0].map(|value| -value), turned[1], turned[2]];
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for end in ["hdr", "img"] {
+        fs::copy(recorded(&format!("analyze.{end}")), at("a").with_extension(end)).expect("copied");
+    }
+    for (name, rows) in [
+        ("affine_v4", mirrored),
+        ("affine_v4_big", turned),
+        ("affine_v5", turned),
+        ("affine_v5_bytes", [[-2.0, 0.0, 0.0, 3.0], [0.0, 2.0, 0.0, -4.0], [0.0, 0.0, 3.0, -5.0]]),
+    ] {
+        fs::copy(recorded(&format!("{name}.mat")), at("a.mat")).expect("copied");
+        for end in ["hdr", "img"] {
+            let image = read_image(at("a").with_extension(end)).unwrap_or_else(|error| panic!("{error}"));
+            assert_affine(&image, rows, name);
+            assert_eq!(image.to_vec(), values(1), "{name}");
+        }
+        let header = read_header(at("a.img")).expect("a header");
+        assert!(
+            header.analyze
+                && affine::distance(&header.affine(), &[rows[0], rows[1], rows[2], affine::IDENTITY[3]]) < 1e-5
+        );
+    }
+    assert_eq!(companions(&at("a.hdr")), [at("a.img"), at("a.mat")]);
+    // Files that cannot be read are not used, wherever they end.
+    let without = read_image(recorded("analyze.img")).expect("readable").affine;
+    for name in ["affine_v4", "affine_v5", "affine_v5_bytes"] {
+        let whole = fs::read(recorded(&format!("{name}.mat"))).expect("a file");
+        for length in 0..whole.len() {
+            fs::write(at("a.mat"), &whole[..length]).expect("written");
+            let image = read_image(at("a.img")).unwrap_or_else(|error| panic!("{error}"));
+            let is_whole = image.affine != without;
+            assert!(!is_whole || length > 100, "{name}, {length} bytes");
+        }
+    }
+}
+
+/// The bytes of `frames.mgz` are those of nibabel.
+#[test]
+fn volumes_of_freesurfer_are_written_as_by_nibabel() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let unpacked = |path: PathBuf| {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(path).expect("a file");
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(file), &mut bytes).expect("gzip");
+        bytes
+    };
+    let expected = unpacked(recorded("frames.mgz"));
+    let image = read_image(recorded("frames.mgz")).unwrap_or_else(|error| panic!("{error}"));
+    let path = dir.path().join("a.mgz");
+    let options = WriteOptions::default().nifti(NiftiOptions::default().data_type(DataType::I16));
+    write_image(&path, &image, &options).expect("written");
+    let found = unpacked(path);
+    // Version, axes, type, and that it is placed; then sizes, directions and centre; then the values.
+    assert_eq!((&found[..30], &found[284..]), (&expected[..30], &expected[284..284 + 96]));
+    let floats = |bytes: &[u8]| -> Vec<f32> {
+        bytes[30..90].chunks(4).map(|word| f32::from_be_bytes(word.try_into().expect("four"))).collect()
+    };
+    let apart = floats(&found).iter().zip(floats(&expected)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(apart < 1e-5, "{apart}");
+    // Labels that do not fit into int16 become int32, and others are f32.
+    for (label, options, stored) in [
+        (200.0, WriteOptions::label(), "uint8"),
+        (12_345.0, WriteOptions::label(), "int32"),
+        (-300.0, WriteOptions::label(), "int16"),
+        (0.25, WriteOptions::default(), "float32"),
+    ] {
+        let one = Image::from_values(vec![label, 0.0], [1, 2, 1, 1], image.affine, &host_device());
+        let path = dir.path().join(format!("{stored}.mgh"));
+        write_image(&path, &one, &options).expect("written");
+        let again = read_image(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((again.to_vec(), again.meta.stored_type.as_str()), (one.to_vec(), stored));
+        assert!(affine::distance(&again.affine, &image.affine) < 1e-4);
+    }
+}
+
 #[test]
 fn half_a_pair_and_a_header_without_magic_are_named() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -140,6 +227,24 @@ fn frames_of_itk_are_channels() {
         assert_eq!(image.to_vec(), slice, "{name}");
         assert_affine(&image, [[-0.5, 0.0, 0.0, -1.0], [0.0, -0.75, 0.0, -2.0], [0.0, 0.0, 1.0, 0.0]], name);
     }
+}
+
+/// An NRRD without directions, as SimpleITK places it.
+#[test]
+fn starts_of_axes_are_those_of_itk() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a.nrrd");
+    let read = |more: &str| {
+        let head = "NRRD0005\ntype: int16\ndimension: 3\nsizes: 2 1 1\nencoding: text\n";
+        fs::write(&path, format!("{head}{more}\n\n1 2\n")).expect("written");
+        read_image(&path).map_err(|error| error.to_string())
+    };
+    let rows = |x: f64, y: f64, z: f64| [[-2.0, 0.0, 0.0, x], [0.0, -3.0, 0.0, y], [0.0, 0.0, 4.0, z]];
+    let image = read("spacings: 2 3 4\naxis mins: 10 20 30").expect("readable");
+    assert_affine(&image, rows(-11.0, -21.5, 32.0), "cells");
+    let image = read("spacings: 2 3 4\naxis mins: 10 20 30\ncenters: node node node").expect("readable");
+    assert_affine(&image, rows(-10.0, -20.0, 30.0), "nodes");
+    assert!(read("axis mins: 10 20 30\naxis maxs: 20 40 60").expect_err("no spacings").contains("axis mins"));
 }
 
 #[test]
@@ -230,7 +335,10 @@ fn slices_in_files_of_their_own_are_one_volume() {
         match read(kind, data) {
             // A file may be longer than its part.
             Ok(_) => assert!(said.is_empty(), "{kind}: {data}"),
-            Err(error) => assert!(!said.is_empty() && error.contains(said), "{kind}: {data}: {error}"),
+            Err(error) => {
+                let names_both = error.contains(said) && error.contains(&format!("a.{kind}"));
+                assert!(!said.is_empty() && names_both, "{kind}: {data}: {error}");
+            }
         }
     }
     put("s_006.raw", slices(0..1)[..20].to_vec());
