@@ -7,9 +7,10 @@ use hearth_data::dicom::write::SegmentationType;
 use hearth_data::dicom::{Authorship, DrawnBy, Series, scan};
 use hearth_data::readers::{read_segments, segments_overlap};
 use hearth_data::writers::{
-    RegionFile, Segment, SurfaceOptions, SurfaceSpace, label_map, read_codes, regions_of, write_surfaces,
+    PluginWriter, RegionFile, Segment, SurfaceOptions, SurfaceSpace, label_map, read_codes, regions_of, write_surfaces,
 };
 use hearth_data::{Image, ReadOptions, WriteOptions, read_image_with, write_image};
+use hearth_registry::component::is_of_a_plugin;
 
 use crate::error::{Context, Failure, Outcome};
 use crate::{folders, note, out};
@@ -28,6 +29,9 @@ pub struct ImageOptions {
     /// The reader to use, by name [default: chosen by the file's content]
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
+    /// The writer of a plugin to use, PLUGIN.NAME [default: chosen by the extension of OUT]
+    #[arg(long, value_name = "NAME")]
+    pub writer: Option<String>,
     /// Which DICOM series of a folder with several to convert: its UID, number or description
     /// (*thorax*), or a rule: most-slices, thinnest; with #KEY one of several volumes of a series, as
     /// `data inspect` lists them: UID#echo2, #localizer
@@ -113,6 +117,7 @@ impl ImageOptions {
             ("--label", self.label),
             ("--segment", !self.segments.is_empty()),
             ("--reader", self.reader.is_some()),
+            ("--writer", self.writer.is_some()),
             ("--series", self.series.is_some()),
             ("--accept", !self.accept.is_empty()),
             ("--like", self.like.is_some()),
@@ -142,7 +147,8 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
         let advice = "remove it, or give another name";
         return Err(Failure::new(format!("{} exists already; {advice}", output.display())));
     }
-    let format = Format::of(output);
+    let writer = args.writer.as_deref().map(|name| plugin_writer(name, output, args)).transpose()?;
+    let format = if writer.is_some() { Format::Volume } else { Format::of(output) };
     if let Some(option) = args.of_format(format) {
         let kind = if ["--to", "--codes"].contains(&option) { "a .dcm" } else { "a .stl or .obj" };
         return Err(Failure::new(format!("{option} is for {kind}; {} is not one", output.display())));
@@ -158,13 +164,14 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     if args.like.is_some() && !own.is_empty() {
         options.reference.clone_from(&args.like);
     }
-    // Segments that share voxels stay complete where the output has layers or regions.
-    if format != Format::Volume && !own.is_empty() && own.iter().all(|segment| segment.layer.is_none()) {
+    // Segments that share voxels stay complete where the output has layers or regions; elsewhere they are refused.
+    if !own.is_empty() && own.iter().all(|segment| segment.layer.is_none()) {
         options.segments_as_channels = segments_overlap(input, &options)?;
     }
     let mut image = read_image_with(input, &options)?;
     let segments = merged(own, named);
-    if format == Format::Volume && args.label && segments.iter().any(|segment| segment.layer.is_some()) {
+    let is_layered = args.label && segments.iter().any(|segment| segment.layer.is_some());
+    if format == Format::Volume && (is_layered || options.segments_as_channels) {
         image = label_map(&image, &segments).map_err(|what| Failure::new(format!("{}: {what}", input.display())))?;
     }
     match format {
@@ -173,7 +180,10 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
         Format::Volume | Format::Named => {
             let mut written = if labels { WriteOptions::label() } else { WriteOptions::default() };
             written.segments = segments;
-            write_image(output, &image, &written)?;
+            match &writer {
+                Some(writer) => drop(writer.write(output, &image, &case_of(output))?),
+                None => write_image(output, &image, &written)?,
+            }
             let [x, y, z] = image.shape();
             let [a, b, c] = image.spacing();
             let channels =
@@ -183,6 +193,29 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
             Ok(())
         }
     }
+}
+
+/// The writer that `--writer` names.
+fn plugin_writer(name: &str, output: &Path, args: &ImageOptions) -> Outcome<PluginWriter> {
+    if !is_of_a_plugin(name) {
+        let advice = "expected PLUGIN.NAME; the formats of this program are chosen by the extension of OUT";
+        return Err(Failure::new(format!("--writer {name}: {advice}")));
+    }
+    if !args.segments.is_empty() {
+        return Err(Failure::new("--segment names labels, which --writer does not pass on: remove one of them"));
+    }
+    let writer = PluginWriter::find(name).map_err(|fault| Failure::new(format!("--writer {name}: {fault}")))?;
+    if !writer.fits(output) {
+        let endings = writer.endings().join(" or ");
+        return Err(Failure::new(format!("{}: {name} writes files that end in {endings}", output.display())));
+    }
+    Ok(writer)
+}
+
+/// The name of the case that a plugin is given: that of the file, without its endings.
+fn case_of(output: &Path) -> String {
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    name.split('.').find(|part| !part.is_empty()).unwrap_or_default().to_owned()
 }
 
 /// `1=liver`

@@ -140,6 +140,23 @@ fn labels_become_dicom_and_come_back() {
     fail(&["convert", &text(&path), &text(&at("moved.dcm")), "--like", &like], 1, &["resample"]);
     fail(&["metrics", "--pred", &text(&path), "--label", &text(&plain)], 1, &["different grids"]);
 
+    // Regions that share voxels are named where a format has one label for each voxel.
+    let source = read_image(&slicer).expect("readable");
+    let inside: Vec<f32> = labels.iter().map(|label| f32::from(u8::from(*label > 0.0))).collect();
+    let shape = [2, source.shape()[0], source.shape()[1], source.shape()[2]];
+    let both = [&inside[..], &inside[..]].concat();
+    let both = Image::from_values(both, shape, source.affine, &hearth_data::host_device());
+    let mut options = WriteOptions::label();
+    options.segments = vec![Segment::new(1, "whole"), Segment::new(2, "core")];
+    write_image(at("both.seg.nrrd"), &both, &options).expect("written");
+    let (from, seg) = (text(&at("both.seg.nrrd")), text(&at("both.dcm")));
+    succeed(&["convert", &from, &seg, "--like", &like]);
+    let words = ["\"whole\" and \"core\"", ".seg.nrrd"];
+    fail(&["convert", &seg, &text(&at("both.nii.gz")), "--like", &like], 1, &[&words[..], &["both.dcm"]].concat());
+    fail(&["convert", &from, &text(&at("both.nii.gz")), "--label"], 1, &words);
+    let map = ["convert", &from, &text(&at("map.dcm")), "--like", &like, "--to", "seg-labelmap"];
+    fail(&map, 1, &["whole, core", "binary SEG"]);
+
     let (plain, out) = (text(&plain), text(&at("x.dcm")));
     fail(&["convert", &plain, &out, "--like", &text(&study.join("none"))], 1, &["--like"]);
     fs::write(at("bad.toml"), "[gtv]\ncategory = [\"\", \"SCT\", \"x\"]\ntype = [\"1\", \"SCT\", \"x\"]\n")

@@ -1,6 +1,6 @@
 //! Names and colours of the labels in a file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -10,6 +10,9 @@ use hearth_image::{Image, host_device};
 use super::dicom::warn;
 use super::{ReadError, ReadOptions, check_room, dicom_regions, nrrd};
 use crate::writers::{Layers, Segment};
+
+/// The first bytes of every NRRD file.
+const NRRD: &[u8] = b"NRRD000";
 
 /// Reads the labels of a `.seg.nrrd` of 3D Slicer, a DICOM segmentation or a structure set. They
 /// are in the order of the file, with the values that [`read_image_with`](super::read_image_with)
@@ -23,23 +26,26 @@ pub fn read_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Ve
     if path.is_dir() {
         return of_dicom(path, options);
     }
-    let mut start = Vec::new();
-    hearth_files::open(path).map_err(error)?.take(4096).read_to_end(&mut start).map_err(error)?;
-    if start.starts_with(b"NRRD000") {
+    let start = start(path)?;
+    if start.starts_with(NRRD) {
         let mut file = BufReader::new(hearth_files::open(path).map_err(error)?);
         let fields = nrrd::header(&mut file).map_err(|what| ReadError::new(path, what))?;
-        return Ok(numbered(of_slicer(&|key| fields.get(&key).map(String::as_str)), options));
+        return Ok(numbered(of_slicer(&fields), options));
     }
     if hearth_dicom::is_dicom(&start) { of_dicom(path, options) } else { Ok(Vec::new()) }
 }
 
-/// Whether segments of a DICOM segmentation or structure set share voxels, so that a label map loses some of
-/// them and [`ReadOptions::segments_as_channels`] does not. Other files have no such segments.
+/// Whether segments that have no layer may share voxels, so that a label map loses some of them and
+/// [`ReadOptions::segments_as_channels`] does not: segments of a DICOM segmentation or structure set that share
+/// some, and a `.seg.nrrd` with a channel for each segment.
 ///
 /// # Errors
 /// If the file cannot be read.
 pub fn segments_overlap(path: impl AsRef<Path>, options: &ReadOptions) -> Result<bool, ReadError> {
     let path = path.as_ref();
+    if !path.is_dir() && start(path)?.starts_with(NRRD) {
+        return Ok(read_segments(path, options)?.iter().any(|segment| segment.layer.is_none()));
+    }
     let how = aliased(options);
     let scan = hearth_dicom::scan_with(path, &how).map_err(|error| ReadError::new(path, error))?;
     let options = ReadOptions { segments_as_channels: false, ..options.clone() };
@@ -47,19 +53,35 @@ pub fn segments_overlap(path: impl AsRef<Path>, options: &ReadOptions) -> Result
     Ok(drawn.is_some_and(|drawn| drawn.findings.iter().any(|finding| finding.kind == FindingKind::Overlap)))
 }
 
-/// `Segment0_Name` and so on, with keys in lower case.
-fn of_slicer<'a>(field: &dyn Fn(String) -> Option<&'a str>) -> Vec<Segment> {
+/// The first bytes of a file.
+fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let error = |error: std::io::Error| ReadError::new(path, error);
+    let mut start = Vec::new();
+    hearth_files::open(path).map_err(error)?.take(4096).read_to_end(&mut start).map_err(error)?;
+    Ok(start)
+}
+
+/// The segments of a `.seg.nrrd`: `Segment0_Name` and so on, with keys in lower case; numbers may be left out.
+/// Files of 3D Slicer before 4.11 have a channel for each segment, and state neither labels nor layers.
+fn of_slicer(fields: &HashMap<String, String>) -> Vec<Segment> {
+    let place = |key: &String| -> Option<u32> {
+        let (number, what) = key.strip_prefix("segment")?.split_once('_')?;
+        ["name", "id"].contains(&what).then(|| number.parse().ok()).flatten()
+    };
+    let places: BTreeSet<u32> = fields.keys().filter_map(place).collect();
+    let stated = |what: &str| places.iter().any(|place| fields.contains_key(&format!("segment{place}_{what}")));
+    let in_channels =
+        fields.get("dimension").is_some_and(|axes| axes == "4") && !stated("labelvalue") && !stated("layer");
     let mut found = Vec::new();
-    // The number of labels of a layer is at most the number of values of its type; files have far
-    // fewer.
-    for place in 0..65_536 {
-        let of = |what: &str| field(format!("segment{place}_{what}"));
-        let Some(name) = of("name").or_else(|| of("id")) else { break };
-        let label = of("labelvalue").and_then(|text| text.parse().ok()).unwrap_or(place + 1);
+    for place in places {
+        let of = |what: &str| fields.get(&format!("segment{place}_{what}")).map(String::as_str);
+        let Some(name) = of("name").or_else(|| of("id")) else { continue };
+        let label = of("labelvalue").and_then(|text| text.parse().ok()).unwrap_or(place.saturating_add(1));
         let mut segment = Segment::new(label, name);
         segment.id = of("id").map(str::to_owned);
         segment.tags = of("tags").filter(|tags| *tags != "|").map(str::to_owned);
-        segment.layer = Some(of("layer").and_then(|text| text.parse().ok()).unwrap_or(0));
+        let layer = of("layer").and_then(|text| text.parse().ok()).unwrap_or(0);
+        segment.layer = (!in_channels).then_some(layer);
         let parts = of("color").map(|text| text.split_whitespace().map(str::parse::<f64>).collect::<Vec<_>>());
         if let Some([Ok(r), Ok(g), Ok(b)]) = parts.as_deref() {
             segment.colour = [*r, *g, *b].map(|part| (part * 255.0).round().clamp(0.0, 255.0) as u8);
@@ -112,7 +134,7 @@ pub(super) fn chosen(
     fields: &HashMap<String, String>,
     options: &ReadOptions,
 ) -> Result<Image, ReadError> {
-    let segments = of_slicer(&|key| fields.get(&key).map(String::as_str));
+    let segments = of_slicer(fields);
     if segments.is_empty() || (options.segments.is_empty() && !options.segments_as_channels) {
         return Ok(image);
     }
@@ -122,7 +144,7 @@ pub(super) fn chosen(
     let how = aliased(options);
     let (wanted, findings) = select_regions(&known, &names, path, &how).map_err(|error| ReadError::new(path, error))?;
     warn(path, &findings);
-    let values = image.to_vec();
+    let values = layers.image.to_vec();
     let [_, nx, ny, nz] = image.data.dims();
     let size = nx * ny * nz;
     let count = if options.segments_as_channels { wanted.len() } else { 1 };

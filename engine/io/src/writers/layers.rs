@@ -160,7 +160,7 @@ pub fn label_map(image: &Image, segments: &[Segment]) -> Result<Image, String> {
     if image.channels() == 1 {
         return Ok(image.clone());
     }
-    let advice = "a label map has one label for each voxel; write a .seg.nrrd, which has layers, or keep the channels";
+    let advice = "a label map has one label for each voxel; write a .seg.nrrd, which has layers";
     let layers = Layers::of(image, segments)?;
     let all = &layers.segments;
     let same = |at: usize| (0..at).find(|other| all[*other].label == all[at].label).map(|other| (other, at));

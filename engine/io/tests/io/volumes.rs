@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_image::{Image, affine, host_device};
 use hearth_io::nifti::DataType;
-use hearth_io::readers::{choose, read_segments};
+use hearth_io::readers::{choose, read_segments, segments_overlap};
 use hearth_io::writers::{Segment, label_map};
 use hearth_io::{NiftiOptions, ReadOptions, WriteOptions, read_image, read_image_with, write_image};
 
@@ -90,6 +90,59 @@ fn segmentations_of_3d_slicer_have_names_and_colours() {
     }
     let again = read_image(&path).expect("read");
     assert_eq!((again.to_vec(), again.meta.stored_type.as_str()), (values, "uint8"));
+}
+
+/// 3D Slicer 4.10 has a channel for each segment, of 0 and 1, and states neither labels nor layers; its
+/// segments may overlap.
+#[test]
+fn segments_of_older_versions_of_3d_slicer_are_channels() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("old.seg.nrrd");
+    let write = |voxels: &str| {
+        let text = format!(
+            "NRRD0004\ntype: unsigned char\ndimension: 4\nspace: left-posterior-superior\nsizes: 2 2 2 1\n\
+             space directions: none (1,0,0) (0,1,0) (0,0,1)\nkinds: list domain domain domain\nencoding: text\n\
+             space origin: (0,0,0)\nSegment0_ID:=liver\nSegment0_Name:=Liver\nSegment1_ID:=tumour\n\
+             Segment1_Name:=Tumour\n\n{voxels}\n"
+        );
+        fs::write(&path, text).expect("written");
+    };
+    write("1 0 0 1 1 0 0 0");
+    let segments = read_segments(&path, &ReadOptions::default()).expect("segments");
+    let known: Vec<_> = segments.iter().map(|of| (of.label, of.name.as_str(), of.layer)).collect();
+    assert_eq!(known, [(1, "Liver", None), (2, "Tumour", None)]);
+    assert!(segments_overlap(&path, &ReadOptions::default()).expect("readable"));
+    let channels = ReadOptions::default().segments_as_channels(true);
+    let image = read_image_with(&path, &channels).expect("readable");
+    assert_eq!(label_map(&image, &segments).expect("a map").to_vec(), [1.0, 1.0, 2.0, 0.0]);
+    let one = ReadOptions::default().segments(vec!["tumour".to_owned()]);
+    assert_eq!(read_image_with(&path, &one).expect("readable").to_vec(), [0.0, 0.0, 1.0, 0.0]);
+    let out = dir.path().join("new.seg.nrrd");
+    let mut options = WriteOptions::label();
+    options.segments.clone_from(&segments);
+    write_image(&out, &image, &options).expect("written");
+    assert_eq!(read_image(&out).expect("readable").to_vec(), [1.0, 1.0, 2.0, 0.0]);
+    write("1 0 1 1 1 0 0 0");
+    let image = read_image_with(&path, &channels).expect("readable");
+    assert!(label_map(&image, &segments).expect_err("they overlap").contains("\"Liver\" and \"Tumour\" (1)"));
+}
+
+/// Segments of a file that someone edited: their numbers are not complete.
+#[test]
+fn segments_keep_their_names_where_numbers_are_left_out() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a.seg.nrrd");
+    let of = |place: usize, name: &str, label: usize| {
+        format!(
+            "Segment{place}_ID:=S{place}\nSegment{place}_LabelValue:={label}\nSegment{place}_Layer:=0\nSegment{place}_Name:={name}\n"
+        )
+    };
+    let segments = [of(12, "Spleen", 1), of(3, "Liver", 7)].concat();
+    let head = "NRRD0005\ntype: uint8\ndimension: 3\nsizes: 2 1 1\nencoding: text\n";
+    fs::write(&path, format!("{head}{segments}\n7 1\n")).expect("written");
+    let known = read_segments(&path, &ReadOptions::default()).expect("segments");
+    let known: Vec<_> = known.into_iter().map(|of| (of.label, of.name)).collect();
+    assert_eq!(known, [(7, "Liver".to_owned()), (1, "Spleen".to_owned())]);
 }
 
 /// Two layers of 2 x 2 x 1 voxels, as 3D Slicer and pynrrd write them: a tumour in the liver.
@@ -201,9 +254,17 @@ fn spaces_and_text_are_read_and_others_refused() {
     let damaged = b"NRRD0004\ntype: short\ndimension: 3\nsizes: 2 2 2\nencoding: gzip\n\nnothing";
     assert!(read(damaged).expect_err("damaged").contains("can't be read"));
     let whole = fs::read(recorded("packed.nrrd")).expect("a file");
-    for end in (0..whole.len()).step_by(7) {
-        let _ = read(&whole[..end]);
+    read(&whole).expect("whole");
+    for end in 0..whole.len() {
+        assert!(read(&whole[..end]).is_err(), "cut at {end}");
     }
+    // The checksum and the length of its gzip stream.
+    for at in whole.len() - 8..whole.len() {
+        let mut other = whole.clone();
+        other[at] ^= 1;
+        assert!(read(&other).is_err(), "byte {at}");
+    }
+    read(&[&whole[..], b"behind"].concat()).expect("bytes behind the stream are ignored");
 }
 
 #[test]
@@ -236,5 +297,13 @@ fn damaged_metaimages_are_refused() {
     }
     for end in (0..whole.len()).step_by(5) {
         assert!(read(&whole[..end]).is_err(), "cut at {end}");
+    }
+    // Packed: the last four bytes are its checksum.
+    let whole = fs::read(recorded("packed.mha")).expect("a file");
+    read(&whole).expect("whole");
+    for at in whole.len() - 4..whole.len() {
+        let mut other = whole.clone();
+        other[at] ^= 1;
+        assert!(read(&other).is_err() && read(&whole[..at]).is_err(), "byte {at}");
     }
 }
