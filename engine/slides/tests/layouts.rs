@@ -5,7 +5,7 @@ mod common;
 use std::io::Cursor;
 
 use common::{PageSpec, Storage, Values, Writer, page, page_of, tiff, value};
-use hearth_slides::{Color, Limits, Raster, Samples, TiffFile};
+use hearth_slides::{Color, Limits, Raster, Samples, Slide, SlideOptions, TiffFile};
 use proptest::prelude::*;
 use tiff::encoder::{Compression, DeflateLevel, Predictor, TiffEncoder, colortype};
 
@@ -134,6 +134,37 @@ fn palettes_become_rgb() {
     let error =
         open(tiff(&[page.with(320, Values::Short(table[..40].to_vec()))])).read(0).expect_err("a short palette");
     assert!(error.to_string().contains("palette of 40 values, expected 48"), "{error}");
+}
+
+/// As in PIL: a palette has its indices, and single bits are 0 and 1.
+#[test]
+fn label_maps_keep_their_numbers() {
+    let labels = |page: PageSpec| open(tiff(&[page])).with_labels().read(0).expect("readable");
+    let bits = labels(gray(10, 1, 1, &[0b1010_0000, 0b0100_0000]));
+    assert_eq!(bits.samples, Samples::U8(vec![1, 0, 1, 0, 0, 0, 0, 0, 0, 1]));
+    assert_eq!(labels(gray(3, 1, 0, &[0b1010_0000])).samples, Samples::U8(vec![0, 1, 0]));
+    let palette = labels(gray(3, 4, 3, &[0x1F, 0x00]).with(320, Values::Short(vec![7; 48])));
+    assert_eq!((palette.channels, palette.samples), (1, Samples::U8(vec![1, 15, 0])));
+    assert_eq!(labels(gray(3, 4, 1, &[0x0F, 0x30])).samples, Samples::U8(vec![0, 255, 51]), "greys are whole values");
+}
+
+/// Pages of strips without a mark are levels if both sides are halved.
+#[test]
+fn a_thumbnail_is_no_level() {
+    let strips = |width, height| Storage { width, height, tile: None, rows_per_strip: height, ..Storage::default() };
+    let tiles = |width, height| Storage { tile: Some((16, 16)), ..strips(width, height) };
+    let plain = |storage: Storage| page(&storage, false);
+    let marked = |storage: Storage| plain(storage).with(254, Values::Long(vec![1]));
+    let levels = |pages: Vec<PageSpec>| {
+        let slide = Slide::from_bytes("a.tif", tiff(&pages), &SlideOptions::default()).expect("a slide");
+        slide.levels().iter().map(|level| (level.width, level.height)).collect::<Vec<_>>()
+    };
+    assert_eq!(levels(vec![plain(strips(100, 80)), plain(strips(37, 30))]), [(100, 80)]);
+    assert_eq!(levels(vec![plain(strips(100, 80)), marked(strips(37, 30))]), [(100, 80), (37, 30)]);
+    assert_eq!(levels(vec![plain(tiles(100, 80)), plain(tiles(37, 30))]), [(100, 80), (37, 30)]);
+    let halved = vec![plain(strips(101, 80)), plain(strips(50, 40)), plain(strips(26, 20))];
+    assert_eq!(levels(halved), [(101, 80), (50, 40), (26, 20)]);
+    assert_eq!(levels(vec![plain(strips(100, 80)), plain(strips(33, 27))]), [(100, 80)]);
 }
 
 #[test]

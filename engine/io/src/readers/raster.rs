@@ -187,27 +187,75 @@ fn bmp(bytes: &[u8]) -> Result<Picture, String> {
     whole(Picture { size: size.into(), channels, stored: "uint8", values: widen(&pixels) })
 }
 
-/// The indices of a BMP with a palette, which decoders turn into colours; `None` for other pictures and
-/// for compressed ones.
+/// The indices of a BMP with a palette, which decoders turn into colours; `None` for other pictures.
 fn indexed_bmp(bytes: &[u8]) -> Result<Option<Picture>, String> {
     let half = |at: usize| bytes.get(at..at + 2).map(|two| u16::from_le_bytes([two[0], two[1]]));
     let word = |at: usize| bytes.get(at..at + 4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
     let (Some(start), Some(40..), Some(width), Some(height)) = (word(10), word(14), word(18), word(22)) else {
         return Ok(None);
     };
-    let (Some(bits @ (1 | 4 | 8)), Some(0)) = (half(28), word(30)) else { return Ok(None) };
+    let (bits, packed) = match (half(28), word(30)) {
+        (Some(bits @ (1 | 4 | 8)), Some(0)) => (bits, false),
+        (Some(bits @ 8), Some(1)) | (Some(bits @ 4), Some(2)) => (bits, true),
+        _ => return Ok(None),
+    };
     // Rows are stored from bottom to top, unless the height is negative.
     let (upwards, height) = ((height as i32) >= 0, (height as i32).unsigned_abs());
     let (size, bits) = ([width as usize, height as usize], usize::from(bits));
     check(bytes.len() as u64, size, 1, 1)?;
     let row = (size[0] * bits).div_ceil(32) * 4;
     let short = || format!("the file is damaged: {width} x {height} pixels are not all there");
-    let stored = bytes.get(start as usize..).and_then(|rest| rest.get(..row * size[1])).ok_or_else(short)?;
-    let mut values = unpacked(stored, size, bits, row);
+    let pixels = bytes.get(start as usize..).ok_or_else(short)?;
+    let mut values = match packed {
+        false => unpacked(pixels.get(..row * size[1]).ok_or_else(short)?, size, bits, row),
+        true => of_runs(pixels, size, bits),
+    };
     if upwards && size[0] > 0 {
         values = values.rchunks_exact(size[0]).flatten().copied().collect();
     }
     whole(Picture { size, channels: 1, stored: "uint8", values }).map(Some)
+}
+
+/// The indices of a BMP of run lengths (RLE8, RLE4), from the bottom row to the top; pixels that it leaves out
+/// are 0, as in PIL.
+fn of_runs(bytes: &[u8], [width, height]: [usize; 2], bits: usize) -> Vec<f32> {
+    let mut values = vec![0.0; width * height];
+    let (mut x, mut y) = (0, 0);
+    let index = |packed: &[u8], place: usize| match bits {
+        8 => packed[place],
+        _ => packed[place / 2] >> (4 * (1 - place % 2)) & 0xf,
+    };
+    let mut rest = bytes;
+    while let [count, code, after @ ..] = rest {
+        rest = after;
+        let (packed, count) = match (*count, *code) {
+            (0, 0) => {
+                (x, y) = (0, y + 1);
+                continue;
+            }
+            (0, 1) => break,
+            (0, 2) => {
+                let [right, up, after @ ..] = rest else { break };
+                (x, y, rest) = (x + usize::from(*right), y + usize::from(*up), after);
+                continue;
+            }
+            (0, count) => {
+                let length = (usize::from(count) * bits).div_ceil(8);
+                let Some((packed, after)) = rest.split_at_checked(length) else { break };
+                // These begin with an even byte.
+                rest = after.get(length % 2..).unwrap_or_default();
+                (packed.to_vec(), usize::from(count))
+            }
+            (count, code) => (vec![code; (usize::from(count) * bits).div_ceil(8)], usize::from(count)),
+        };
+        for place in 0..count {
+            if x < width && y < height {
+                values[y * width + x] = f32::from(index(&packed, place));
+            }
+            x += 1;
+        }
+    }
+    values
 }
 
 /// Fails if a decoder returned another number of values than its header says.

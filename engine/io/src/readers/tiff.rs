@@ -16,9 +16,10 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
     magics.iter().any(|magic| probe.start.starts_with(*magic))
 }
 
-/// Reads plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size become
-/// the slices of a volume, of colours too. Smaller versions of a page are skipped, and up to three smaller
-/// pages that may be thumbnail, label and macro image; other pages of several sizes are an error.
+/// Reads plain TIFF, with the axes and values of [`RasterReader`](super::RasterReader); pages of the same
+/// size become the slices of a volume, of colours too. Smaller versions of a page are skipped, and up to
+/// three smaller pages that may be thumbnail, label and macro image; other pages of several sizes are an
+/// error.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
@@ -41,7 +42,7 @@ impl Reader for TiffReader {
 
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
         let error = |e: hearth_slides::SlideError| ReadError::new(path, e);
-        let file = TiffFile::open(path).map_err(error)?;
+        let file = TiffFile::open(path).map_err(error)?.with_labels();
         let first = file.pages().first().ok_or_else(|| ReadError::new(path, "a TIFF without pages"))?;
         check_imagej(first.description.as_deref(), file.pages().len()).map_err(|what| ReadError::new(path, what))?;
         // Smaller versions of a page are not slices.

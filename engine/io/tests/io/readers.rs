@@ -80,6 +80,19 @@ fn palettes_are_indices_and_bits_are_0_and_1() {
     bmp(&path("greys.bmp"), [3, 2], 8, &greys, &[&[5, 6, 7], &[8, 9, 250]]);
     assert_eq!(values("greys.bmp"), (1, vec![5.0, 8.0, 6.0, 9.0, 7.0, 250.0]));
     bmp(&path("bits.bmp"), [10, 2], 1, &[[0; 3], [255; 3]], &[&[0b1100_0000, 0b0100_0000], &[0, 0]]);
+    // Run lengths of 8 and of 4 bits: runs, single pixels, ends of rows; as PIL reads them.
+    let packed = |name: &str, bits: u16, kind: u8, size: [u32; 2], runs: &[u8]| {
+        bmp(&path(name), size, bits, &[[0; 3], [1, 2, 3], [255, 0, 0], [0, 9, 0]], &[runs]);
+        let mut bytes = std::fs::read(path(name)).expect("a file");
+        bytes[30] = kind;
+        std::fs::write(path(name), bytes).expect("written");
+    };
+    packed("runs.bmp", 8, 1, [4, 2], &[3, 1, 1, 2, 0, 0, 0, 4, 0, 3, 2, 1, 0, 0, 0, 1]);
+    assert_eq!(values("runs.bmp"), (1, vec![0.0, 1.0, 3.0, 1.0, 2.0, 1.0, 1.0, 2.0]));
+    let runs = [7, 0x22, 0, 0, 0, 7, 0x00, 0x12, 0x33, 0x30, 0, 0, 4, 0x11, 2, 0x22, 1, 0x30, 0, 0, 0, 1];
+    packed("halves.bmp", 4, 2, [7, 3], &runs);
+    let columns = [[1, 0, 2], [1, 0, 2], [1, 1, 2], [1, 2, 2], [2, 3, 2], [2, 3, 2], [3, 3, 2]];
+    assert_eq!(values("halves.bmp"), (1, columns.iter().flatten().map(|index| *index as f32).collect()));
     let (channels, bits) = values("bits.bmp");
     assert_eq!((channels, bits.iter().sum::<f32>(), bits[0], bits[2], bits[18]), (1, 3.0, 1.0, 1.0, 1.0));
 }

@@ -32,8 +32,9 @@ pub(super) fn levels(pages: &[Page], main: &Page) -> Vec<LevelPage> {
     levels
 }
 
-/// Whether a page may be a reduced version of `main`: the same format, and smaller by the same
-/// factor along both axes.
+/// Whether a page is a reduced version of `main`: the same format, smaller by the same factor along both
+/// axes, and marked as reduced (NewSubfileType), nested in it, or tiled. A page of strips without a mark is one
+/// if it is smaller by 2, 4, 8, ..., since a thumbnail of a picture has any size.
 fn is_smaller_version(main: &Page, page: &Page) -> bool {
     let same_kind =
         (page.samples, page.bits[0], page.segments.tiled) == (main.samples, main.bits[0], main.segments.tiled);
@@ -41,7 +42,17 @@ fn is_smaller_version(main: &Page, page: &Page) -> bool {
     let (x, y) = (main.width as f64 / page.width as f64, main.height as f64 / page.height as f64);
     // Both sizes were rounded: the shorter side determines the factor up to one pixel.
     let slack = 0.01 + 1.0 / page.width.min(page.height) as f64;
-    same_kind && smaller && (x / y - 1.0).abs() < slack && (page.is_reduced || x > 1.5)
+    let marked = page.is_reduced || (x > 1.5 && (page.parent.is_some() || page.segments.tiled));
+    same_kind && smaller && (x / y - 1.0).abs() < slack && (marked || is_halved(main, page))
+}
+
+/// Whether both axes were halved some times; a half pixel is rounded up or down.
+fn is_halved(main: &Page, page: &Page) -> bool {
+    let halved = |whole: usize, part: usize, times: u32| {
+        let factor = 1_usize << times;
+        part == whole / factor || part == whole.div_ceil(factor)
+    };
+    (1..usize::BITS).any(|times| halved(main.width, page.width, times) && halved(main.height, page.height, times))
 }
 
 /// `label`, `macro` or `thumbnail`, if the page identifies itself as one.

@@ -26,6 +26,8 @@ pub(crate) struct Page {
     pub extra_samples: Vec<u64>,
     pub reversed_bits: bool,
     pub palette: Option<Vec<u64>>,
+    /// Whether single bits stay 0 and 1.
+    pub keeps_bits: bool,
     pub jpeg_tables: Option<Vec<u8>>,
     /// Whether colours are subsampled, for compressions other than JPEG.
     pub subsampled: bool,
@@ -179,6 +181,7 @@ impl Page {
             extra_samples: d.uints(reader, tags::EXTRA_SAMPLES)?.unwrap_or_default(),
             reversed_bits: uint(tags::FILL_ORDER, 1)? == 2,
             palette: d.uints(reader, tags::COLOR_MAP)?,
+            keeps_bits: false,
             jpeg_tables: d.raw(reader, tags::JPEG_TABLES)?,
             subsampled: subsampling.iter().any(|s| *s != 1),
             order: reader.order,
@@ -198,6 +201,16 @@ impl Page {
             resolution_unit,
             is_ndpi: d.has(tags::NDPI_FORMAT),
         })
+    }
+
+    /// Reads the page as PIL does, as a map of labels needs it: the indices of a palette, and single bits as 0
+    /// and 1.
+    pub fn keep_labels(&mut self) {
+        if self.photometric == PALETTE && self.palette.take().is_some() {
+            self.photometric = BLACK_IS_ZERO;
+            self.keeps_bits = true;
+        }
+        self.keeps_bits |= self.bits == [1];
     }
 
     /// The format of the decoded pixels, if they can be read.

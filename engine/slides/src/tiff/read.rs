@@ -91,6 +91,15 @@ impl TiffFile {
         Ok(TiffFile { path: path.to_owned(), source, limits, pages, infos })
     }
 
+    /// The file with the values of its pages as in PIL: a palette has its indices, which are labels where it is
+    /// a label map, and single bits are 0 and 1.
+    #[must_use]
+    pub fn with_labels(mut self) -> Self {
+        self.pages.iter_mut().for_each(Page::keep_labels);
+        self.infos = self.pages.iter().map(info).collect();
+        self
+    }
+
     /// The pages in the file's order, nested ones after their parents.
     pub fn pages(&self) -> &[PageInfo] {
         &self.infos

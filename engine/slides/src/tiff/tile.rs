@@ -120,12 +120,13 @@ impl Page {
                 return Ok(pixels::look_up(&bytes, bits.div_ceil(8), &palette[..3usize << bits]));
             }
             YCBCR if !self.compression.is_transform() => pixels::ycbcr_to_rgb(&mut bytes),
-            WHITE_IS_ZERO | BLACK_IS_ZERO if bits < 8 => pixels::stretch(&mut bytes, bits),
+            WHITE_IS_ZERO | BLACK_IS_ZERO if bits < 8 && !self.keeps_bits => pixels::stretch(&mut bytes, bits),
             _ => {}
         }
         if self.photometric == WHITE_IS_ZERO {
             // Inverting the bits of an unsigned integer subtracts it from its largest value.
-            bytes.iter_mut().for_each(|b| *b = !*b);
+            let largest = if self.keeps_bits { 1 } else { u8::MAX };
+            bytes.iter_mut().for_each(|b| *b ^= largest);
         }
         Ok(bytes)
     }
