@@ -207,6 +207,7 @@ fn the_instances_of_a_series_are_one_slide() {
         let levels: Vec<_> = slide.levels().iter().map(|l| (l.width, l.height, l.downsample)).collect();
         assert_eq!(levels, [(80, 48, 1.0), (40, 24, 2.0), (20, 12, 4.0)], "{name}");
         assert_eq!(slide.levels()[0].tile_width, 8);
+        assert_eq!((slide.compression(0).as_deref(), slide.compression(3)), (Some("none"), None), "{name}");
         let mpp = slide.mpp().expect("a resolution");
         assert!((mpp[0] - 0.4).abs() < 1e-12 && (mpp[1] - 0.5).abs() < 1e-12, "{mpp:?}");
         assert_eq!(slide.level_for(Resolution::Mpp(0.9), 0.2).expect("a level"), 1);

@@ -23,12 +23,8 @@ pub fn facts(path: &Path, slide: &Slide, hide: &Hide) -> Facts {
     let power = slide.objective_power().map_or_else(|| "not stated".to_owned(), |power| format!("{power}x"));
     facts.add("power", power, "objective_power", json!(slide.objective_power()));
     let file = TiffFile::open(path).ok();
-    let page = |width: usize, height: usize| {
-        let pages = file.as_ref().map(|file| file.pages()).unwrap_or_default();
-        pages.iter().find(|page| (page.width, page.height) == (width, height))
-    };
-    let first = page(width, height);
-    if let Some(first) = first {
+    let pages = file.as_ref().map(|file| file.pages()).unwrap_or_default();
+    if let Some(first) = pages.iter().find(|page| (page.width, page.height) == (width, height)) {
         let sample = first.sample.map_or("not supported", |sample| sample.name());
         facts.add("stored", format!("{} x {sample}", first.channels), "stored_type", sample);
         facts.value("channels", first.channels);
@@ -36,7 +32,7 @@ pub fn facts(path: &Path, slide: &Slide, hide: &Hide) -> Facts {
     let mut rows = Vec::new();
     let mut levels = Vec::new();
     for (number, level) in slide.levels().iter().enumerate() {
-        let compression = page(level.width, level.height).map(|page| page.compression.clone());
+        let compression = slide.compression(number);
         rows.push(vec![
             number.to_string(),
             format!("{} x {}", level.width, level.height),

@@ -104,6 +104,11 @@ impl Matrix {
         Ok(Matrix { width, height, tile_width, tile_height, format, across, storage, parts: files, order })
     }
 
+    /// The name of the compression of its frames.
+    pub fn compression(&self) -> String {
+        self.storage.syntax.compression.name()
+    }
+
     pub fn grid(&self) -> Grid {
         Grid {
             width: self.width,

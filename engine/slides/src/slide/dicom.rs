@@ -129,6 +129,10 @@ fn properties(header: &Header) -> BTreeMap<String, String> {
 }
 
 impl Pixels for DicomPixels {
+    fn compression(&self, level: usize) -> Option<String> {
+        self.levels.get(level).map(Matrix::compression)
+    }
+
     fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault> {
         let matrix = &self.levels[level];
         let tile = |index: usize| self.tiles.get(level, index, || matrix.tile(index));

@@ -192,6 +192,12 @@ impl Slide {
         &self.inner.levels
     }
 
+    /// The compression of a level's tiles: `JPEG`, `JPEG 2000`, `none`, ...; `None` if there is no such level or
+    /// OpenSlide reads the slide.
+    pub fn compression(&self, level: usize) -> Option<String> {
+        self.inner.pixels.compression(level)
+    }
+
     /// Width and height of level 0 in pixels.
     pub fn dimensions(&self) -> (usize, usize) {
         (self.inner.levels[0].width, self.inner.levels[0].height)

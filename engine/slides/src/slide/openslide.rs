@@ -69,6 +69,10 @@ fn fault(error: openslide_rs::errors::OpenSlideError) -> Fault {
 }
 
 impl Pixels for Foreign {
+    fn compression(&self, _: usize) -> Option<String> {
+        None
+    }
+
     fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault> {
         let mut out = canvas(rect, FORMAT, &self.limits)?;
         paint(out.samples.as_bytes_mut(), &background_pixel(FORMAT, self.background));

@@ -18,6 +18,8 @@ use crate::tiff::{self, Format, Page, Tile};
 pub(super) trait Pixels: Send + Sync {
     fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault>;
     fn associated(&self, name: &str) -> Result<Raster, Fault>;
+    /// The compression of a level, if it is known.
+    fn compression(&self, level: usize) -> Option<String>;
 }
 
 pub(super) struct TiffPixels {
@@ -100,6 +102,10 @@ impl TiffPixels {
 }
 
 impl Pixels for TiffPixels {
+    fn compression(&self, level: usize) -> Option<String> {
+        Some(self.pages[self.levels.get(level)?.page].compression.name())
+    }
+
     fn region(&self, level: usize, rect: Rect) -> Result<Raster, Fault> {
         let level = self.levels[level];
         let page = &self.pages[level.page];
