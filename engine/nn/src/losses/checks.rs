@@ -28,7 +28,7 @@ pub(super) fn check_power(loss: &'static str, key: &'static str, power: f64, lea
 }
 
 /// Calls `look` with the values in row-major order, on any device.
-fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossError> {
+pub(super) fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossError> {
     let x = x.clone().without_autodiff().cast(DType::F32);
     match host::read(&x, &mut look) {
         Some(found) => Ok(found),
@@ -44,18 +44,24 @@ fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossEr
 /// # Errors
 /// [`LossError::NonFinite`] with the number of non-finite values and the index of the first.
 pub fn check_finite(loss: &'static str, what: &'static str, x: &Tensor<5>) -> Result<(), LossError> {
-    let [_, c, nx, ny, nz] = x.dims();
-    look(x, |values| {
-        // Whole blocks at a time, so that the common case is one fast pass.
-        if values.chunks(4096).all(|block| block.iter().fold(true, |all, v| all & v.is_finite())) {
-            return Ok(());
-        }
-        let count = values.iter().filter(|v| !v.is_finite()).count();
-        let first = values.iter().position(|v| !v.is_finite()).unwrap_or_default();
-        let at =
-            [first / nz / ny / nx / c, first / nz / ny / nx % c, first / nz / ny % nx, first / nz % ny, first % nz];
-        Err(LossError::NonFinite { loss, what, count, of: values.len(), value: values[first], at })
-    })?
+    look(x, |values| finite(loss, what, values, x.dims()))?
+}
+
+/// Checks that every value of an array in host memory is finite.
+pub(super) fn finite(
+    loss: &'static str,
+    what: &'static str,
+    values: &[f32],
+    [_, c, nx, ny, nz]: [usize; 5],
+) -> Result<(), LossError> {
+    // Whole blocks at a time, so that the common case is one fast pass.
+    if values.chunks(4096).all(|block| block.iter().fold(true, |all, v| all & v.is_finite())) {
+        return Ok(());
+    }
+    let count = values.iter().filter(|v| !v.is_finite()).count();
+    let first = values.iter().position(|v| !v.is_finite()).unwrap_or_default();
+    let at = [first / nz / ny / nx / c, first / nz / ny / nx % c, first / nz / ny % nx, first / nz % ny, first % nz];
+    Err(LossError::NonFinite { loss, what, count, of: values.len(), value: values[first], at })
 }
 
 /// Checks that every label is a whole number in `0..classes` or equals `ignore`. Reads the labels

@@ -1,6 +1,6 @@
 //! Losses by name, as in a recipe.
 
-use hearth_registry::{Fault, Kind, Named, Place};
+use hearth_registry::{Fault, FromPlugin, Kind, Named, Place};
 
 use super::{Loss, LossError};
 
@@ -18,6 +18,8 @@ impl Kind for dyn Loss {
     const WORD: &'static str = "loss";
 
     const SHARED: &'static [(&'static str, &'static str)] = &[];
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(super::of_plugin::build);
 
     fn check(&self) -> Result<(), Fault> {
         Ok(Loss::check(self)?)

@@ -2,6 +2,7 @@
 
 use burn::tensor::{Int, Tensor};
 use derive_setters::Setters;
+use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +108,14 @@ impl Loss for DeepSupervisionLoss {
             return Err(LossError::Option { key: "loss", loss: NAME, reason });
         }
         self.loss.check()
+    }
+
+    fn load(&self) -> Result<(), Fault> {
+        self.loss.load().map_err(|fault| fault.under("loss"))
+    }
+
+    fn through_host(&self) -> bool {
+        self.loss.through_host()
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {

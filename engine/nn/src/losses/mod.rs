@@ -26,6 +26,7 @@ mod labels;
 mod loss_fn;
 mod masked;
 mod mse;
+mod of_plugin;
 mod ssim;
 mod tversky;
 mod unified_focal;
@@ -60,6 +61,7 @@ pub use crate::class_size::SizeWeight;
 pub use crate::ssim::KernelType;
 
 use burn::tensor::Tensor;
+use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -242,6 +244,19 @@ pub trait Loss: Send + Sync {
     /// Fails with the first invalid option.
     fn check(&self) -> Result<(), LossError>;
 
+    /// Loads what the loss needs before its first use: the library of a plugin.
+    ///
+    /// # Errors
+    /// A plugin that is missing or refuses the options.
+    fn load(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Whether it copies prediction and target to host memory.
+    fn through_host(&self) -> bool {
+        false
+    }
+
     /// Computes the loss, `[1]` unless `reduction` is `none`.
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
 
@@ -281,6 +296,14 @@ impl<L: Loss + ?Sized> Loss for Box<L> {
 
     fn check(&self) -> Result<(), LossError> {
         (**self).check()
+    }
+
+    fn load(&self) -> Result<(), Fault> {
+        (**self).load()
+    }
+
+    fn through_host(&self) -> bool {
+        (**self).through_host()
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
