@@ -4,6 +4,7 @@ mod at_once;
 mod buffered;
 mod importance_map;
 mod landmark;
+mod of_plugin;
 mod padding;
 mod patch;
 mod saliency;
@@ -30,7 +31,7 @@ pub use windows::{dense_patch_slices, scan_interval};
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
-use hearth_registry::{Fault, Kind, Named, Place};
+use hearth_registry::{Fault, FromPlugin, Kind, Named, Place};
 
 /// An error of an inferer: an invalid option or shape.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -69,6 +70,14 @@ pub enum InferError {
         /// The bytes that it takes and that are left, in words.
         what: String,
     },
+    /// A plugin failed, or returned something else than an output.
+    #[error("{inferer}: {reason}")]
+    Plugin {
+        /// Name of the inferer.
+        inferer: &'static str,
+        /// Description of the problem.
+        reason: String,
+    },
     /// The result is no longer wanted.
     #[error("the prediction was stopped between two windows, because its result is no longer wanted")]
     Stopped,
@@ -88,6 +97,8 @@ pub type InfererConfig = Named<dyn Inferer>;
 
 impl Kind for dyn Inferer {
     const WORD: &'static str = "inferer";
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(of_plugin::build);
 
     fn check(&self) -> Result<(), Fault> {
         Inferer::check(self).map_err(|error| match &error {
@@ -111,6 +122,19 @@ pub trait Inferer: Send + Sync {
     /// # Errors
     /// Fails with the first invalid option.
     fn check(&self) -> Result<(), InferError>;
+
+    /// Loads what the inferer needs before its first use: the library of a plugin.
+    ///
+    /// # Errors
+    /// A plugin that is missing or refuses the options.
+    fn load(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Whether it copies images and outputs to host memory.
+    fn through_host(&self) -> bool {
+        false
+    }
 
     /// The parameter that sets the size of the network's input windows, and its value in voxels per
     /// spatial axis; `None` if the size is not known before the first image. A single number
@@ -136,6 +160,14 @@ impl<I: Inferer + ?Sized> Inferer for Arc<I> {
 
     fn check(&self) -> Result<(), InferError> {
         Inferer::check(&**self)
+    }
+
+    fn load(&self) -> Result<(), Fault> {
+        (**self).load()
+    }
+
+    fn through_host(&self) -> bool {
+        (**self).through_host()
     }
 
     fn window(&self) -> Option<(&'static str, Vec<i64>)> {
