@@ -66,9 +66,10 @@ impl LrSchedule {
     /// A schedule with these options.
     ///
     /// # Errors
-    /// As [`Schedule::check`]; if the base rate is negative or NaN.
+    /// As [`Schedule::check`]; if the base rate is negative or NaN; if a plugin's schedule cannot be loaded.
     pub fn new(options: LrScheduleOptions) -> Result<Self, Fault> {
-        Schedule::check(&*options.schedule).map_err(|fault| fault.under("schedule"))?;
+        let schedule = &*options.schedule;
+        Schedule::check(schedule).and_then(|()| schedule.load()).map_err(|fault| fault.under("schedule"))?;
         if let Some(base) = options.base_lr.filter(|base| !base.is_finite() || *base < 0.0) {
             return Err(Fault::at("base_lr", format!("`base_lr` is {base}; give 0 or more")));
         }
@@ -100,7 +101,17 @@ impl Handler for LrSchedule {
             Some(base) => *self.base.insert(base),
             None => return Err(HandlerError::new("there is no optimizer to schedule; add it to a trainer")),
         };
-        cx.host.set_learning_rate(self.options.schedule.at(base, step))?;
+        let steps = match self.options.step_by {
+            StepBy::Epoch => Some(cx.state.max_epochs),
+            StepBy::Iteration => cx.state.epoch_length.map(|length| length.saturating_mul(cx.state.max_epochs)),
+        };
+        let steps = steps.filter(|steps| *steps > 0);
+        let failed = |fault: Fault| HandlerError::new(fault.to_string());
+        let schedule = &*self.options.schedule;
+        if let (None, Some(steps)) = (self.done, steps) {
+            schedule.check_rates(base, step, steps).map_err(failed)?;
+        }
+        cx.host.set_learning_rate(schedule.rate(base, step, steps).map_err(failed)?)?;
         self.done = Some(step);
         Ok(())
     }

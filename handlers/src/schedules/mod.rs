@@ -11,6 +11,7 @@ mod finder_linear;
 mod linear;
 mod linear_warmup_cosine_annealing;
 mod multi_step;
+mod of_plugin;
 mod one_cycle;
 mod polynomial;
 mod step;
@@ -32,7 +33,7 @@ pub use warmup_cosine::WarmupCosineSchedule;
 
 use std::sync::Arc;
 
-use hearth_registry::{Fault, Kind, Named};
+use hearth_registry::{Fault, FromPlugin, Kind, Named};
 
 /// A schedule by name, as in a recipe.
 ///
@@ -50,6 +51,23 @@ pub trait Schedule: std::fmt::Debug + Send + Sync {
     /// The learning rate of a step, counted from 0, for an optimizer with the rate `base_lr`.
     fn at(&self, base_lr: f64, step: u64) -> f64;
 
+    /// The learning rate of a step of a run with this number of steps, if it is known.
+    ///
+    /// # Errors
+    /// If a plugin fails, or its rate is negative or not finite.
+    fn rate(&self, base_lr: f64, step: u64, steps: Option<u64>) -> Result<f64, Fault> {
+        let _ = steps;
+        Ok(self.at(base_lr, step))
+    }
+
+    /// Loads what the schedule needs before its first step: the library of a plugin.
+    ///
+    /// # Errors
+    /// A plugin that is missing or refuses the options.
+    fn load(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Checks the parameters.
     ///
     /// # Errors
@@ -61,10 +79,35 @@ pub trait Schedule: std::fmt::Debug + Send + Sync {
 impl Kind for dyn Schedule {
     const WORD: &'static str = "schedule";
 
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(of_plugin::build);
+
     fn check(&self) -> Result<(), Fault> {
         Schedule::check(self)
     }
 }
+
+impl dyn Schedule {
+    /// Asks for the rates of a run from a step on, at most a thousand of them, so that one that cannot be
+    /// used ends the run before it trains.
+    ///
+    /// # Errors
+    /// As [`Schedule::rate`]; a rate that is negative or not finite.
+    pub fn check_rates(&self, base_lr: f64, from: u64, steps: u64) -> Result<(), Fault> {
+        let stride = (steps.saturating_sub(from) / MOST_ASKED).max(1);
+        let asked = (from..steps).step_by(usize::try_from(stride).unwrap_or(usize::MAX));
+        let last = steps.checked_sub(1).filter(|last| *last >= from);
+        asked.chain(last).try_for_each(|step| {
+            let rate = self.rate(base_lr, step, Some(steps))?;
+            if rate.is_finite() && rate >= 0.0 {
+                return Ok(());
+            }
+            Err(Fault::new(format!("the learning rate of step {step} is {rate}; expected 0 or more")))
+        })
+    }
+}
+
+/// The number of steps whose rates are checked at the start of a run.
+const MOST_ASKED: u64 = 1000;
 
 /// A constant rate: the default of a run.
 pub fn constant() -> ScheduleConfig {
