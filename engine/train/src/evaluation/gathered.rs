@@ -19,6 +19,13 @@ struct OfCase {
     rows: Vec<Floats>,
 }
 
+/// The first case whose row has another length than those before, its length and theirs.
+fn uneven(all: &[OfCase]) -> Option<(&str, usize, usize)> {
+    let mut rows = all.iter().flat_map(|of| of.shown.iter().zip(&of.rows)).map(|((case, _), row)| (case, row.0.len()));
+    let (_, first) = rows.next()?;
+    rows.find(|(_, length)| *length != first).map(|(case, length)| (case.as_str(), length, first))
+}
+
 /// Replaces the results of this rank by those of all ranks.
 pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u64) -> Result<(), BoxError> {
     let SharedCases { ranks, cases } = shared;
@@ -33,6 +40,11 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
             counts.iter_mut().zip(own).for_each(|(sum, count)| *sum += count);
         }
         measured.metric.reset();
+        // A rank knows only the rows of its own cases.
+        if let Some((case, got, expected)) = uneven(&all) {
+            let what = format!("{got} values for case {case}, and {expected} for the cases before");
+            return Err(format!("the metric `{}` has {what}: expected as many for every case", measured.name).into());
+        }
         let rows = all.iter().flat_map(|of| of.rows.iter().map(|row| row.0.clone())).collect();
         let merged = measured.metric.merge(rows);
         merged.map_err(|why| format!("the metric `{}` cannot take the rows of all ranks: {why}", measured.name))?;
@@ -70,4 +82,21 @@ fn by_case(measured: &NamedMetric) -> Vec<OfCase> {
         rows: rows[*start..end].iter().cloned().map(Floats).collect(),
     };
     measured.batches.iter().zip(ends).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_another_length_is_found_with_its_case() {
+        let case = |name: &str, row: Vec<f32>| OfCase {
+            shown: vec![(name.to_owned(), Floats(row.clone()))],
+            rows: vec![Floats(row)],
+        };
+        let mut all = vec![case("a", vec![1.0, 2.0]), OfCase::default(), case("b", vec![3.0, 4.0])];
+        assert_eq!(uneven(&all), None);
+        all.push(case("c", vec![5.0]));
+        assert_eq!(uneven(&all), Some(("c", 1, 2)));
+    }
 }
