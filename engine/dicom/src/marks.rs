@@ -1,4 +1,5 @@
-//! What tells the slices of several volumes of one series apart: echo, time point, b-value, ... ([`Marks`]).
+//! The properties by which slices of several volumes of one series differ: echo, time point, b-value, ...
+//! ([`Marks`]).
 
 use dicom_core::Tag;
 use dicom_dictionary_std::tags;

@@ -144,7 +144,7 @@ fn arrange(mut slices: Vec<Slice>) -> Vec<Stack> {
     stacks
 }
 
-/// Stacks slices that nothing tells apart. If each position has the same number of them, they are volumes in
+/// Stacks slices that differ in no property. If each position has the same number of them, they are volumes in
 /// the order of time, acquisition and instance number.
 fn pile(slices: Vec<Slice>, orientation: &Orientation, line: &Line, findings: &[Finding]) -> Vec<Stack> {
     let places = line.places(slices);

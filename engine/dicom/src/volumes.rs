@@ -33,8 +33,8 @@ impl Line {
     }
 }
 
-/// Parts slices that lie at the same positions by what tells them apart, such as the echo. What nothing tells
-/// apart stays together.
+/// Separates slices at the same positions by the properties in which they differ, such as the echo. Slices
+/// that differ in none stay together.
 pub(crate) fn apart(slices: Vec<Slice>, line: &Line) -> Vec<Vec<Slice>> {
     let places = line.places(slices.clone());
     if places.iter().all(|place| place.len() == 1) {
@@ -154,7 +154,7 @@ fn own_type(stack: &Stack, shared: &BTreeSet<String>) -> Option<String> {
     Some(if own.is_empty() { "plain".to_owned() } else { own.join("_") })
 }
 
-/// A key for each volume, from the parts of all: a part is used if it tells more of them apart.
+/// A key for each volume, from the parts of all: a part is used if it distinguishes more of them.
 fn keys(volumes: &[Vec<Option<String>>]) -> Vec<String> {
     let count = volumes.first().map_or(0, Vec::len);
     let join = |volume: &Vec<Option<String>>, used: &[usize]| {

@@ -52,7 +52,7 @@ pub fn cases(folder: &Path, ending: &str, channels: Option<usize>) -> Result<Vec
     listed(folder, ending, channels)?.complete()
 }
 
-/// The same, with the images that belong to no complete case beside those that do.
+/// Lists the complete cases, and separately the images that belong to none.
 ///
 /// # Errors
 /// A folder that cannot be read, or has no image by nnU-Net's names.

@@ -47,7 +47,7 @@ pub use timeline::{Range, Timeline, Value};
 pub use tracing;
 
 /// Makes a range of the timeline: a span that is entered with `.entered()` or `.in_scope(...)`. Its
-/// name is the kind of work; the optional field `name` tells several of one kind apart.
+/// name is the kind of work; the optional field `name` distinguishes several of one kind.
 ///
 /// ```
 /// let transform = "Spacing";

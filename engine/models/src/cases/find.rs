@@ -79,8 +79,8 @@ impl<'a> CaseFinder<'a> {
     }
 }
 
-/// Names what lies beside the images of a folder and is not predicted, because it is not `what`; not
-/// results of earlier calls.
+/// Reports the files next to the images of a folder that are not predicted because they are not
+/// `what`, except results of earlier calls.
 pub(crate) fn name_others(given: &Path, images: &[PathBuf], what: &str) {
     if !given.is_dir() || images == [given] {
         return;

@@ -253,7 +253,7 @@ impl NnunetPredictor {
         Ok(self.listed(folder)?.complete()?)
     }
 
-    /// The same, with the images that belong to no complete case beside those that do.
+    /// Lists the complete cases, and separately the images that belong to none.
     ///
     /// # Errors
     /// A folder that cannot be read, or has no image by nnU-Net's names.
