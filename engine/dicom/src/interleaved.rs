@@ -9,13 +9,13 @@ use crate::volumes::{Line, with};
 /// acquisitions or trigger times, such as first every second slice, then the others.
 const OF_VOLUMES: [Mark; 4] = [Mark::Echo, Mark::EchoTime, Mark::BValue, Mark::Time];
 
-/// The fewest slices of a volume, so that its distances tell something.
+/// The fewest slices of a volume, so that its distances can be judged.
 const FEWEST: usize = 3;
 
-/// Parts slices that are of several volumes at positions between one another, such as every 3 mm from 0 and
-/// from 1 mm. Each part must have even distances and lie where another one lies. Slices at even distances are
-/// parted by [`OF_VOLUMES`] alone, others also by any mark and by runs of instance numbers. What nothing tells
-/// apart stays together.
+/// Separates the slices of several volumes at interleaved positions, such as every 3 mm from 0 and from 1 mm.
+/// Each part must have even distances and overlap another one. Slices at even distances are separated by
+/// [`OF_VOLUMES`] alone, others also by any mark and by runs of instance numbers. Slices that differ in none
+/// stay together.
 pub(crate) fn parted(slices: Vec<Slice>, line: &Line) -> Vec<Vec<Slice>> {
     let places = line.places(slices.clone());
     let (fewest, most) = (places.iter().map(Vec::len).min(), places.iter().map(Vec::len).max());
