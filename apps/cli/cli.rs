@@ -15,7 +15,8 @@ use tracing_subscriber::prelude::*;
 use crate::commands::serve;
 use crate::commands::{
     bench, bundle, completions, convert, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
-    metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
+    metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, trace, train, tune,
+    watch,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};
@@ -51,6 +52,8 @@ enum Command {
     LrFind(lr_find::Args),
     /// Measure where the training time goes, and which recipe settings would change it
     Profile(profile::Args),
+    /// Summarize a trace of PyTorch or Hearth: loading, forward and backward pass, steps
+    Trace(trace::Args),
     /// Choose a GPU's kernels for a recipe before its run; export and import such choices
     Tune(tune::Args),
     /// Estimate a recipe's memory by purpose before a run, and which batch and crop fit
@@ -129,12 +132,15 @@ pub fn main() -> ExitCode {
         // The process is new, so there is no pool yet.
         let _ = hearth::kernels::join_thread_pool(0);
     }
+    if cli.command.only_prints() {
+        terminal::only_prints();
+    }
     let done = plugin::consent::allow(&cli.allowed_plugins).and_then(|()| cli.command.run());
     repeated::report();
     match done {
         Ok(()) => {
             plugin::consent::report_unused();
-            ExitCode::SUCCESS
+            ExitCode::from(u8::from(terminal::has_lost_lines()))
         }
         Err(failure) => {
             failure.print();
@@ -149,6 +155,7 @@ fn end(error: &clap::Error) -> ! {
         // Unlike clap, `line` reports a failed write.
         let styled = error.render();
         let text = if terminal::colours_on_stdout() { styled.ansi().to_string() } else { styled.to_string() };
+        terminal::only_prints();
         terminal::line(format_args!("{}", text.trim_end_matches('\n')));
         std::process::exit(0);
     }
@@ -228,6 +235,24 @@ impl Command {
         }
     }
 
+    /// Whether the command has no result but its output.
+    fn only_prints(&self) -> bool {
+        match self {
+            Command::Data(args) => args.only_prints(),
+            Command::Memory(_)
+            | Command::Watch(_)
+            | Command::Models(_)
+            | Command::Devices(_)
+            | Command::Doctor(_)
+            | Command::Recipes(_)
+            | Command::Reference(_)
+            | Command::Trace(_)
+            | Command::Bench(_)
+            | Command::Completions(_) => true,
+            _ => false,
+        }
+    }
+
     /// The `--ranks` options, for a command whose work several ranks can share.
     fn ranks(&self) -> Option<RanksArgs> {
         match self {
@@ -251,6 +276,7 @@ impl Command {
             Command::Train(args) => train::run(&args),
             Command::LrFind(args) => lr_find::run(&args),
             Command::Profile(args) => profile::run(&args),
+            Command::Trace(args) => trace::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Memory(args) => memory::run(&args),
             Command::Evaluate(args) => evaluate::run(&args),

@@ -43,6 +43,7 @@ pub mod reference;
 pub mod report;
 #[cfg(feature = "serve")]
 pub mod serve;
+pub mod trace;
 pub mod train;
 mod tta;
 pub mod tune;

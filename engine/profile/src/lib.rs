@@ -31,6 +31,7 @@ mod schedule;
 mod statistics;
 mod summary;
 mod timeline;
+mod trace_file;
 
 pub use idle::{Cause, Group, Occupancy};
 pub use kernels::{KernelRow, Roof, kernels, table as kernel_table};
@@ -44,6 +45,7 @@ pub use schedule::{Action, Schedule, ScheduleError};
 pub use statistics::Statistics;
 pub use summary::{Row, Summary};
 pub use timeline::{Range, Timeline, Value};
+pub use trace_file::{StepTimes, TraceError, TraceSummary, summarize};
 pub use tracing;
 
 /// Makes a range of the timeline: a span that is entered with `.entered()` or `.in_scope(...)`. Its
