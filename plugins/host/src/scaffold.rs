@@ -159,8 +159,8 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
     };
     let mut files = vec![
         ("Cargo.toml".to_owned(), fill(include_str!("../template/Cargo.toml.in"))),
-        ("src/lib.rs".to_owned(), fill(source)),
-        ("tests/rehearsal.rs".to_owned(), fill(test)),
+        ("src/lib.rs".to_owned(), fill(&source)),
+        ("tests/rehearsal.rs".to_owned(), fill(&test)),
         ("README.md".to_owned(), fill(include_str!("../template/README.md.in"))),
         (".gitignore".to_owned(), "/target\n".to_owned()),
     ];

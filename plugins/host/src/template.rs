@@ -1,5 +1,6 @@
 //! The templates of `hearth plugin new --template`: [`Template`].
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// A plugin that is useful as it is, and short enough to be modified.
@@ -22,6 +23,24 @@ pub enum Template {
     WeightAverage,
     /// A transform and a metric.
     Component,
+    /// Searches a learning rate.
+    LrFinder,
+    /// Measures the noise of the gradients.
+    NoiseScale,
+    /// Draws the worst cases of a validation.
+    WorstCases,
+    /// Mixes the images of a batch.
+    Mixup,
+    /// A loss for borders.
+    BoundaryLoss,
+    /// A sampler by loss.
+    HardCases,
+    /// A writer of NRRD.
+    NrrdWriter,
+    /// Logs a run for MLflow.
+    Mlflow,
+    /// Logs a run for Weights & Biases.
+    Wandb,
     /// [`Template::Handler`] in C.
     C,
     /// [`Template::Handler`] in C++.
@@ -33,8 +52,8 @@ pub enum Template {
 /// The texts of a template, before names are filled in.
 pub(crate) struct Texts {
     pub description: &'static str,
-    pub source: &'static str,
-    pub test: &'static str,
+    pub source: Cow<'static, str>,
+    pub test: Cow<'static, str>,
     /// Lines at the end of its README.
     pub more: &'static str,
 }
@@ -43,8 +62,21 @@ macro_rules! texts {
     ($name:literal, $description:literal, $more:literal) => {
         Texts {
             description: $description,
-            source: include_str!(concat!("../template/", $name, ".rs.in")),
-            test: include_str!(concat!("../template/", $name, "_test.rs.in")),
+            source: include_str!(concat!("../template/", $name, ".rs.in")).into(),
+            test: include_str!(concat!("../template/", $name, "_test.rs.in")).into(),
+            more: $more,
+        }
+    };
+    // A module of the gallery, whose source is that of a crate but for its name.
+    (gallery $module:literal, $word:literal, $description:literal, $more:literal) => {
+        Texts {
+            description: $description,
+            source: include_str!(concat!("../../gallery/src/", $module, ".rs"))
+                .replace(concat!("\"", $word, "\""), "\"{{name}}\"")
+                .into(),
+            test: include_str!(concat!("../../gallery/tests/rehearsal/", $module, ".rs"))
+                .replace(concat!("hearth_gallery::", $module), "{{crate}}")
+                .into(),
             more: $more,
         }
     };
@@ -52,7 +84,7 @@ macro_rules! texts {
 
 impl Template {
     /// All templates.
-    pub const ALL: [Template; 11] = [
+    pub const ALL: [Template; 20] = [
         Template::Handler,
         Template::MetricExporter,
         Template::EarlyStop,
@@ -61,6 +93,15 @@ impl Template {
         Template::EnsembleCombiner,
         Template::WeightAverage,
         Template::Component,
+        Template::LrFinder,
+        Template::NoiseScale,
+        Template::WorstCases,
+        Template::Mixup,
+        Template::BoundaryLoss,
+        Template::HardCases,
+        Template::NrrdWriter,
+        Template::Mlflow,
+        Template::Wandb,
         Template::C,
         Template::Cpp,
         Template::Python,
@@ -82,6 +123,15 @@ impl Template {
             Template::EnsembleCombiner => "ensemble-combiner",
             Template::WeightAverage => "weight-average",
             Template::Component => "component",
+            Template::LrFinder => "lr-finder",
+            Template::NoiseScale => "noise-scale",
+            Template::WorstCases => "worst-cases",
+            Template::Mixup => "mixup",
+            Template::BoundaryLoss => "boundary-loss",
+            Template::HardCases => "hard-cases",
+            Template::NrrdWriter => "nrrd-writer",
+            Template::Mlflow => "mlflow",
+            Template::Wandb => "wandb",
             Template::C => "c",
             Template::Cpp => "cpp",
             Template::Python => "python",
@@ -134,6 +184,60 @@ impl Template {
                 "adds a transform and a metric to recipes",
                 "\nIn a recipe: `{ name = \"{{name}}.Smooth\", keys = [\"image\"] }` among the transforms, \
                  `name = \"{{name}}.Volume\"` as a metric.\n"
+            ),
+            Template::LrFinder => texts!(
+                gallery "lr_finder",
+                "lr-finder",
+                "searches a learning rate, and ends the run",
+                "\nAdd it to a short run: `hearth train RECIPE --plugin LIBRARY ...`. The curve is in its `attachments`.\n"
+            ),
+            Template::NoiseScale => texts!(
+                gallery "noise_scale",
+                "noise-scale",
+                "measures the noise of the gradients",
+                "\nTensorBoard shows the curve `noise/scale`, in images per step.\n"
+            ),
+            Template::WorstCases => texts!(
+                gallery "worst_cases",
+                "worst-cases",
+                "draws the worst cases of each validation",
+                "\nIn a recipe its entry has `engine = \"validation\"`; the pictures are in `validation/attachments`.\n"
+            ),
+            Template::Mixup => texts!(
+                gallery "mixup",
+                "mixup",
+                "mixes each image of a batch with another one",
+                "\nLabels must be one-hot: `AsDiscrete` with `to_onehot` at the end of the training's transforms.\n"
+            ),
+            Template::BoundaryLoss => texts!(
+                gallery "boundary_loss",
+                "boundary-loss",
+                "adds a loss for borders to recipes",
+                "\nIn a recipe: `[loss]`, `name = \"{{name}}.Boundary\"`, `weight = 0.01`.\n"
+            ),
+            Template::HardCases => texts!(
+                gallery "hard_cases",
+                "hard-cases",
+                "adds a sampler that draws cases with a high loss more often",
+                "\nIn a recipe: `[data]`, `sampler = { name = \"{{name}}.ByLoss\" }`.\n"
+            ),
+            Template::NrrdWriter => texts!(
+                gallery "nrrd_writer",
+                "nrrd-writer",
+                "adds a writer of NRRD with a separate header",
+                "\n`hearth data convert --writer {{name}}.Nhdr`, and `writer = \"{{name}}.Nhdr\"` of `SaveImage`.\n"
+            ),
+            Template::Mlflow => texts!(
+                gallery "mlflow",
+                "mlflow",
+                "logs a run in the files of MLflow",
+                "\nSince MLflow 3: `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri mlruns`.\n"
+            ),
+            Template::Wandb => texts!(
+                gallery "wandb",
+                "wandb",
+                "writes an offline run of Weights & Biases",
+                "\n`wandb sync RUN/attachments/{{name}}/offline-run-ID` uploads it.\n"
             ),
             Template::EnsembleCombiner => texts!(
                 "ensemble_combiner",

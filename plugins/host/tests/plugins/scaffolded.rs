@@ -36,13 +36,27 @@ fn name(template: Template) -> String {
     format!("my-{template}")
 }
 
-/// Builds and tests a plugin of each template. The first one contains the sources of the SDK, and
-/// the others use them.
+/// The templates whose sources are modules of `hearth-gallery`, which builds them as one crate, and runs their tests.
+const GALLERY: [Template; 9] = [
+    Template::LrFinder,
+    Template::NoiseScale,
+    Template::WorstCases,
+    Template::Mixup,
+    Template::BoundaryLoss,
+    Template::HardCases,
+    Template::NrrdWriter,
+    Template::Mlflow,
+    Template::Wandb,
+];
+
+/// Builds and tests a plugin of each template, and of one of the gallery's. The first one contains the sources of the
+/// SDK, and the others use them.
 fn built(root: &Path) -> BTreeMap<&'static str, Plugin> {
     let target = here().join("../../scaffold");
     let sdk = SdkSource::Path(root.join(name(Template::Handler)).join("sdk/plugins/sdk"));
     let mut plugins = BTreeMap::new();
-    for template in Template::ALL.into_iter().filter(|template| template.is_rust()) {
+    let once = |template: &Template| !GALLERY.contains(template) || *template == Template::Wandb;
+    for template in Template::ALL.into_iter().filter(|template| template.is_rust() && once(template)) {
         let (name, sdk) = (name(template), if template == Template::Handler { &SdkSource::Vendored } else { &sdk });
         let dir = root.join(&name);
         let files = scaffold(&dir, &name, template, sdk).expect("a crate");
@@ -159,6 +173,27 @@ fn plugins_of_every_template_build_pass_their_tests_and_work() {
     }
     engine.run_epoch(&mut toy, 1).expect("no error");
     assert_eq!(toy.tensors["pred"].to_f32().expect("numbers"), [2.0]);
+}
+
+/// The crate of a module of the gallery has the module's source, under the plugin's own name.
+#[test]
+fn crates_of_the_gallery_are_its_modules() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for template in GALLERY {
+        let dir = folder.path().join(template.word());
+        scaffold(&dir, "my-own", template, &SdkSource::Version("0.1.0".into())).expect("a crate");
+        let read = |file: &str| std::fs::read_to_string(dir.join(file)).expect("a file");
+        let (source, test) = (read("src/lib.rs"), read("tests/rehearsal.rs"));
+        assert!(source.lines().count() <= 80, "{template} is short");
+        assert!(source.contains("\"my-own\"") && !source.contains(&format!("\"{template}\"")), "{template}: {source}");
+        assert!(test.contains("use my_own::") && !test.contains("hearth_gallery"), "{template}: {test}");
+        let module = format!("../gallery/src/{}.rs", template.word().replace('-', "_"));
+        let module = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(module)).expect("a module");
+        assert_eq!(source.replace("\"my-own\"", &format!("\"{template}\"")), module);
+        for file in ["README.md", "Cargo.toml"] {
+            assert!(read(file).contains(template.description()) && !read(file).contains("{{"), "{template}: {file}");
+        }
+    }
 }
 
 #[test]
