@@ -111,7 +111,7 @@ fn steps_of_hearth_are_its_iterations_without_those_of_validations() {
     let found = summarize(&write(folder.path(), "trace.json.gz", &gzipped(text.as_bytes()))).expect("a trace");
     assert_eq!((found.program, found.kernels, found.steps.len()), ("Hearth", false, 3));
     close(found.first_load, 0.002);
-    assert_eq!(found.steps[0].load, None, "the first load is told apart");
+    assert_eq!(found.steps[0].load, None, "the first load is separate");
     for step in &found.steps {
         close(step.forward, 0.011);
         close(step.backward, 0.02);
