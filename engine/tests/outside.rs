@@ -104,7 +104,7 @@ fn the_pages_compile_as_a_crate_of_their_own_and_mistakes_are_explained() {
             main += &format!("mod {module};\n");
         }
     }
-    assert_eq!(main.lines().count(), 3, "{main}");
+    assert_eq!(main.lines().count(), 4, "{main}");
     fs::write(source.join("accepted.rs"), ACCEPTED).expect("a file");
     main += "mod accepted;\n";
     fs::write(source.join("main.rs"), main + "fn main() {}\n").expect("a file");
