@@ -62,7 +62,8 @@ impl Handler for Wandb {
             cx.host.remember("id", id.as_bytes())?;
         }
         if event == Event::EpochCompleted {
-            let more = [("lr", json!(cx.host.learning_rate())), ("loss", json!(cx.host.output("mean_loss").ok()))];
+            let (lr, loss) = (json!(cx.host.learning_rate()), json!(cx.host.output("mean_loss").ok()));
+            let more = [("lr", lr), ("loss", loss), ("_step", json!(cx.state.epoch))];
             let values = items(cx.state.metrics.iter().map(|(name, value)| (name.as_str(), json!(value))).chain(more));
             append(&mut log, &field(3, &values), 0);
             let step = field(2, &[vec![8], varint(cx.state.epoch as usize)].concat());

@@ -146,7 +146,7 @@ fn a_log_is_what_wandb_read() {
     let reading = &said["reading"];
     let recipe = json!({"network": {"name": "UNet"}, "note": 33_000});
     assert_eq!(reading[0], json!(["run", "0123abcd", "spleen", recipe]));
-    assert_eq!(reading[2], json!(["history", 1, {"mean_dice": 0.5, "lr": 0.125, "loss": 0.75}]));
+    assert_eq!(reading[2], json!(["history", 1, {"mean_dice": 0.5, "lr": 0.125, "loss": 0.75, "_step": 1}]));
     assert_eq!(reading[5], json!(["exit", 0]));
 }
 
