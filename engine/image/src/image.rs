@@ -142,6 +142,17 @@ pub enum Applied {
         /// How the values were sampled.
         sampling: crate::spatial::GridSampling,
     },
+    /// Put onto another grid by a step that has its own inverse, in another crate.
+    Foreign {
+        /// Affine before the operation.
+        affine: Affine,
+        /// Shape before the operation.
+        shape: [usize; 3],
+        /// How the values are sampled back where the inverse is not available.
+        sampling: crate::spatial::GridSampling,
+        /// The inverse, as that crate describes it.
+        inverse: String,
+    },
 }
 
 /// Voxels by which two grids may differ and still be the same, for the rounding of f32 and of quaternions.
@@ -295,7 +306,7 @@ impl Image {
     }
 
     /// Inverts the last spatial operation. `nearest` forces nearest interpolation, whatever the
-    /// forward mode was.
+    /// forward mode was. [`Applied::Foreign`] is sampled back, because its own inverse is not here.
     ///
     /// # Errors
     /// Where an affine cannot be inverted, or the image no longer has the shape that the operation

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hearth_image::spatial::{Lazy, LazySampling, begin_lazy, end_lazy};
-use hearth_image::{Image, TransformError};
+use hearth_image::{Applied, Image, TransformError};
 use hearth_registry::Fault;
 use serde_json::json;
 
 use crate::error::{StepError, ValueState};
+use crate::transforms::plugin_map;
 use crate::{DrawKey, Sample, Steps, Transform, Value};
 
 /// Transforms in order.
@@ -278,8 +279,13 @@ pub(crate) fn invert(prediction: Image, like: &Image, nearest: bool) -> Result<I
     }
     let prediction = end_lazy(prediction)?;
     let mut image = Image { data: prediction.data, affine: like.affine, meta: like.meta.clone() };
-    while !image.meta.applied.is_empty() {
-        image = image.undo_last(nearest)?;
+    while let Some(last) = image.meta.applied.last().cloned() {
+        image = match last {
+            Applied::Foreign { affine, shape, inverse, .. } => {
+                plugin_map::undo(image, &inverse, shape, affine, nearest)?
+            }
+            _ => image.undo_last(nearest)?,
+        };
     }
     image.affine = like.meta.original_affine;
     Ok(image)

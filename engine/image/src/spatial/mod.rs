@@ -73,7 +73,7 @@ pub(crate) fn undo(image: Image, applied: &Applied, nearest: bool) -> Result<Ima
             image.meta.spatial_dims = *spatial_dims;
             image
         }
-        Applied::Resample { affine, shape, sampling } => {
+        Applied::Resample { affine, shape, sampling } | Applied::Foreign { affine, shape, sampling, .. } => {
             let sampling = sampling.or_nearest(nearest);
             let destination = affine::restrict(affine, image.meta.spatial_dims);
             let original = *affine;

@@ -5,6 +5,7 @@ mod layers;
 mod metaimage;
 mod mgh;
 mod nrrd;
+mod plugin;
 mod regions;
 mod surfaces;
 
@@ -21,6 +22,7 @@ use crate::{NiftiOptions, write_nifti};
 pub use hearth_surface::Space as SurfaceSpace;
 pub(crate) use layers::Layers;
 pub use layers::label_map;
+pub use plugin::PluginWriter;
 pub use regions::{RegionFile, coding_of, parse_codes, read_codes, regions_of};
 pub use surfaces::{SurfaceOptions, Written, file_part, surface_bytes, write_surfaces};
 

@@ -242,6 +242,7 @@ mod pad;
 pub(crate) mod plugin;
 mod rand_axis_flip;
 mod rand_crop_by_label_classes;
+pub(crate) mod plugin_map;
 mod rand_crop_by_pos_neg_label;
 mod rand_flip;
 mod rand_grid_patch;

@@ -1,4 +1,5 @@
-//! A transform of a plugin, on host memory: `mine.Blur`.
+//! A transform of a plugin, on host memory: `mine.Blur`. Those of several keys are in
+//! [`plugin_map`](super::plugin_map).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,6 +12,7 @@ use hearth_registry::{Fault, Node};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::plugin_map::PluginMap;
 use crate::params::Keys;
 use crate::{Draw, Sample, Transform};
 
@@ -51,10 +53,14 @@ pub(crate) fn build(name: &str, table: &Node) -> Result<Box<dyn Transform>, Faul
         }
     }
     let Shared { keys, allow_missing_keys } = hearth_registry::read(&shared)?;
-    let component = component::find(ComponentKind::Transform, name, &options)?;
+    let kinds = [ComponentKind::Transform, ComponentKind::MapTransform];
+    let (kind, component) = component::find_one_of(&kinds, name, &options)?;
     // Leaked once per step of a recipe; a process reads a recipe only a few times.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    Ok(Box::new(PluginTransform { name, keys, allow_missing_keys, options, component }))
+    Ok(match kind {
+        ComponentKind::MapTransform => Box::new(PluginMap::new(name, keys, allow_missing_keys, options, component)?),
+        _ => Box::new(PluginTransform { name, keys, allow_missing_keys, options, component }),
+    })
 }
 
 impl PluginTransform {
@@ -77,7 +83,7 @@ impl PluginTransform {
             let what = format!("{} returned an image of {x} x {y} x {z} for one of {:?}", self.name, &shape[1..]);
             return Err(TransformError::new(what)
                 .expected("the same grid")
-                .advice("a plugin's transform may change values and channels only"));
+                .advice("a `transform` of a plugin may change values and channels only, a `map_transform` the grid"));
         }
         let data = TensorData::new(array.values.into_owned(), [channels, x, y, z]);
         Ok(Image { data: Tensor::from_data(data, &device), ..image })

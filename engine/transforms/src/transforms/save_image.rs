@@ -1,10 +1,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use hearth_image::{Image, TransformError};
 use hearth_io::NiftiOptions;
-use hearth_io::writers::{SUFFIXES, WriteOptions, write_image};
+use hearth_io::writers::{PluginWriter, SUFFIXES, WriteOptions, write_image};
 use hearth_registry::Fault;
+use hearth_registry::component::is_of_a_plugin;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +45,12 @@ pub struct SaveImage {
     #[serde(default)]
     scale: Option<f32>,
     #[serde(default)]
+    writer: Option<String>,
+    #[serde(default)]
     allow_missing_keys: bool,
+    /// The plugin of `writer`, once it was needed.
+    #[serde(skip)]
+    found: OnceLock<PluginWriter>,
 }
 
 fn here() -> PathBuf {
@@ -73,15 +80,31 @@ impl SaveImage {
             output_dtype: None,
             separate_folder: true,
             scale: None,
+            writer: None,
             allow_missing_keys: false,
+            found: OnceLock::new(),
         }
+    }
+
+    /// The plugin that writes, if one is named.
+    fn plugin(&self) -> Result<Option<&PluginWriter>, Fault> {
+        let Some(name) = &self.writer else { return Ok(None) };
+        if let Some(found) = self.found.get() {
+            return Ok(Some(found));
+        }
+        if !is_of_a_plugin(name) {
+            return Err(Fault::new(format!("{name:?} is not the name of a plugin's writer, as in \"mine.Xyz\"")));
+        }
+        let found = PluginWriter::find(name)?;
+        Ok(Some(self.found.get_or_init(|| found)))
     }
 
     /// Returns the path of an image.
     pub fn path_of(&self, image: &Image, case: &str) -> PathBuf {
         let file = image.meta.path.as_ref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());
         let name = file.as_deref().unwrap_or(case);
-        let stem = [".nii.gz", ".hdr.gz", ".img.gz", ".mgh.gz", ".seg.nrrd"].iter().find_map(|s| name.strip_suffix(s));
+        let own = self.found.get().map_or(&[][..], PluginWriter::endings).iter().map(String::as_str);
+        let stem = own.chain([".nii.gz", ".hdr.gz", ".img.gz", ".mgh.gz", ".seg.nrrd"]).find_map(|s| name.strip_suffix(s));
         let stem = stem.or_else(|| name.rsplit_once('.').map(|(stem, _)| stem)).unwrap_or(name);
         let postfix = if self.output_postfix.is_empty() { String::new() } else { format!("_{}", self.output_postfix) };
         let folder = if self.separate_folder { self.output_dir.join(stem) } else { self.output_dir.clone() };
@@ -100,6 +123,8 @@ setters!(SaveImage {
     separate_folder: bool,
     /// Factor for the values of a PNG.
     scale: Option<f32>,
+    /// The plugin that writes the files, such as `mine.Xyz`; `output_ext` is one of its endings.
+    writer: Option<String>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,
 });
@@ -128,14 +153,26 @@ impl Transform for SaveImage {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(|e| fail(&format!("{}: {e}", folder.display())))?;
             }
-            write_image(&path, image, &options).map_err(|e| fail(&e))?;
+            match self.plugin().map_err(|fault| fail(&fault))? {
+                Some(plugin) => plugin.write(&path, image, &sample.case).map(drop).map_err(|e| fail(&e))?,
+                None => write_image(&path, image, &options).map_err(|e| fail(&e))?,
+            }
         }
         Ok(vec![sample])
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
-        if !SUFFIXES.contains(&self.output_ext.as_str()) {
-            let known = SUFFIXES.join(" ");
+        let plugin = self.plugin().map_err(|fault| Fault { path: "writer".to_owned(), ..fault })?;
+        let endings: Vec<&str> = match plugin {
+            Some(plugin) => plugin.endings().iter().map(String::as_str).collect(),
+            None => SUFFIXES.to_vec(),
+        };
+        let unused = [("output_dtype", self.output_dtype.is_some()), ("scale", self.scale.is_some())];
+        if let Some((key, _)) = unused.iter().find(|(_, given)| plugin.is_some() && *given) {
+            return Err(Fault::at(*key, format!("`{key}` is not for files that a plugin writes")));
+        }
+        if !endings.contains(&self.output_ext.as_str()) {
+            let known = endings.join(" ");
             return Err(Fault::at(
                 "output_ext",
                 format!("`{}` is not supported; expected one of {known}", self.output_ext),
