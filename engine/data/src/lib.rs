@@ -43,8 +43,8 @@ pub use hearth_transforms::{
 #[cfg(feature = "download")]
 pub use hearth_datasets::download;
 pub use hearth_datasets::{
-    Batch, Batches, CLEAR_LINE, CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Collate, Column, ColumnKind,
-    CrossValidation, CsvOptions, DataError, DataLoader, Dataset, DecathlonDataset, DistributedSampler,
+    Batch, Batches, CLEAR_LINE, CacheDataset, CacheNTransDataset, CacheOptions, CachePool, CaseLosses, Collate, Column,
+    ColumnKind, CrossValidation, CsvOptions, DataError, DataLoader, Dataset, DecathlonDataset, DistributedSampler,
     DistributedWeightedRandomSampler, Field, GridPatchDataset, Identity, ImageInfo, Item, Items, LmdbDataset,
     LoaderOptions, PartitionOptions, PatchDataset, PatchLoader, PatchWSIDataset, PersistentDataset, Progress, Random,
     Running, Sampler, SamplerConfig, Sequential, SharedSampler, SmartCacheDataset, SmartCacheOptions, Storage,

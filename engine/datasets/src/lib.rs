@@ -8,6 +8,7 @@
 
 mod batch_transforms;
 pub mod caches;
+mod case_losses;
 mod collate;
 mod dataset;
 #[cfg(feature = "download")]
@@ -20,9 +21,11 @@ mod progress;
 pub mod quality;
 mod sampler;
 mod sampler_config;
+mod sampler_plugin;
 mod workers;
 
 pub use batch_transforms::transform_batch;
+pub use case_losses::CaseLosses;
 pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
 pub use dataset::{
     CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,

@@ -1,7 +1,7 @@
 //! [`DataLoader`]: batches prepared in advance by threads, in order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use burn::tensor::Device;
 use derive_setters::Setters;
@@ -169,9 +169,21 @@ impl DataLoader {
     ) -> Run<T> {
         self.dataset.begin_epoch(epoch);
         let order = match &self.sampler {
-            Some(sampler) => sampler.turns(epoch),
-            None if self.options.shuffle => turns(shuffled(self.dataset.len(), self.options.seed, epoch)),
-            None => turns((0..self.dataset.len()).collect()),
+            Some(sampler) => sampler.try_turns(epoch),
+            None if self.options.shuffle => Ok(turns(shuffled(self.dataset.len(), self.options.seed, epoch))),
+            None => Ok(turns((0..self.dataset.len()).collect())),
+        };
+        let order = match order {
+            Ok(order) => order,
+            Err(error) => {
+                // One batch without cases, in whose place the error is.
+                let error = Mutex::new(Some(error));
+                let failed = move |_: &[Turn], _: &dyn Fn() -> bool| {
+                    let error = error.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    Err(error.unwrap_or_else(|| DataError::Option("the epoch has no order".to_owned())))
+                };
+                return Run::new(vec![Vec::new()], failed, None, 1);
+            }
         };
         let batches = order.chunks(self.options.batch_size).take(self.distinct()).skip(skip);
         let plan: Vec<Vec<Turn>> = batches.map(<[Turn]>::to_vec).collect();

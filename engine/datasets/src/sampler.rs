@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hearth_transforms::DrawKey;
 
-use crate::DataError;
+use crate::{CaseLosses, DataError};
 
 /// A case in the order of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,19 @@ pub trait Sampler: Send + Sync {
     fn turns(&self, epoch: u64) -> Vec<Turn> {
         turns(self.order(epoch))
     }
+
+    /// Returns the cases of an epoch as [`turns`](Self::turns), for samplers that may fail. Loaders call it.
+    ///
+    /// # Errors
+    /// The reason why there is no order.
+    fn try_turns(&self, epoch: u64) -> Result<Vec<Turn>, DataError> {
+        Ok(self.turns(epoch))
+    }
+
+    /// The losses of cases that the order depends on. A run keeps them for a sampler that has them.
+    fn losses(&self) -> Option<&CaseLosses> {
+        None
+    }
 }
 
 impl Sampler for Box<dyn Sampler> {
@@ -59,6 +72,14 @@ impl Sampler for Box<dyn Sampler> {
 
     fn turns(&self, epoch: u64) -> Vec<Turn> {
         (**self).turns(epoch)
+    }
+
+    fn try_turns(&self, epoch: u64) -> Result<Vec<Turn>, DataError> {
+        (**self).try_turns(epoch)
+    }
+
+    fn losses(&self) -> Option<&CaseLosses> {
+        (**self).losses()
     }
 }
 
@@ -169,6 +190,11 @@ impl<S: Sampler> SharedSampler<S> {
         DistributedSampler::new(all.len(), ranks, rank)?;
         Ok(Self { all, ranks, rank })
     }
+
+    fn share(&self, all: &[Turn]) -> Vec<Turn> {
+        let length = all.len().div_ceil(self.ranks);
+        all.iter().cycle().skip(self.rank).step_by(self.ranks).take(length).copied().collect()
+    }
 }
 
 impl<S> std::fmt::Debug for SharedSampler<S> {
@@ -188,8 +214,12 @@ impl<S: Sampler> Sampler for SharedSampler<S> {
 
     /// Occurrences on other ranks count, so that the batches are those of a single rank.
     fn turns(&self, epoch: u64) -> Vec<Turn> {
-        let all = self.all.turns(epoch);
-        all.iter().cycle().skip(self.rank).step_by(self.ranks).take(self.len()).copied().collect()
+        self.share(&self.all.turns(epoch))
+    }
+
+    /// The losses stay unknown: each rank knows those of its own cases only, and all ranks need one order.
+    fn try_turns(&self, epoch: u64) -> Result<Vec<Turn>, DataError> {
+        self.all.try_turns(epoch).map(|all| self.share(&all))
     }
 }
 

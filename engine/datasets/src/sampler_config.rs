@@ -3,14 +3,14 @@
 
 use std::fmt::Debug;
 
-use hearth_registry::{Fault, Kind, entry};
+use hearth_registry::{Fault, FromPlugin, Kind, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Field, Item, Sampler, WeightedRandomSampler};
 
 /// The maximum number of cases of an epoch: their order is kept in memory.
-const MOST: usize = 1 << 28;
+pub(crate) const MOST: usize = 1 << 28;
 
 /// The configuration of a sampler, before the cases are known.
 pub trait SamplerConfig: Debug + Send + Sync {
@@ -34,6 +34,8 @@ impl Kind for dyn SamplerConfig {
     const WORD: &'static str = "sampler";
 
     const DEFAULT: Option<&'static str> = Some("WeightedRandomSampler");
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(crate::sampler_plugin::build);
 
     fn check(&self) -> Result<(), Fault> {
         SamplerConfig::check(self)

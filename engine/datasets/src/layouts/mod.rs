@@ -17,6 +17,7 @@ mod modality;
 mod nnunet_preprocessed;
 mod nnunet_raw;
 mod pictures;
+mod plugin;
 mod slides;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use hearth_io::Parts;
-use hearth_registry::{Kind, Node, Registry};
+use hearth_registry::{FromPlugin, Kind, Node, Registry};
 
 use crate::{DataError, Item};
 
@@ -62,6 +63,8 @@ impl Kind for dyn Layout {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wants {
     /// Modalities that make up `image`, in the order of its channels: columns of a table, keys of a
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(plugin::build);
     /// list, suffixes of files, names of channels. Empty means all of them, in the order of the
     /// data set.
     pub images: Vec<String>,

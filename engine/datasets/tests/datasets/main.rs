@@ -12,6 +12,7 @@ mod download;
 mod folds;
 mod layouts;
 mod loading;
+mod plugins;
 mod quality;
 mod regions;
 #[cfg(feature = "download")]

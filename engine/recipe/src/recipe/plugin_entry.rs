@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use hearth_registry::Node;
+use hearth_registry::component::Places;
 
 use super::Document;
 use super::listens::Listens;
@@ -47,9 +48,23 @@ pub(super) fn called(entry: &Node) -> Option<&str> {
     entry.text("as").or_else(|| entry.text("name"))
 }
 
-/// The paths of the plugins that a document lists.
-pub(super) fn paths_in(document: &Document) -> Vec<std::path::PathBuf> {
-    document.find("plugins").items().iter().filter_map(|entry| Some(entry.text("path")?.into())).collect()
+/// What a document says about its plugins, for their components.
+pub(super) fn places_in(document: &Document) -> Places {
+    let entries = document.find("plugins").items();
+    let isolated = entries.iter().filter(|entry| entry.get("isolated").map(Node::to_toml) == Some(true.into()));
+    let limit = |entry: &Node| hearth_registry::read(entry.find("time_limit")).ok().map(limit_of);
+    Places {
+        paths: entries.iter().filter_map(|entry| Some(entry.text("path")?.into())).collect(),
+        // A wrong limit is reported with the recipe's other keys.
+        isolated: isolated
+            .filter_map(|entry| Some((entry.text("name")?.to_owned(), limit(entry).unwrap_or(USUAL_LIMIT))))
+            .collect(),
+    }
+}
+
+/// The time limit of this number of seconds.
+fn limit_of(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(USUAL_LIMIT)
 }
 
 impl PluginEntry {
@@ -76,7 +91,7 @@ impl PluginEntry {
     /// The time limit for an event of an isolated plugin.
     pub fn limit(&self) -> Duration {
         // Given values were checked.
-        self.time_limit.map_or(USUAL_LIMIT, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(USUAL_LIMIT))
+        self.time_limit.map_or(USUAL_LIMIT, limit_of)
     }
 
     /// An invalid key, and what is wrong with it.

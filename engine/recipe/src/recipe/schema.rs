@@ -29,7 +29,7 @@ use super::labels;
 use super::listens::Listens;
 use super::metric::Metric;
 use super::output::{Output, TaskEntry};
-use super::plugin_entry::{PluginEntry, paths_in};
+use super::plugin_entry::{PluginEntry, places_in};
 use super::profile_steps::ProfileSteps;
 use super::steps;
 use super::tta::Tta;
@@ -280,7 +280,7 @@ impl Recipe {
         if !component::is_provided() {
             provide_components(&[]);
         }
-        component::with_places(paths_in(document), || Self::read_parts(document))
+        component::with_places(places_in(document), || Self::read_parts(document))
     }
 
     fn read_parts(document: &Document) -> Result<Self, Fault> {
@@ -307,7 +307,12 @@ impl Recipe {
 
     /// Builds parts of the recipe: components of plugins are searched at the paths of its plugins, too.
     pub fn with_plugins<T>(&self, build: impl FnOnce() -> T) -> T {
-        component::with_places(self.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect(), build)
+        let isolated = self.plugins.iter().filter(|plugin| plugin.isolated);
+        let places = component::Places {
+            paths: self.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect(),
+            isolated: isolated.map(|plugin| (plugin.name.clone(), plugin.limit())).collect(),
+        };
+        component::with_places(places, build)
     }
 
     /// The recipe as TOML, every default written out.

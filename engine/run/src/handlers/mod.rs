@@ -1,6 +1,7 @@
 //! The handlers of a run: those that every run has, and those that its recipe lists.
 
 pub mod attachments;
+pub mod case_losses;
 pub mod folder_watch;
 pub mod peak_flops;
 pub mod plugins;
