@@ -216,7 +216,7 @@ fn components_do_the_same_and_their_end_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = include_str!("../fixtures/c/kinds.c");
     let plugin = isolated(compile(folder.path(), "kinds", source), Duration::from_secs(20)).expect("it loads");
-    assert_eq!(plugin.components().len(), 6);
+    assert_eq!(plugin.components().len(), 7);
     does_all(&plugin, folder.path());
     runs_the_network(&plugin);
     let fault = |options: &str| {
