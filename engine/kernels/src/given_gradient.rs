@@ -70,6 +70,7 @@ impl<B: GivenGradientOps, C: CheckpointStrategy> GivenGradientOps for Autodiff<B
 pub fn given_gradient(x: Tensor<5>, value: f32, gradient: Tensor<5>) -> Tensor<1> {
     let value = Tensor::<1>::from_floats([value], &x.device());
     let gradient = if x.is_autodiff() { gradient.autodiff() } else { gradient.without_autodiff() };
-    let given = <Dispatch as GivenGradientOps>::given(x.into_dispatch(), value.into_dispatch(), gradient.into_dispatch());
+    let given =
+        <Dispatch as GivenGradientOps>::given(x.into_dispatch(), value.into_dispatch(), gradient.into_dispatch());
     Tensor::from_dispatch(given)
 }

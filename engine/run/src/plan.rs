@@ -12,7 +12,7 @@ use hearth_train::{Abilities, Post, Precision, TestTimeAugmentation, device};
 
 use crate::penalty::{Empty, Penalties, measuring};
 use hearth_recipe::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
-use hearth_recipe::{At, Outcome};
+use hearth_recipe::{At, Outcome, notice};
 
 /// A recipe that is checked and ready to run.
 pub struct Plan {
@@ -154,6 +154,14 @@ impl Plan {
     pub fn measuring(&self, name: &str, config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
         let built = self.recipe.with_plugins(|| measuring(config, empty));
         Ok(built.map_err(|fault| self.document.located(&format!("metric.{name}"), fault))?)
+    }
+
+    /// Reports an inferer of a plugin that copies each window from a GPU to the host.
+    pub fn note_host_inferer(&self) {
+        if !self.on_processor && self.recipe.inferer.through_host() {
+            let name = self.recipe.inferer.name();
+            notice!("the inferer {name}: images, windows and outputs are copied between the device and the host");
+        }
     }
 
     /// The network with its initial weights, on the given device.

@@ -235,6 +235,8 @@ impl Trained {
         let (network, _) = weights::from_bytes(network, &bytes)
             .while_doing(|| format!("the weights of {of} do not fit the recipe"))?;
         let network = plan.precision.apply(network.valid());
+        plan.recipe.inferer.load().map_err(|fault| plan.document.located("inferer", fault))?;
+        plan.note_host_inferer();
         let augmentation = plan.augmentation()?;
         let inferer: Arc<dyn Inferer> = match &augmentation {
             Some(augmentation) => Arc::new(augmentation.clone()),

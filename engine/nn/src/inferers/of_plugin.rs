@@ -24,7 +24,8 @@ impl OfPlugin {
     fn array(&self, x: Tensor<5>) -> Result<HostArray<'static>, InferError> {
         let shape = x.dims().to_vec();
         let values = x.cast(DType::F32).try_into_vec_as::<f32>();
-        let values = values.map_err(|error| self.failed(format!("reading from the device failed: {}", reason(&error))))?;
+        let values =
+            values.map_err(|error| self.failed(format!("reading from the device failed: {}", reason(&error))))?;
         Ok(HostArray { shape, values: values.into(), affine: IDENTITY })
     }
 

@@ -29,7 +29,7 @@ impl OfPlugin {
         finite(name, "prediction", of_pred, shape)?;
         finite(name, "target", label.0, label.1)?;
         let component = self.0.get().map_err(|fault| self.failed(fault.to_string()))?;
-        let answer = component.call("loss", &[array(pred), array(label)], "", None);
+        let answer = component.call("loss", &[array(pred), array(label)], "{}", None);
         let answer = answer.map_err(|why| self.failed(component::reports(&why)))?;
         let LossAnswer { loss } = serde_json::from_str(&answer.text)
             .map_err(|error| self.failed(format!("the plugin returned {:?}: {error}", answer.text)))?;
@@ -41,7 +41,8 @@ impl OfPlugin {
         gradient.check().map_err(|why| self.failed(format!("the plugin returned an invalid gradient: {why}")))?;
         if gradient.shape != shape {
             let got = gradient.shape;
-            let why = format!("the plugin returned a gradient of shape {got:?}: expected that of the prediction, {shape:?}");
+            let why =
+                format!("the plugin returned a gradient of shape {got:?}: expected that of the prediction, {shape:?}");
             return Err(self.failed(why));
         }
         finite(name, "gradient that the plugin returned", &gradient.values, shape)?;

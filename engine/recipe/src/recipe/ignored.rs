@@ -6,7 +6,7 @@ use hearth_registry::{Document, Fault, Node};
 use super::metric::MEAN_DICE;
 use super::{Metric, Output, Recipe};
 
-const KEY: &str = "ignore_index";
+pub(super) const KEY: &str = "ignore_index";
 
 impl Recipe {
     /// The label that losses and metrics ignore, or the channel after those of the regions.
@@ -63,7 +63,7 @@ impl Recipe {
 const CHOOSING: [&str; 4] = ["RandCropByPosNegLabel", "RandCropByLabelClasses", "FgBgToIndices", "ClassesToIndices"];
 
 /// The table of the innermost loss, for losses that wrap others (`DeepSupervisionLoss`).
-fn innermost(table: &Node) -> &Node {
+pub(super) fn innermost(table: &Node) -> &Node {
     table.get("loss").map_or(table, innermost)
 }
 

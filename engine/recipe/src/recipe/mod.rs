@@ -36,6 +36,7 @@ mod init;
 mod labels;
 mod listens;
 pub mod metric;
+mod of_plugins;
 mod output;
 mod plugin_entry;
 mod plugin_sets;

@@ -11,7 +11,7 @@ use hearth_data::layouts::Layout;
 use hearth_data::spatial::{Lazy, LazySampling};
 use hearth_handlers::{HandlerSpec, ScheduleConfig, constant};
 use hearth_nn::inferers::{InfererConfig, SimpleInferer};
-use hearth_nn::losses::{Loss, LossConfig};
+use hearth_nn::losses::LossConfig;
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use hearth_plugin_host::provide_components;
@@ -382,17 +382,6 @@ impl Recipe {
         generated.unwrap_or(&self.network).in_channels()
     }
 
-    /// The loss of a recipe that trains one network.
-    ///
-    /// # Errors
-    /// A recipe without a loss.
-    pub fn build_loss(&self) -> Result<Box<dyn Loss>, Fault> {
-        match &self.loss {
-            Some(loss) => loss.build(),
-            None => Err(Fault::at("loss", "this recipe trains two networks that compete; it has no [loss]")),
-        }
-    }
-
     /// Regions that are written as labels: the transform that makes them gets their labels from the
     /// task, and they are resolved before they are measured or written.
     fn fill_in_regions(&mut self) {
@@ -419,6 +408,7 @@ impl Recipe {
         };
         let (data, training) = (&self.data, &self.training);
         self.check_task().map_err(|fault| document.located("", fault))?;
+        self.check_inferer().map_err(|fault| document.located("", fault))?;
         demand(!self.transforms.is_empty(), "transforms", "a recipe needs at least LoadImage".into())?;
         demand(training.epochs >= 1, "training.epochs", format!("epochs is {}; give 1 or more", training.epochs))?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;

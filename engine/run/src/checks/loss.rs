@@ -4,6 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 use hearth_data::host_device;
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::{AnyNetwork, Network};
+use hearth_registry::component::is_of_a_plugin;
 
 use crate::plan::Plan;
 use hearth_recipe::recipe::Output;
@@ -46,13 +47,14 @@ pub(super) fn check_loss(plan: &Plan, network: &AnyNetwork) -> Outcome {
     };
     if probe.gradient == 0.0 {
         let name = loss.name();
+        let advice = if is_of_a_plugin(name) { "change its options, or its plugin" } else { advice(channels) };
         return fault(format!(
             "the gradient of {name} with these options is 0 for every output of {channels} channels, so that nothing is \
-             learned: {}",
-            advice(channels)
+             learned: {advice}"
         ));
     }
-    if probe.confident < NEGATIVE {
+    // A plugin's own loss may be negative, and has no option of this name.
+    if probe.confident < NEGATIVE && !is_of_a_plugin(loss.name()) {
         warning!(
             "loss: {} is negative ({:.2}) for outputs that are large, as those of a network without a final activation: set \
              {} = true in [loss], unless the network ends with an activation",

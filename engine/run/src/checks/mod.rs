@@ -11,7 +11,8 @@ use crate::plan::Plan;
 use hearth_recipe::Outcome;
 
 /// Checks that a step and the windows of a validation fit in memory, that each norm has several values,
-/// and that the loss can learn. Returns the approximate bytes of host memory of a step, 0 if a GPU trains.
+/// that the loss can learn, and that the inferer's plugin is there. Returns the approximate bytes of host
+/// memory of a step, 0 if a GPU trains.
 ///
 /// # Errors
 /// The first fault, with the key to change.
@@ -19,5 +20,7 @@ pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     let takes = check_memory(plan, network)?;
     norms::check_norms(plan, network)?;
     loss::check_loss(plan, network)?;
+    let inferer = plan.recipe.inferer.load();
+    inferer.map_err(|fault| plan.document.located("inferer", fault))?;
     Ok(takes)
 }

@@ -11,7 +11,7 @@ const TAIL: f64 = 0.05;
 /// The first epoch, from 1, from which on a schedule stays at a rate that hardly trains, if that is
 /// more than the last few epochs; and the rate.
 pub(crate) fn ended(schedule: &dyn Schedule, base: f64, epochs: u64) -> Option<(u64, f64)> {
-    let rate = |epoch: u64| schedule.at(base, epoch);
+    let rate = |epoch: u64| schedule.rate(base, epoch, Some(epochs)).unwrap_or(f64::NAN);
     let last = rate(epochs.checked_sub(1)?);
     let highest = (0..epochs).map(rate).fold(0.0, f64::max);
     if last > HARDLY * highest || highest <= 0.0 {

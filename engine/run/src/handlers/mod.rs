@@ -115,6 +115,9 @@ pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn H
 /// begins.
 pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     before(plan)?;
+    let (schedule, base) = (&plan.recipe.schedule, plan.recipe.optimizer.lr());
+    let rates = schedule.check_rates(base, 0, plan.recipe.training.epochs);
+    rates.map_err(|fault| plan.document.located("schedule", fault))?;
     for (name, config) in plan.recipe.metric.list() {
         plan.measuring(&name, &config, Empty::default())?;
     }

@@ -7,6 +7,7 @@ use burn::tensor::Tensor;
 use derive_setters::Setters;
 use hearth_data::{DrawKey, Image, Pipeline, Sample, affine};
 use hearth_nn::inferers::{InferError, Inferer};
+use hearth_registry::Fault;
 
 /// How an image is augmented before it is predicted.
 #[derive(Clone)]
@@ -270,6 +271,14 @@ impl Inferer for TestTimeAugmentation {
 
     fn check(&self) -> Result<(), InferError> {
         Ok(())
+    }
+
+    fn load(&self) -> Result<(), Fault> {
+        self.inner.load()
+    }
+
+    fn through_host(&self) -> bool {
+        self.inner.through_host()
     }
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {
