@@ -34,6 +34,7 @@ mod inspect;
 mod isolated;
 #[path = "../common/launchers.rs"]
 mod launchers;
+mod learning_parts;
 mod lung;
 mod memory;
 #[cfg(target_os = "linux")]

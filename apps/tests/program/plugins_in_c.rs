@@ -15,7 +15,7 @@ pub fn compile(folder: &Path, name: &str, source: &str) -> String {
     fs::write(&file, source).unwrap();
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-o"];
-    let output = Command::new(compiler).args(flags).arg(&library).arg(&file).output().unwrap();
+    let output = Command::new(compiler).args(flags).arg(&library).arg(&file).arg("-lm").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     text(&library)
 }

@@ -21,6 +21,7 @@ mod monai_metrics;
 mod monai_networks;
 mod monai_record;
 mod nnunet;
+mod of_plugins;
 mod optim;
 mod overfit;
 mod precision;
