@@ -48,7 +48,7 @@
 //! `cargo build --release` builds the library, and `hearth plugin check PATH` tries it.
 //! `hearth plugin new NAME` writes all of it. Burn is not built.
 //!
-//! A plugin may also add transforms, metrics and readers to recipes: [component].
+//! A plugin may also add transforms, losses, samplers, writers and other parts to recipes: [component].
 //!
 //! # Use of a plugin
 //!

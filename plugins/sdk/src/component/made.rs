@@ -113,9 +113,7 @@ impl Made {
                 let epoch = Epoch { cases: &cases, number: epoch, losses: &losses };
                 said(&OrderAnswer { order: sampler.order(&epoch, Draw::new(draw))? })
             }
-            (Made::Layout(layout), "cases", _) => {
-                said(&layout.cases(Path::new(&read::<LayoutCall>(text)?.folder))?)
-            }
+            (Made::Layout(layout), "cases", _) => said(&layout.cases(Path::new(&read::<LayoutCall>(text)?.folder))?),
             (Made::Writer(writer), "abilities", _) => {
                 said(&Abilities { endings: writer.endings(), ..Abilities::default() })
             }
