@@ -44,6 +44,7 @@ mod raster;
 mod raw_voxels;
 mod segments;
 mod tiff;
+mod tiff_stack;
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -4,6 +4,7 @@ use hearth_image::{Image, affine, host_device};
 use hearth_slides::{PageInfo, Raster, Samples, Slide, TiffFile};
 
 use super::raster::planar;
+use super::tiff_stack::{TiffStack, imagej};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::nifti::voxels;
 
@@ -17,9 +18,9 @@ fn is_tiff(probe: &Probe<'_>) -> bool {
 }
 
 /// Reads plain TIFF, with the axes and values of [`RasterReader`](super::RasterReader); pages of the same
-/// size become the slices of a volume, of colours too. Smaller versions of a page are skipped, and up to
-/// three smaller pages that may be thumbnail, label and macro image; other pages of several sizes are an
-/// error.
+/// size become the slices of a volume, of colours too. Where ImageJ or OME-XML describes channels and
+/// frames, these become channels. Smaller versions of a page are skipped, and up to three smaller pages
+/// that may be thumbnail, label and macro image; other pages of several sizes are an error.
 #[derive(Clone, Copy, Debug, schemars::JsonSchema)]
 pub struct TiffReader;
 
@@ -44,7 +45,8 @@ impl Reader for TiffReader {
         let error = |e: hearth_slides::SlideError| ReadError::new(path, e);
         let file = TiffFile::open(path).map_err(error)?.with_labels();
         let first = file.pages().first().ok_or_else(|| ReadError::new(path, "a TIFF without pages"))?;
-        check_imagej(first.description.as_deref(), file.pages().len()).map_err(|what| ReadError::new(path, what))?;
+        let description = first.description.clone().unwrap_or_default();
+        check_imagej(&description, file.pages().len()).map_err(|what| ReadError::new(path, what))?;
         // Smaller versions of a page are not slices.
         let is_page = |page: &&PageInfo| !page.is_reduced && page.parent.is_none();
         let pages: Vec<usize> = (0..file.pages().len()).filter(|at| is_page(&&file.pages()[*at])).collect();
@@ -69,6 +71,7 @@ impl Reader for TiffReader {
             let (pixels, stored) = (page.samples.to_f32(), page.samples.kind().name());
             return Ok(planar(path, &pixels, [width, height, channels], options.reverse_indexing, stored));
         }
+        let stack = TiffStack::of(&description, depth, channels).map_err(|what| ReadError::new(path, what))?;
         let read = pages.iter().map(|page| file.read(*page)).collect::<Result<Vec<Raster>, _>>().map_err(error)?;
         read.iter().try_for_each(|page| check_whole(&page.samples)).map_err(|what| ReadError::new(path, what))?;
         let stored = read.first().map_or("uint8", |page| page.samples.kind().name());
@@ -76,13 +79,15 @@ impl Reader for TiffReader {
         let size = if options.reverse_indexing { [width, height] } else { [height, width] };
         let step = if options.reverse_indexing { [1, width] } else { [width, 1] };
         let mut values = Vec::with_capacity(channels * size[0] * size[1] * depth);
-        for channel in 0..channels {
+        for (first, channel) in stack.channels().flat_map(|first| (0..channels).map(move |channel| (first, channel))) {
             for pixel in (0..size[0]).flat_map(|a| (0..size[1]).map(move |b| a * step[0] + b * step[1])) {
-                values.extend(planes.iter().map(|plane| plane[pixel * channels + channel]));
+                let pages = (0..stack.slices).map(|slice| first + slice * stack.step_of_slices);
+                values.extend(pages.map(|page| planes[page][pixel * channels + channel]));
             }
         }
-        let shape = [channels, size[0], size[1], depth];
+        let shape = [channels * depth / stack.slices, size[0], size[1], stack.slices];
         let mut image = Image::from_values(values, shape, affine::IDENTITY, &host_device());
+        image.meta.spatial_dims = if stack.slices == 1 { 2 } else { 3 };
         image.meta.path = Some(path.to_owned());
         image.meta.stored_type = stored.to_owned();
         Ok(image)
@@ -131,9 +136,8 @@ fn check_whole(samples: &Samples) -> Result<(), String> {
 }
 
 /// Fails if ImageJ wrote a stack of which the file has one directory: the other slices follow its pixels.
-fn check_imagej(description: Option<&str>, pages: usize) -> Result<(), String> {
-    let Some(text) = description.filter(|text| text.starts_with("ImageJ=")) else { return Ok(()) };
-    let count = text.lines().find_map(|line| line.strip_prefix("images=")?.trim().parse::<usize>().ok()).unwrap_or(1);
+fn check_imagej(description: &str, pages: usize) -> Result<(), String> {
+    let count = imagej(description, "images").unwrap_or(1);
     if count <= pages {
         return Ok(());
     }
@@ -169,8 +173,7 @@ impl Reader for WSIReader {
         if is_dicom && hearth_slides::is_dicom_slide(probe.path) {
             return true;
         }
-        // Accepts only a pyramid, not a picture or a stack of pages.
-        is_tiff(probe) && Slide::open(probe.path).is_ok_and(|slide| slide.levels().len() > 1)
+        is_tiff(probe) && Slide::open(probe.path).is_ok_and(|slide| is_pyramid(&slide))
     }
 
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
@@ -190,6 +193,14 @@ impl Reader for WSIReader {
 }
 
 hearth_registry::entry!(dyn Reader => WSIReader, example: "", build: |_| Ok(Box::new(WSIReader)));
+
+/// Whether a TIFF is a pyramid, not a picture, a stack of pages, or a picture of strips with its thumbnail.
+fn is_pyramid(slide: &Slide) -> bool {
+    match slide.levels() {
+        [first, _] if slide.vendor() == "generic-tiff" => first.tile_width < first.width,
+        levels => levels.len() > 1,
+    }
+}
 
 /// Converts a region of a slide to an image, rows first.
 pub fn slide_region(raster: &Raster) -> Image {
