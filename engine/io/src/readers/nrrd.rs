@@ -44,12 +44,16 @@ impl Reader for NrrdReader {
             |names: [&str; 2]| names.iter().find_map(|name| fields.get(*name)?.parse::<i64>().ok()).unwrap_or(0);
         let (lines, bytes) = (whole(["line skip", "lineskip"]), whole(["byte skip", "byteskip"]));
         let packed = stored.packing != Packing::Raw;
-        if lines != 0 || !(-1..=1 << 40).contains(&bytes) || (packed && bytes != 0) {
-            return Err(wrong(
-                "lines or bytes before the voxels are skipped in a way that is not supported".to_owned(),
-            ));
-        }
-        let start = if bytes < 0 { Start::Last } else { Start::After(bytes as u64) };
+        let start = match (u64::try_from(lines), u64::try_from(bytes)) {
+            (Ok(lines), Ok(bytes)) if bytes <= 1 << 40 && (bytes == 0 || !packed) => Start::AfterLines(lines, bytes),
+            (Ok(0), Err(_)) if bytes == -1 && !packed => Start::Last,
+            _ => {
+                return Err(wrong(format!(
+                    "it skips {lines} lines and {bytes} bytes before its voxels; bytes of packed voxels, and -1 bytes \
+                     after lines, are not supported"
+                )));
+            }
+        };
         let source = match DATA_FILE.iter().find_map(|key| fields.get(*key)) {
             Some(name) => Source::Files(files(path, name, &mut file, &sizes(&fields).map_err(wrong)?)?),
             None => Source::Here(file),

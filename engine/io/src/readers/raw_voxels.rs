@@ -55,6 +55,8 @@ pub(super) enum Source {
 pub(super) enum Start {
     /// After this number of bytes.
     After(u64),
+    /// After this number of lines, and then of bytes.
+    AfterLines(u64, u64),
     /// At the end of the file.
     Last,
 }
@@ -141,8 +143,18 @@ impl RawVoxels {
     ) -> Result<(), String> {
         let length = count as u64 * self.data_type.size() as u64;
         let io = |error: std::io::Error| format!("the voxels can't be read: {error}");
+        if let Start::AfterLines(lines, _) = start {
+            for _ in 0..lines {
+                let skipped = file.skip_until(b'\n').map_err(io)?;
+                if skipped == 0 {
+                    return Err(format!("the file has less than the {lines} lines to skip before the voxels"));
+                }
+            }
+        }
         match start {
-            Start::After(bytes) => file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX)).map_err(io)?,
+            Start::After(bytes) | Start::AfterLines(_, bytes) => {
+                file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX)).map_err(io)?;
+            }
             Start::Last => {
                 let all = file.get_ref().metadata().map_err(io)?.len();
                 file.seek(SeekFrom::Start(all.saturating_sub(length))).map_err(io)?;
@@ -195,7 +207,8 @@ fn text(data: impl Read, count: usize, data_type: DataType, out: &mut Vec<u8>) -
     let most = (count as u64).saturating_mul(64);
     data.take(most).read_to_string(&mut text).map_err(|error| format!("the voxels can't be read: {error}"))?;
     let mut found = 0;
-    for word in text.split_ascii_whitespace().take(count) {
+    let words = text.split(|c: char| c.is_ascii_whitespace() || c == ',').filter(|word| !word.is_empty());
+    for word in words.take(count) {
         let number: f32 = word.parse().map_err(|error| format!("a voxel is not a number: {error}"))?;
         if !matches!(data_type, DataType::F32 | DataType::F64)
             && let Ok(whole) = word.parse::<i128>()

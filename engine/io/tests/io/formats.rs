@@ -247,6 +247,39 @@ fn starts_of_axes_are_those_of_itk() {
     assert!(read("axis mins: 10 20 30\naxis maxs: 20 40 60").expect_err("no spacings").contains("axis mins"));
 }
 
+/// As teem and SimpleITK read it, also where the voxels are packed.
+#[test]
+fn lines_and_bytes_before_voxels_are_skipped() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let head = "NRRD0004\ntype: short\ndimension: 3\nsizes: 4 3 2\nendian: little\n";
+    let mut packed = flate2::write::GzEncoder::new(b"a\nbc\n".to_vec(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &slices(0..2)).expect("packed");
+    fs::write(dir.path().join("a.gz"), packed.finish().expect("packed")).expect("written");
+    fs::write(dir.path().join("a.raw"), [b"a\nbc\nxyz".to_vec(), slices(0..2)].concat()).expect("written");
+    let read = |more: &str| {
+        fs::write(dir.path().join("a.nhdr"), format!("{head}{more}\n")).expect("written");
+        read_image(dir.path().join("a.nhdr")).map(|image| image.to_vec()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read("encoding: raw\nline skip: 2\nbyte skip: 3\ndata file: a.raw"), Ok(values(1)));
+    assert_eq!(read("encoding: raw\nbyte skip: -1\ndata file: a.raw"), Ok(values(1)));
+    assert_eq!(read("encoding: gzip\nline skip: 2\ndata file: a.gz"), Ok(values(1)));
+    for (more, said) in [
+        ("encoding: raw\nline skip: 99\ndata file: a.raw", "less than the 99 lines"),
+        ("encoding: raw\nline skip: 1\nbyte skip: -1\ndata file: a.raw", "1 lines and -1 bytes"),
+        ("encoding: gzip\nbyte skip: 3\ndata file: a.gz", "bytes of packed voxels"),
+    ] {
+        let error = read(more).expect_err(more);
+        assert!(error.contains(said), "{error}");
+    }
+    // Numbers with commas between them.
+    fs::write(
+        dir.path().join("a.nrrd"),
+        "NRRD0004\ntype: double\ndimension: 2\nsizes: 2 2\nencoding: ascii\n\n1.5, 2e3\n-1 ,4\n",
+    )
+    .expect("written");
+    assert_eq!(read_image(dir.path().join("a.nrrd")).expect("readable").to_vec(), [1.5, -1.0, 2000.0, 4.0]);
+}
+
 #[test]
 fn axes_that_mix_space_and_time_are_refused() {
     let dir = tempfile::tempdir().expect("a folder");
