@@ -287,7 +287,7 @@ impl<N: Network> Host for Evaluation<N> {
                 measured.map(|metric| metric.name.clone()).chain(self.feed.facts().number_names()).collect()
             }
             NamesOf::Texts => self.feed.facts().text_names(),
-            NamesOf::Engines => Vec::new(),
+            NamesOf::Engines | NamesOf::Attachments => Vec::new(),
         };
         names.sort_unstable();
         names

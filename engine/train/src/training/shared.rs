@@ -21,6 +21,8 @@ macro_rules! host_parts {
                 NamesOf::Numbers => self.feed.facts().number_names(),
                 NamesOf::Texts => self.feed.facts().text_names(),
                 NamesOf::Engines => self.evaluators.names(),
+                // The engine answers.
+                NamesOf::Attachments => Vec::new(),
             }
         }
 
