@@ -282,6 +282,29 @@ mod tests {
         assert_eq!(name("ISO 2022 IR 100\\ISO 2022 IR 126", b"\x1b-F\xc4^\xc4\\\xc4"), "\u{394}^\u{c4}\\\u{c4}");
     }
 
+    /// Names in the bytes that pydicom 3.0.2 writes, one for each set that it knows and the standard's examples lack.
+    #[test]
+    fn names_of_pydicom() {
+        for (sets, bytes, expected) in [
+            (
+                "ISO 2022 IR 6\\ISO 2022 IR 87\\ISO 2022 IR 159",
+                &b"A=\x1b$(Dl?\x1b(B^\x1b$BB@O:\x1b(B=b"[..],
+                "A=\u{9dd7}^\u{592a}\u{90ce}=b",
+            ),
+            ("GBK", b"Wang^XiaoDong=\xcd\xf5^\xd0\xa1\xb6\xab", "Wang^XiaoDong=\u{738b}^\u{5c0f}\u{4e1c}"),
+            ("ISO_IR 144", b"\xbb\xee\xdace\xdc\xd1yp\xd3", "\u{41b}\u{44e}\u{43a}ce\u{43c}\u{431}yp\u{433}"),
+            ("ISO 2022 IR 6\\ISO 2022 IR 144", b"\x1b-L\xbb\xee\xda", "\u{41b}\u{44e}\u{43a}"),
+            ("ISO_IR 126", b"\xc4\xe9\xef\xed\xf5\xf3", "\u{394}\u{3b9}\u{3bf}\u{3bd}\u{3c5}\u{3c3}"),
+            ("ISO_IR 138", b"\xf9\xf8\xe5\xef", "\u{5e9}\u{5e8}\u{5d5}\u{5df}"),
+            ("ISO_IR 127", b"\xe2\xc8\xc7\xe6\xea", "\u{642}\u{628}\u{627}\u{646}\u{64a}"),
+            ("ISO_IR 166", b"\xb9\xd2\xc1\xca\xa1", "\u{e19}\u{e32}\u{e21}\u{e2a}\u{e01}"),
+            ("ISO_IR 100", b"Buc^J\xe9r\xf4me", "Buc^J\u{e9}r\u{f4}me"),
+            ("ISO_IR 148", b"\xc7avu\xfeo\xf0lu", "\u{c7}avu\u{15f}o\u{11f}lu"),
+        ] {
+            assert_eq!(name(sets, bytes), expected, "{sets}");
+        }
+    }
+
     /// The second byte of a character may be a backslash.
     #[test]
     fn a_backslash_within_a_character_does_not_split() {
