@@ -73,6 +73,9 @@ impl<D: Network> LearnedNetwork<D> {
     /// Takes a step along the gradients of this loss; of several batches where the trainer
     /// accumulates. A loss of more than one value is averaged. Gradients do not reach other networks.
     ///
+    /// This consumes the graph of the loss: a forward pass whose output is also a part of the loss that
+    /// the step returns is computed for each of both, or detached in one of them.
+    ///
     /// # Errors
     /// For a loss that does not depend on the network, and errors of optimizer and ranks.
     pub fn step(&mut self, loss: Tensor<1>, cx: &StepContext<'_>) -> Result<(), BoxError> {
