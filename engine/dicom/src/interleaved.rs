@@ -6,14 +6,16 @@ use crate::stack::Slice;
 use crate::volumes::{Line, with};
 
 /// Marks that one volume never has several values of. The slices of one volume may be of several
-/// acquisitions or trigger times, such as first every second slice, then the others.
-const OF_VOLUMES: [Mark; 4] = [Mark::Echo, Mark::EchoTime, Mark::BValue, Mark::Time];
+/// acquisitions or trigger times, such as first every second slice, then the others, and their echo times
+/// may be rounded differently.
+const OF_VOLUMES: [Mark; 3] = [Mark::Echo, Mark::BValue, Mark::Time];
 
 /// The fewest slices of a volume, so that its distances can be judged.
 const FEWEST: usize = 3;
 
 /// Separates the slices of several volumes at interleaved positions, such as every 3 mm from 0 and from 1 mm.
-/// Each part must have even distances and overlap another one. Slices at even distances are separated by
+/// Each part must have even distances and overlap another one by half of the shorter one at least, so that
+/// parts of a body that touch stay together. Slices at even distances are separated by
 /// [`OF_VOLUMES`] alone, others also by any mark and by runs of instance numbers. Slices that differ in none
 /// stay together.
 pub(crate) fn parted(slices: Vec<Slice>, line: &Line) -> Vec<Vec<Slice>> {
@@ -55,7 +57,14 @@ fn distance(depths: &[f64], line: &Line) -> Option<f64> {
 fn volumes(parts: Vec<Vec<Slice>>, line: &Line) -> Option<Vec<Vec<Slice>>> {
     let spans: Option<Vec<[f64; 2]>> = parts.iter().map(|part| span(part, line)).collect();
     let spans = spans?;
-    let meets = |a: usize| (0..spans.len()).any(|b| a != b && spans[a][0] < spans[b][1] && spans[b][0] < spans[a][1]);
+    let length = |[first, last]: [f64; 2]| last - first;
+    let meets = |a: usize| {
+        let meet = |b: usize| {
+            let shared = [spans[a][0].max(spans[b][0]), spans[a][1].min(spans[b][1])];
+            a != b && 2.0 * length(shared) >= length(spans[a]).min(length(spans[b]))
+        };
+        (0..spans.len()).any(meet)
+    };
     (parts.len() > 1 && (0..parts.len()).all(meets)).then_some(parts)
 }
 

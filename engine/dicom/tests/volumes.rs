@@ -125,8 +125,20 @@ fn one_volume_that_was_acquired_in_turns_is_not_parted() {
         let kinds: Vec<_> = found.iter().map(|finding| (finding.kind, finding.severity)).collect();
         assert_eq!(kinds, [(FindingKind::MissingSlices, Severity::Error)], "{places:?}");
     }
+    // Echo times that are rounded differently.
+    let folder = self::folder();
+    let times = ["4.6", "4.601"].map(|time| with(tags::ECHO_TIME, VR::DS, time));
+    write_all(&folder, (0..8_u16).map(|at| (at + 1, f64::from(at), &times[usize::from(at % 2)] as _)));
+    assert_eq!(scan(folder.path()).expect("scanned").series.len(), 1);
+    // Beds that share two of their ten slices.
+    let folder = self::folder();
+    let beds = ["1000", "2000"].map(|time| with(tags::FRAME_REFERENCE_TIME, VR::DS, time));
+    let slices = (0..20_u16).map(|at| (at + 1, f64::from(at % 10 + 8 * (at / 10)), &beds[usize::from(at / 10)] as _));
+    write_all(&folder, slices);
+    let scanned = scan(folder.path()).expect("scanned");
+    assert_eq!((scanned.series.len(), scanned.series[0].findings()[0].kind), (1, FindingKind::DuplicateSlices));
     // Two volumes that nothing tells apart: numbers run through both.
-    let folder = folder();
+    let folder = self::folder();
     let places: Vec<f64> = (0..10_u16).map(|at| f64::from(at / 2) * 3.0 + f64::from(at % 2)).collect();
     write_stack(folder.path(), &places);
     let scan = scan(folder.path()).expect("scanned");
