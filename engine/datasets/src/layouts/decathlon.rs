@@ -20,6 +20,10 @@ impl Layout for Decathlon {
         path.join("dataset.json").is_file()
     }
 
+    fn lists_files(&self) -> bool {
+        true
+    }
+
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
         if let Target::Image { name: Some(name) } = &wants.target
             && name != "label"

@@ -48,6 +48,12 @@ pub trait Layout: Debug + Send + Sync {
     /// Whether a folder or file appears to have this layout.
     fn fits(&self, path: &Path) -> bool;
 
+    /// Whether its list names the files of each case, as the Decathlon's `dataset.json` does: then
+    /// [`verify`](crate::quality::verify()) reports every file that is missing.
+    fn lists_files(&self) -> bool {
+        false
+    }
+
     /// Lists its cases.
     ///
     /// # Errors
@@ -57,14 +63,14 @@ pub trait Layout: Debug + Send + Sync {
 
 impl Kind for dyn Layout {
     const WORD: &'static str = "layout";
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(plugin::build);
 }
 
 /// The values that a recipe needs of each case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wants {
     /// Modalities that make up `image`, in the order of its channels: columns of a table, keys of a
-
-    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(plugin::build);
     /// list, suffixes of files, names of channels. Empty means all of them, in the order of the
     /// data set.
     pub images: Vec<String>,

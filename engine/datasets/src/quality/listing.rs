@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Finding, Kind, Severity, VerifyOptions};
 use crate::dataset::{case_name, csv_columns, dicom_items, listed_file, names, read_list};
-use crate::layouts::{self, Csv, Decathlon, Layout, NnUnetRaw, Target, Wants};
+use crate::layouts::{self, Csv, Layout, Target, Wants};
 use crate::{CsvOptions, DataError, Field, Item};
 
 /// The depth of the search in nested folders.
@@ -52,21 +52,20 @@ fn series_of(item: &Item) -> Option<String> {
 /// `labelsTr` (and similar folders) are matched by file name. Without those folders, all images are
 /// listed, and in DICOM their annotations.
 pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataError> {
-    let decathlon = Decathlon::default().fits(dir) && !NnUnetRaw::default().fits(dir);
     let plain = options.images.is_empty() && options.label.is_none();
     let mut listing = match layouts::recognize_list(dir) {
-        Some(layout) if !(decathlon && plain) => by_layout(dir, &*layout, options)?,
-        _ if decathlon => {
+        Some(layout) if plain && layout.lists_files() => {
             let mut listing = by_list(dir)?;
             // Every file is there, and training refuses the list for another reason.
             let whole = listing.cases.iter().all(|case| case.image.is_ok() && !matches!(case.label, Some(Err(_))));
             let wants = Wants { target: Target::label(), ..Wants::default() };
-            if let Some(error) = Decathlon::default().read(dir, &wants).err().filter(|_| whole) {
+            if let Some(error) = layout.read(dir, &wants).err().filter(|_| whole) {
                 listing.findings.push(refused(Severity::Error, &error));
             }
             listing
         }
-        _ => {
+        Some(layout) => by_layout(dir, &*layout, options)?,
+        None => {
             let mut listing = by_folders(dir)?;
             let wants = Wants { target: Target::label(), ..Wants::default() };
             if let Err(error) = layouts::read(dir, &wants) {
