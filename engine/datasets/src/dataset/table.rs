@@ -59,6 +59,8 @@ pub(crate) fn read(path: &Path, separator: Option<char>) -> Result<Rows, DataErr
         None => found(rest).map_err(wrong)?,
     };
     let mut rows = records(rest, separator);
+    // Spreadsheets write rows that were emptied as `;;`.
+    rows.retain(|row| row.values.iter().any(|value| !value.is_empty()));
     rows.iter_mut().for_each(|row| row.line += skipped);
     Ok(Rows { rows, separator })
 }
@@ -108,6 +110,9 @@ fn decode(bytes: Vec<u8>) -> Result<String, String> {
         let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
         format!("line {line}: is not UTF-8; save the table as UTF-8 (in Excel: \"CSV UTF-8\")")
     })?;
+    if text.contains('\0') {
+        return Err("has zero bytes, as UTF-16 without a mark; save it as CSV UTF-8".to_owned());
+    }
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,
@@ -255,6 +260,12 @@ mod tests {
     }
 
     #[test]
+    fn rows_without_values_are_skipped() {
+        let rows = written(b"image;age\na.nii;5\n;\n\n ; \nb.nii;6\n;\n").expect("a table");
+        assert_eq!(rows, [["image", "age"], ["a.nii", "5"], ["b.nii", "6"]]);
+    }
+
+    #[test]
     fn of_several_separators_the_one_that_fits_every_line_is_used() {
         assert_eq!(written(b"image;age, years\na;4,5\nb;5\n").expect("a table")[2], ["b", "5"]);
         assert_eq!(written(b"image\na;b.nii\n").expect("a table")[1], ["a;b.nii"]);
@@ -270,6 +281,8 @@ mod tests {
     fn other_encodings_are_refused_with_the_line() {
         let error = written(b"image;note\na;gr\xf6\xdfer\n").expect_err("Latin-1");
         assert!(error.contains("line 2: is not UTF-8") && error.contains("CSV UTF-8"), "{error}");
+        let error = written(b"i\0m\0,\0a\0\n\0").expect_err("no mark");
+        assert!(error.contains("UTF-16 without a mark"), "{error}");
         let error = written(b"\xff\xfea\x00\x00\xd8").expect_err("half a character");
         assert!(error.contains("UTF-16"), "{error}");
     }
