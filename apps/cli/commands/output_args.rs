@@ -71,6 +71,10 @@ pub struct RegionArgs {
     /// A TOML table of codes for labels in DICOM files [default: SNOMED CT codes, by the labels' names]
     #[arg(long, value_name = "FILE")]
     pub codes: Option<PathBuf>,
+    /// Also write NAME.seg.nrrd: the labels as a segmentation of 3D Slicer, with names and colours; regions
+    /// that overlap are in layers
+    #[arg(long)]
+    pub seg_nrrd: bool,
     /// Also write NAME_LABEL.stl or .obj: a smooth surface of each label, in mm, LPS
     #[arg(long, value_name = "FORMAT")]
     pub surfaces: Option<Surfaces>,
@@ -111,6 +115,7 @@ impl FileArgs {
             dicom_seg: regions.dicom_seg.then(|| regions.segmentation()),
             rtstruct: regions.rtstruct,
             dicom_sr: regions.dicom_sr,
+            seg_nrrd: regions.seg_nrrd,
             surfaces: regions.surfaces.map(|format| match format {
                 Surfaces::Stl => SurfaceFormat::Stl,
                 Surfaces::Obj => SurfaceFormat::Obj,
@@ -129,6 +134,7 @@ impl FileArgs {
             ("--dicom-seg", self.regions.dicom_seg),
             ("--rtstruct", self.regions.rtstruct),
             ("--dicom-sr", self.regions.dicom_sr),
+            ("--seg-nrrd", self.regions.seg_nrrd),
             ("--surfaces", self.regions.surfaces.is_some()),
             ("--codes", self.regions.codes.is_some()),
             ("--statistics", self.statistics),

@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::common::{errors, fail, phantom, plugins_are_built, record_path, run, succeed, text, tiny_recipe};
 use hearth_data::dicom::scan;
 use hearth_data::nifti::read_nifti_values;
-use hearth_data::read_image;
+use hearth_data::readers::read_segments;
+use hearth_data::{ReadOptions, affine, read_image};
 
 fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet").join(path)
@@ -81,7 +82,17 @@ fn line(printed: &str) -> Value {
 fn every_family_takes_dicom_and_writes_the_same_files() {
     let dir = tempfile::tempdir().expect("a folder");
     let ct = series(dir.path());
-    let asked = ["--dicom-seg", "--rtstruct", "--dicom-sr", "--surfaces", "stl", "--picture", "--statistics", "--json"];
+    let asked = [
+        "--dicom-seg",
+        "--rtstruct",
+        "--dicom-sr",
+        "--seg-nrrd",
+        "--surfaces",
+        "stl",
+        "--picture",
+        "--statistics",
+        "--json",
+    ];
     let mut found: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
     for (family, words) in families(dir.path()) {
         let out = dir.path().join(family);
@@ -91,7 +102,7 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
         let done = line(&succeed(&call));
         assert!(done["error"].is_null(), "{family}: {done}");
         let outputs = done["outputs"].as_object().unwrap_or_else(|| panic!("{family}: {done}"));
-        for kind in ["labels", "dicom_seg", "dicom_rtstruct", "dicom_sr", "picture", "statistics"] {
+        for kind in ["labels", "dicom_seg", "dicom_rtstruct", "dicom_sr", "seg_nrrd", "picture", "statistics"] {
             let file =
                 outputs.get(kind).and_then(Value::as_str).unwrap_or_else(|| panic!("{family} lacks {kind}: {done}"));
             assert!(fs::metadata(file).is_ok_and(|file| file.len() > 20), "{family}: {file}");
@@ -113,6 +124,14 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
         let seg = read_image(file("dicom_seg")).unwrap_or_else(|error| panic!("{family}: {error}"));
         let held = seg.to_vec().iter().filter(|label| **label > 0.0).count();
         assert_eq!(held, labels.iter().filter(|label| **label > 0.0).count(), "{family}");
+        // That of 3D Slicer has the same labels, on the same grid, by name.
+        let slicer = read_image(file("seg_nrrd")).unwrap_or_else(|error| panic!("{family}: {error}"));
+        let of_labels = read_image(file("labels")).expect("labels");
+        assert_eq!((slicer.shape(), slicer.channels()), (of_labels.shape(), of_labels.channels()), "{family}");
+        assert!(affine::distance(&slicer.affine, &of_labels.affine) < 1e-3, "{family}");
+        assert!(slicer.to_vec() == of_labels.to_vec(), "{family}");
+        let names = read_segments(file("seg_nrrd"), &ReadOptions::default()).expect("segments");
+        assert!(volumes.keys().all(|name| names.iter().any(|segment| segment.name == *name)), "{family}: {names:?}");
         let record = fs::read_to_string(record_path(&file("dicom_seg"))).expect("a record");
         assert!(record.contains("\"series\"") && record.contains("result_of"), "{family}: {record}");
 

@@ -40,6 +40,8 @@ pub struct OutputOptions {
     pub rtstruct: bool,
     /// `--dicom-sr`: volumes and diameters.
     pub dicom_sr: bool,
+    /// `--seg-nrrd`: a segmentation of 3D Slicer.
+    pub seg_nrrd: bool,
     /// `--surfaces`: a mesh of each label.
     pub surfaces: Option<SurfaceFormat>,
     /// `--picture`: outlines, scores or images.

@@ -1,11 +1,12 @@
 //! Predicted labels as regions: DICOM files that refer to the predicted series, surfaces, volumes.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use hearth_data::dicom::write::{self, Coding, SegmentationType};
 use hearth_data::dicom::{Authorship, Grid, Region, RegionVolume, Series};
 use hearth_data::writers::{RegionFile, Segment, SurfaceOptions, coding_of, surface_bytes};
-use hearth_data::{Affine, Image};
+use hearth_data::{Affine, Image, WriteOptions, write_image};
 use hearth_pictures::colours::of_class;
 use hearth_recipe::{Outcome, RecipeError};
 use serde_json::{Value, json};
@@ -87,6 +88,22 @@ impl<'a> Regions<'a> {
             }
             file => file.bytes(&self.volume(), series, &by)?,
         })
+    }
+
+    /// Writes a segmentation of 3D Slicer (`.seg.nrrd`), with names and colours, on the grid of the image.
+    /// Regions that overlap are in layers.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write_segmentation(&self, path: &Path) -> Outcome {
+        let segment = |region: Region| {
+            let mut segment = Segment::new(region.label, region.name);
+            segment.colour = region.color.unwrap_or(segment.colour);
+            segment
+        };
+        let mut options = WriteOptions::label();
+        options.segments = self.regions().into_iter().map(segment).collect();
+        write_image(path, &self.image, &options).map_err(|error| RecipeError::new(error.to_string()))
     }
 
     /// The names of regions without a voxel.

@@ -65,6 +65,16 @@ pub const WRITERS: &[Writer] = &[
         },
     },
     Writer {
+        flag: "--seg-nrrd",
+        what: "writes regions",
+        need: Need::Labels,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.seg_nrrd,
+        endings: |_, _| vec![".seg.nrrd".to_owned()],
+        write: segmentation,
+    },
+    Writer {
         flag: "--surfaces",
         what: "writes regions",
         need: Need::Labels,
@@ -226,6 +236,15 @@ fn dicom(writing: &mut Writing<'_, '_>, paths: &[PathBuf], file: Option<RegionFi
     writing.outputs.make(path, facts, || replace(path, bytes))?;
     let kind = dicom_ending(file).trim_start_matches('_').trim_end_matches(".dcm");
     writing.report.file(&format!("dicom_{kind}"), path);
+    Ok(())
+}
+
+fn segmentation(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let [path] = paths else { return Ok(()) };
+    let regions = Regions::new(writing.map()?, writing.card, &writing.options.codes)?;
+    let write = || regions.write_segmentation(path).while_doing(|| format!("cannot write {}", path.display()));
+    writing.make(path, write)?;
+    writing.report.file("seg_nrrd", path);
     Ok(())
 }
 
