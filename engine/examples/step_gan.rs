@@ -16,12 +16,12 @@ pub fn run() -> hearth::Result<[f64; 3]> {
     let mut critic = DiscriminatorConfig::new(&[1, 16, 16], &[4, 8], &[2, 2]);
     // The loss applies the sigmoid itself.
     critic.last_act = None;
-    let adam = || AdamConfig::default().lr(4e-3).betas([0.5, 0.999]);
+    let adam = || AdamConfig::default().lr(2e-3).betas([0.5, 0.999]);
     let brightness = |images: Tensor<5>| f64::from(images.mean().into_scalar::<f32>());
     let fresh = latents.draw(7, &[0], 64, &device);
     let before = brightness(generator.valid().forward(fresh.clone()));
     let mut trainer = SupervisedTrainer::builder(generator, BceWithLogitsLoss::default(), adam(), data)
-        .max_epochs(10)
+        .max_epochs(15)
         .step_with(Learned::new("critic", critic.init(&device, 1)?, adam()), move |net, critic, batch, cx| {
             let reals = batch.image()?;
             let latents = latents.draw(cx.state.seed, &[cx.state.iteration], reals.dims()[0], &reals.device());
