@@ -137,6 +137,12 @@ fn affines_of_spm_are_those_of_nibabel() {
             let is_whole = image.affine != without;
             assert!(!is_whole || length > 100, "{name}, {length} bytes");
         }
+        for byte in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[byte] ^= 0xff;
+            fs::write(at("a.mat"), damaged).expect("written");
+            read_image(at("a.img")).unwrap_or_else(|error| panic!("{name}, byte {byte}: {error}"));
+        }
     }
 }
 
