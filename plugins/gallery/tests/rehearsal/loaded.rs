@@ -51,7 +51,10 @@ fn components_load_with_their_options() {
     for (name, linked, kind, component, wrong) in COMPONENTS {
         let plugin = plugin(linked);
         assert_eq!((plugin.identity().name.as_str(), plugin.components().len()), (name, 1));
-        assert_eq!((plugin.components()[0].kind, plugin.components()[0].name.as_str()), (kind, component));
+        assert_eq!(
+            (plugin.components()[0].kind.as_str(), plugin.components()[0].name.as_str()),
+            (kind.word(), component)
+        );
         assert!(plugin.component(kind, component, "".parse().expect("TOML")).is_ok(), "{name}");
         let fault = plugin.component(kind, component, wrong.parse().expect("TOML")).err().expect(name);
         assert_eq!(fault.path, wrong.split(' ').next().unwrap_or_default(), "{name}: {fault}");
