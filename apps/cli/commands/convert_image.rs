@@ -161,7 +161,8 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     let labels = args.label || !named.is_empty() || format != Format::Volume;
     // An input that refers to a series is on the grid of that series.
     let own = read_segments(input, &options)?;
-    if args.like.is_some() && !own.is_empty() {
+    let is_drawn = || scan(input).is_ok_and(|found| found.series.is_empty() && !found.annotations.is_empty());
+    if args.like.is_some() && (!own.is_empty() || is_drawn()) {
         options.reference.clone_from(&args.like);
     }
     // Segments that share voxels stay complete where the output has layers or regions; elsewhere they are refused.

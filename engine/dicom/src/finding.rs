@@ -71,6 +71,8 @@ pub enum FindingKind {
     RepeatedContours,
     /// Contours of a slice cross each other; they are united. A warning.
     CrossingContours,
+    /// Contours of a region are lines or points, which have no area. A warning.
+    OpenContours,
     /// A requested region is not in the file: it is empty. A warning.
     MissingRegion,
     /// A requested name fits several regions, which are combined into one. A note.

@@ -204,6 +204,10 @@ pub(crate) fn choose(
     options: &ReadOptions,
     findings: &mut Vec<Finding>,
 ) -> Result<Vec<Selected>, DicomError> {
+    if all.is_empty() {
+        let what = "it has no region with an area: no closed contours, and no segments".to_owned();
+        return Err(DicomError::Nothing { path: path.to_owned(), what });
+    }
     if names.is_empty() {
         return Ok(all.iter().cloned().enumerate().map(|(i, r)| (vec![i], r)).collect());
     }

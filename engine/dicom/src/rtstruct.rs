@@ -254,7 +254,8 @@ impl Roi {
         let plane = grid.plane().ok_or_else(|| "rows and columns of the grid are parallel".to_owned())?;
         let depth = |p: Vector| dot(p, plane.normal);
         let mut planes: Vec<Vec<Drawn>> = vec![Vec::new(); nz];
-        let mut unusual = Unusual::default();
+        let open = self.contours.iter().filter(|contour| !contour.has_area()).count();
+        let mut unusual = Unusual { open, ..Unusual::default() };
         for contour in self.contours.iter().filter(|c| c.has_area()) {
             let at = depth(contour.center());
             let away = |k: &usize| (depth(grid.origins()[*k]) - at).abs();
@@ -333,6 +334,7 @@ fn nearest_plane(drawn: Vec<Drawn>, same: f64) -> (Vec<Drawn>, usize) {
 /// The unusual contours of a region: how many there are, and the slices in which they lie.
 #[derive(Default)]
 struct Unusual {
+    open: usize,
     outside: usize,
     between: usize,
     skipped: usize,
@@ -352,6 +354,10 @@ impl Unusual {
             findings.push(Finding::new(kind, severity, format!("ROI {name:?}: {text}")));
         };
         let of_all = |count: usize, what: &str| format!("{count} of {contours} contour(s) {what}");
+        if self.open > 0 {
+            let what = of_all(self.open, "are lines or points, without an area, and were ignored");
+            add(FindingKind::OpenContours, Severity::Warning, what);
+        }
         if self.outside > 0 {
             let what = of_all(self.outside, "lie above or below the grid and were ignored");
             add(FindingKind::OutsideGrid, Severity::Warning, what);
@@ -442,4 +448,40 @@ pub(crate) fn referenced_series(attributes: &Attributes<'_>) -> Vec<String> {
         .collect();
     out.dedup();
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A set with one region, a square of 2 x 2 pixels as a contour of each kind.
+    fn set(kinds: &[ContourKind]) -> StructureSet {
+        let points = vec![[0.5, 0.5, 0.0], [2.5, 0.5, 0.0], [2.5, 2.5, 0.0], [0.5, 2.5, 0.0]];
+        let contours = kinds.iter().map(|kind| Contour { kind: *kind, points: points.clone() }).collect();
+        let (description, interpreted_type, color) = (None, None, None);
+        let roi = Roi { number: 4, name: "GTV".to_owned(), description, interpreted_type, color, contours };
+        StructureSet {
+            path: PathBuf::from("rs.dcm"),
+            label: None,
+            rois: vec![roi],
+            referenced_series: Vec::new(),
+            frame_of_reference: None,
+        }
+    }
+
+    #[test]
+    fn lines_are_reported_and_no_area_at_all_is_an_error() {
+        // From left and posterior to right and anterior.
+        let affine = [[-1.0, 0.0, 0.0, 0.0], [0.0, -1.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+        let grid = Grid::new([4, 4, 1], affine);
+        let labels = |kinds: &[ContourKind]| set(kinds).labels(&[], &grid, &ReadOptions::default());
+        let both = labels(&[ContourKind::ClosedPlanar, ContourKind::OpenPlanar]).expect("labels");
+        assert_eq!(both.values.iter().sum::<f32>(), 4.0);
+        let [finding] = &both.findings[..] else { panic!("{:?}", both.findings) };
+        assert_eq!((finding.kind, finding.severity), (FindingKind::OpenContours, Severity::Warning));
+        assert!(finding.text.contains("1 of 2 contour(s) are lines or points"), "{}", finding.text);
+        assert!(labels(&[ContourKind::ClosedPlanar]).expect("labels").findings.is_empty());
+        let error = labels(&[ContourKind::OpenPlanar]).expect_err("no area").to_string();
+        assert!(error.contains("rs.dcm") && error.contains("no closed contours"), "{error}");
+    }
 }
