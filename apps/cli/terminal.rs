@@ -23,6 +23,12 @@ pub use hearth_recipe::text::{bytes, seconds, thousands};
 /// Whether this process prints: of several ranks, only the first one does.
 static SPEAKS: AtomicBool = AtomicBool::new(true);
 
+/// Whether the command only prints.
+static ONLY_PRINTS: AtomicBool = AtomicBool::new(false);
+
+/// Whether result lines could not be written although their reader is still there.
+static LOST: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     /// Like [`SPEAKS`], for a rank that is a thread.
     static SPEAKS_HERE: Cell<bool> = const { Cell::new(true) };
@@ -33,6 +39,16 @@ thread_local! {
 /// Sets whether this process prints.
 pub fn speak(whether: bool) {
     SPEAKS.store(whether, Ordering::Relaxed);
+}
+
+/// Sets that the command only prints: it ends when its output cannot be written.
+pub fn only_prints() {
+    ONLY_PRINTS.store(true, Ordering::Relaxed);
+}
+
+/// Whether result lines could not be written although their reader is still there, as on a full disk.
+pub fn has_lost_lines() -> bool {
+    LOST.load(Ordering::Relaxed)
 }
 
 /// Sets whether this thread prints.
@@ -106,7 +122,8 @@ pub fn speaks() -> bool {
     SPEAKS.load(Ordering::Relaxed) && SPEAKS_HERE.get()
 }
 
-/// Prints a result line to standard output. A closed pipe (`| head`) ends the program without an error.
+/// Prints a result line to standard output. A closed pipe (`| head`) ends a command that only prints, without
+/// an error; one that writes files does its work.
 #[macro_export]
 macro_rules! out {
     ($($arg:tt)*) => { $crate::terminal::line(format_args!($($arg)*)) };
@@ -131,11 +148,25 @@ pub fn line(text: Arguments<'_>) {
         false => ("", text.to_string()),
     };
     if let Err(error) = out.write_fmt(format_args!("{clear}{text}\n")).and_then(|()| out.flush()) {
-        // A closed pipe is a normal end; any other error (a full disk) is a failure.
-        if error.kind() == ErrorKind::BrokenPipe {
+        unwritten(&error);
+    }
+}
+
+/// A closed pipe is a normal end; any other error (a full disk, a closed terminal) is a failure.
+fn unwritten(error: &std::io::Error) {
+    let closed = error.kind() == ErrorKind::BrokenPipe;
+    let ends = ONLY_PRINTS.load(Ordering::Relaxed);
+    if closed {
+        if ends {
             std::process::exit(0);
         }
-        error_line(format_args!("{}cannot write to standard output: {error}", red("error: ")));
+        return;
+    }
+    if !LOST.swap(true, Ordering::Relaxed) {
+        let what = if ends { "" } else { "; the command continues without its lines, and ends with exit code 1" };
+        error_line(format_args!("{}cannot write to standard output: {error}{what}", red("error: ")));
+    }
+    if ends {
         std::process::exit(1);
     }
 }

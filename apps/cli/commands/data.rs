@@ -19,6 +19,13 @@ pub struct Args {
     action: Action,
 }
 
+impl Args {
+    /// Whether the command has no result but its output.
+    pub fn only_prints(&self) -> bool {
+        matches!(self.action, Action::Inspect(_) | Action::Verify(_))
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Describe an image and anything unusual in it: geometry, type, values, labels

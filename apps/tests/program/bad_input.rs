@@ -321,6 +321,38 @@ fn a_run_goes_on_when_its_notes_cannot_be_written_and_is_resumed_only_as_itself(
     assert!(!said.contains("cases train"), "{said}");
 }
 
+/// Files are the results of a prediction; the lines about them only report it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_prediction_does_its_work_when_no_one_reads_its_lines() {
+    assert!(crate::common::plugins_are_built());
+    let dir = temporary();
+    let (recipe, data) = (text(&tiny_recipe(dir.path())), phantom(dir.path(), 4));
+    let at = |name: &str| text(&dir.path().join(name));
+    let images = text(&data.join("imagesTr"));
+    succeed(&["train", &recipe, "--data", &text(&data), "--out", &at("run"), "--epochs", "1", "--device", "cpu"]);
+    let written = |folder: &str| {
+        let names = std::fs::read_dir(dir.path().join(folder)).expect("results").flatten();
+        names.filter(|entry| entry.file_name().to_string_lossy().ends_with("_seg.nii.gz")).count()
+    };
+    let predict = |folder: &str, more: &[&str]| {
+        let mut command = crate::common::hearth();
+        command.args(["predict", &at("run"), "-i", &images, "-o", &at(folder), "--device", "cpu"]).args(more);
+        command.stderr(std::process::Stdio::piped());
+        command
+    };
+    // As `| head -0` does.
+    let mut child = predict("closed", &["--json"]).stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(written("closed"), 4);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let output = predict("full", &[]).stdout(full).output().expect("it starts");
+    assert_eq!((output.status.code(), written("full")), (Some(1), 4));
+    let said = errors(&output);
+    assert!(said.matches("cannot write to standard output: No space left").count() == 1, "{said}");
+}
+
 /// Changes the list of a data set.
 fn dataset(data: &Path, change: impl FnOnce(&mut serde_json::Value)) {
     let path = data.join("dataset.json");
