@@ -114,6 +114,42 @@ impl Document {
         self.assign(format!("{option} {value}"), key, value)
     }
 
+    /// Adds an element to the end of the list at a path, in the words of a command-line option. The other
+    /// elements keep their places in the text.
+    ///
+    /// # Errors
+    /// When there is no list.
+    pub fn push(&mut self, option: &str, path: &str, value: toml::Value) -> Result<(), Fault> {
+        let origin = Origin::Set(option.into());
+        let node = Node::from_toml(value, &origin);
+        match self.root.find_mut(path).map(|list| &mut list.value) {
+            Some(Value::List(items)) => items.push(node),
+            _ => return Err(Fault { origin, ..Fault::new(format!("{path} is not a list")) }),
+        }
+        Ok(())
+    }
+
+    /// Sets a key of the table at a path, in the words of a command-line option. Unlike
+    /// [`set_option`](Self::set_option) it never sets an option of a plugin.
+    ///
+    /// # Errors
+    /// When there is no table.
+    pub fn insert(&mut self, option: &str, path: &str, key: &str, value: toml::Value) -> Result<(), Fault> {
+        let origin = Origin::Set(option.into());
+        match self.root.find_mut(path) {
+            Some(table) if table.is_table() => table.insert(key, Node::from_toml(value, &origin)),
+            _ => return Err(Fault { origin, ..Fault::new(format!("{path} is not a table")) }),
+        }
+        Ok(())
+    }
+
+    /// Removes the elements of the list at a path that do not pass.
+    pub fn retain(&mut self, path: &str, pass: impl Fn(&Node) -> bool) {
+        if let Some(Value::List(items)) = self.root.find_mut(path).map(|list| &mut list.value) {
+            items.retain(pass);
+        }
+    }
+
     fn assign(&mut self, said: String, key: &str, value: &str) -> Result<(), Fault> {
         let origin = Origin::Set(said.into());
         let value = parse_value(value, &origin);

@@ -200,6 +200,15 @@ impl Node {
             .unwrap_or_else(|deepest| deepest)
     }
 
+    /// The node at a dotted path of keys and indices, to change it.
+    pub(crate) fn find_mut(&mut self, path: &str) -> Option<&mut Self> {
+        path.split('.').filter(|part| !part.is_empty()).try_fold(self, |node, part| match &mut node.value {
+            Value::List(items) => items.get_mut(part.parse::<usize>().ok()?),
+            Value::Table(fields) => fields.iter_mut().find(|field| field.key == part).map(|field| &mut field.node),
+            Value::Leaf(_) | Value::Nothing => None,
+        })
+    }
+
     /// Where the key at a dotted path was written, or the deepest part of the path that exists.
     pub(crate) fn origin_of_key(&self, path: &str) -> &Origin {
         let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));

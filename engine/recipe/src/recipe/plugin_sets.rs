@@ -39,35 +39,19 @@ pub fn list_given(document: &mut Document, given: &[PathBuf]) -> Result<(), Faul
     for (name, path) in libraries(given) {
         let option =
             path.as_ref().map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
-        list_usual(document, &option)?;
+        list_usual(document)?;
         if document.find("plugins").items().iter().any(|entry| entry.text("name") == Some(&name)) {
             continue;
         }
-        let mut entries: Vec<toml::Value> =
-            document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
-        entries.push(entry_of(&name, path.as_deref()));
-        document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
+        document.push(&option, "plugins", entry_of(&name, path.as_deref()))?;
     }
     Ok(())
 }
 
 /// Removes plugins from the document.
-///
-/// # Errors
-/// A list in the recipe that cannot be changed.
-pub fn leave_out(document: &mut Document, names: &[String]) -> Result<(), Fault> {
+pub fn leave_out(document: &mut Document, names: &[String]) {
     let is_left_out = |entry: &Node| called(entry).is_some_and(|name| names.iter().any(|left| left == name));
-    if !document.find("plugins").items().iter().any(is_left_out) {
-        return Ok(());
-    }
-    let kept: Vec<toml::Value> = document
-        .find("plugins")
-        .items()
-        .iter()
-        .filter(|entry| !is_left_out(entry))
-        .map(|entry| entry.to_toml())
-        .collect();
-    document.set_option("--without", "plugins", &toml::Value::Array(kept).to_string())
+    document.retain("plugins", |entry| !is_left_out(entry));
 }
 
 /// Writes out the plugins of the assignments that every run has.
@@ -76,7 +60,7 @@ pub fn leave_out(document: &mut Document, names: &[String]) -> Result<(), Fault>
 /// A list in the recipe that cannot be changed.
 pub fn list_for_sets(document: &mut Document, sets: &[String]) -> Result<(), Fault> {
     for (name, key) in sets.iter().filter_map(|set| meant(set)) {
-        list_usual(document, "--set")?;
+        list_usual(document)?;
         let listed = document.find("plugins").items().iter().find(|entry| called(entry) == Some(name));
         if listed.is_some_and(|entry| entry.get("options").is_none() && !KEYS.contains(&key)) {
             document.set_option("--set", &format!("plugins.{name}.options"), "{}")?;
@@ -112,21 +96,20 @@ fn own_key(document: &mut Document, name: &str, key: &str) -> Result<(), Fault> 
     };
     let place = document.find("plugins").items().iter().position(|entry| called(entry) == Some(name));
     let Some(index) = place else { return Ok(()) };
-    let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { return Ok(()) };
-    if entry.contains_key("options") && !entry.contains_key(key) {
-        entry.insert(key.to_owned(), value);
-        document.set_option("--set", &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
+    let entry = &document.find("plugins").items()[index];
+    if entry.get("options").is_some() && entry.get(key).is_none() {
+        document.insert("--set", &format!("plugins.{index}"), key, value)?;
     }
     Ok(())
 }
 
 /// Writes the default plugins explicitly, if the recipe lists none.
-pub(super) fn list_usual(document: &mut Document, option: &str) -> Result<(), Fault> {
-    if document.find("plugins").items().is_empty() && document.root().get("plugins").is_none() {
+pub(super) fn list_usual(document: &mut Document) -> Result<(), Fault> {
+    if document.root().get("plugins").is_none() {
         // The task decides which these are; a recipe that `--set` completes cannot be read yet.
         let usual = Recipe::read(document).map_or_else(|_| PluginEntry::usual(), |recipe| recipe.plugins);
         let entries = usual.into_iter().map(|entry| entry_of(&entry.name, None)).collect();
-        document.set_option(option, "plugins", &toml::Value::Array(entries).to_string())?;
+        document.insert("the default plugins", "", "plugins", toml::Value::Array(entries))?;
     }
     Ok(())
 }
@@ -150,6 +133,7 @@ fn entry_of(name: &str, path: Option<&Path>) -> toml::Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::isolate;
     use super::*;
 
     fn set(text: &str, sets: &[&str]) -> Result<Document, Fault> {
@@ -198,8 +182,26 @@ mod tests {
         assert_eq!(names(&document), ["validation", "stats", "checkpoint", "nvtx"]);
         list_given(&mut document, &["nvtx".into()]).unwrap();
         assert_eq!(names(&document).len(), 4);
-        leave_out(&mut document, &["stats".to_owned(), "other".to_owned()]).unwrap();
+        leave_out(&mut document, &["stats".to_owned(), "other".to_owned()]);
         assert_eq!(names(&document), ["validation", "checkpoint", "nvtx"]);
+    }
+
+    /// A fault shows the line of the recipe where there is one, and else the words of the option.
+    #[test]
+    fn an_entry_keeps_its_place_in_the_text_when_the_list_changes() {
+        let text = "[[plugins]]\nname = \"stats\"\nengin = \"train\"\n[[plugins]]\nname = \"checkpoint\"\n";
+        let mut document = Document::parse("recipe.toml", text).unwrap();
+        list_given(&mut document, &["nvtx".into()]).unwrap();
+        leave_out(&mut document, &["checkpoint".to_owned()]);
+        isolate(&mut document, &["stats".to_owned()]).unwrap();
+        let fault = document.fault("plugins.0.engin", "unknown key").to_string();
+        assert!(fault.starts_with("recipe.toml:3:"), "{fault}");
+        assert_eq!(document.fault("plugins.0.isolated", "wrong").to_string(), "--isolated: wrong");
+        assert_eq!(document.fault("plugins.1.name", "wrong").to_string(), "--plugin nvtx: wrong");
+        list_for_sets(&mut document, &["plugins.stats.time_limit=2".to_owned()]).unwrap();
+        document.set("plugins.stats.time_limit=2").unwrap();
+        let fault = document.fault("plugins.0.time_limit", "wrong").to_string();
+        assert_eq!(fault, "--set plugins.stats.time_limit=2: wrong");
     }
 
     #[test]

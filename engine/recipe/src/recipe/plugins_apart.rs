@@ -12,7 +12,7 @@ const OPTION: &str = "--isolated";
 /// # Errors
 /// A name that no plugin of the run has.
 pub fn isolate(document: &mut Document, names: &[String]) -> Result<(), Fault> {
-    list_usual(document, OPTION)?;
+    list_usual(document)?;
     let listed = |document: &Document| -> Vec<String> {
         let name = |entry: &hearth_registry::Node| called(entry).unwrap_or_default().to_owned();
         document.find("plugins").items().iter().map(name).collect()
@@ -24,11 +24,9 @@ pub fn isolate(document: &mut Document, names: &[String]) -> Result<(), Fault> {
         return Err(Fault::new(what));
     }
     for (index, _) in present.iter().enumerate().filter(|(_, name)| wanted(name)) {
-        // A key next to `options` would be taken for one of them, so the whole entry is rewritten.
-        let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { continue };
-        if entry.get("isolated").and_then(toml::Value::as_bool) != Some(true) {
-            entry.insert("isolated".to_owned(), true.into());
-            document.set_option(OPTION, &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
+        let marked = document.find("plugins").items()[index].get("isolated").map(hearth_registry::Node::to_toml);
+        if marked != Some(true.into()) {
+            document.insert(OPTION, &format!("plugins.{index}"), "isolated", true.into())?;
         }
     }
     Ok(())
