@@ -40,7 +40,7 @@ pub use board::{Board, Row};
 pub use diff::changed_lines;
 pub use error::ReportError;
 pub use pictures::{Overlay, overlays_in};
-pub use remarks::{Remark, remarks_in};
+pub use remarks::{Remark, remarks_in, remarks_on};
 pub use report::Report;
 pub use run::Run;
 pub use volumes::Volume;

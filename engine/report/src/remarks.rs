@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::ReportError;
-use crate::run::{files, warnings};
+use crate::run::{Cases, files, warnings};
 
 /// The end of the names of records of results.
 const RECORD: &str = ".hearth.json";
@@ -55,8 +55,19 @@ pub struct Remark {
 pub fn remarks_in(folder: &Path, run: usize) -> Result<Vec<Remark>, ReportError> {
     let mut found = Found::default();
     walk(folder, folder, &mut found)?;
-    let of = |(case, text): (Option<String>, String)| Remark { run, case, text };
-    Ok(found.remarks.into_iter().map(of).collect())
+    Ok(found.of(run))
+}
+
+/// Reads the warnings of the command that measured the cases of a run.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn remarks_on(cases: &Cases, run: usize) -> Result<Vec<Remark>, ReportError> {
+    let mut found = Found::default();
+    if let Some(folder) = cases.source.parent() {
+        warned(&folder.join(RECORDS).join(WARNINGS[0]), &mut found)?;
+    }
+    Ok(found.of(run))
 }
 
 #[derive(Default)]
@@ -64,6 +75,12 @@ struct Found {
     remarks: Vec<(Option<String>, String)>,
     /// The inputs and texts that another file of the same case has.
     seen: BTreeSet<(String, String)>,
+}
+
+impl Found {
+    fn of(self, run: usize) -> Vec<Remark> {
+        self.remarks.into_iter().map(|(case, text)| Remark { run, case, text }).collect()
+    }
 }
 
 fn walk(top: &Path, folder: &Path, found: &mut Found) -> Result<(), ReportError> {
@@ -77,16 +94,19 @@ fn walk(top: &Path, folder: &Path, found: &mut Found) -> Result<(), ReportError>
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => walk(top, &path, found)?,
             _ if name == FAILED => failures(&path, found)?,
-            _ if WARNINGS.contains(&name.as_str()) => {
-                // A repeated command warns again.
-                for warning in warnings::read(&path)?.unwrap_or_default() {
-                    if found.seen.insert((String::new(), warning.message.clone())) {
-                        found.remarks.push((None, warning.message));
-                    }
-                }
-            }
+            _ if WARNINGS.contains(&name.as_str()) => warned(&path, found)?,
             _ if name.ends_with(RECORD) => record(top, &path, found)?,
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The warnings of commands in a file. A repeated command warns again.
+fn warned(path: &Path, found: &mut Found) -> Result<(), ReportError> {
+    for warning in warnings::read(path)?.unwrap_or_default() {
+        if found.seen.insert((String::new(), warning.message.clone())) {
+            found.remarks.push((None, warning.message));
         }
     }
     Ok(())

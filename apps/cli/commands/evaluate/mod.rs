@@ -21,7 +21,7 @@ use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::run::Chosen;
 use crate::run::outputs::Outputs;
 use crate::sharing::{prepared, shared};
-use crate::{note, out};
+use crate::{note, out, warnings};
 use hearth_models::run::Trained;
 
 /// Arguments of `hearth evaluate`.
@@ -128,8 +128,20 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
                 args.run.display()
             )));
         }
-        return of_others::run(args, ranks);
+        return kept(args, ranks, of_others::run(args, ranks));
     }
+    kept(args, ranks, of_run(args, ranks))
+}
+
+/// Keeps the warnings of an evaluation with its report.
+fn kept(args: &Args, ranks: Option<&Ranks>, done: Outcome) -> Outcome {
+    if let Some(dir) = args.out.as_deref().filter(|_| is_first(ranks)) {
+        warnings::add_to(dir, false);
+    }
+    done
+}
+
+fn of_run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     // Claimed before the work, so that files in the way are reported first.
     let report = args.out.as_deref().map(|dir| Report::claim(dir, args.overwrite)).transpose();
     let report = prepared(ranks, report)?;

@@ -4,7 +4,7 @@ mod viewer;
 
 use std::path::{Path, PathBuf};
 
-use hearth_report::{Overlay, Remark, Report, Run, changed_lines, overlays_in, remarks_in};
+use hearth_report::{Overlay, Remark, Report, Run, changed_lines, overlays_in, remarks_in, remarks_on};
 use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
     /// Print a line of JSON: the page and, of each run, outcome, best value, warnings, what is missing, and
-    /// remarks on the predictions of --pictures
+    /// remarks on the predictions of --pictures and on the evaluation
     #[arg(long)]
     pub json: bool,
     /// Replace a page of an earlier call that was not changed since
@@ -87,7 +87,10 @@ pub fn run(args: &Args) -> Outcome {
             runs[place].confusion_from(&folder.join("scores.csv"), truth, &args.column)?;
         }
     }
-    for run in &mut runs {
+    for (place, run) in runs.iter_mut().enumerate() {
+        if let Some(cases) = &run.cases {
+            remarks.extend(remarks_on(cases, place)?);
+        }
         run.bundled = origin(run, args.recipe.as_deref())?;
     }
     let volumes = viewer::volumes(args, &runs)?;
