@@ -10,6 +10,7 @@ use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_registry::Registry;
 use hearth_train::{Abilities, Post, Precision, TestTimeAugmentation, device};
 
+use crate::checks::writes::check_writes;
 use crate::penalty::{Empty, Penalties, measuring};
 use hearth_recipe::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
 use hearth_recipe::{At, Outcome, notice};
@@ -72,6 +73,7 @@ impl Plan {
     }
 
     fn of_recipe(document: Document, mut recipe: Recipe, local_rank: usize) -> Outcome<Self> {
+        check_writes(&document)?;
         let device = device::parse_for_rank(&recipe.training.device, local_rank)
             .map_err(|error| document.error_at("training.device", error.to_string()))?;
         // Set before the first work on the device.

@@ -3,6 +3,7 @@
 mod loss;
 mod norms;
 pub(crate) mod schedule;
+pub(crate) mod writes;
 
 use hearth_nn::networks::AnyNetwork;
 
