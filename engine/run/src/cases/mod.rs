@@ -19,8 +19,8 @@ use hearth_registry::{counted, unknown};
 use crate::plan::Plan;
 use crate::plan::maps_labels;
 use hearth_recipe::recipe::{Output, Recipe, Validation};
-use hearth_recipe::{Context, Outcome, RecipeError};
-use patients::split_patients;
+use hearth_recipe::{Context, Outcome, RecipeError, warning};
+use patients::{shared_patients, split_patients};
 use previous_stage::add_labels;
 
 /// The part of the cases that validate if neither the recipe nor the data set says which.
@@ -56,6 +56,9 @@ impl Cases {
                 set.name,
                 counted(count, "labelled case")
             )));
+        }
+        if let Some(what) = shared_patients(&training, &validation) {
+            warning!("--data {}: {what}", folder.display());
         }
         let note = note_of_split(&set, recipe);
         Ok(Self { name: set.name, training, validation, note, channels: set.modalities })

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hearth_data::{DataError, Field, Item, split_fraction};
+use hearth_registry::counted;
 
 /// The patient in the name of a case: `sub-01` of `sub-01_ses-02`, `BraTS-GLI-00005` of
 /// `BraTS-GLI-00005-101`, `Brats18_2013_2` of `Brats18_2013_2_1`, or for DICOM the ID before the
@@ -64,6 +65,24 @@ pub(crate) fn split_patients(items: &[Item], part: f64, seed: u32) -> Result<(Ve
     Ok((cases(train), cases(validate)))
 }
 
+/// What to say about a split that has cases of one patient on both sides; `None` if there is no such patient.
+pub(crate) fn shared_patients(train: &[Item], validate: &[Item]) -> Option<String> {
+    let trained: BTreeMap<String, &str> =
+        train.iter().filter_map(|item| Some((patient(item)?, item.case.as_str()))).collect();
+    let shared: BTreeMap<String, &str> = validate
+        .iter()
+        .filter_map(|item| Some((patient(item)?, item.case.as_str())))
+        .filter(|(name, _)| trained.contains_key(name))
+        .collect();
+    let (name, validates) = shared.first_key_value()?;
+    let (trains, count) = (trained.get(name)?, counted(shared.len(), "patient"));
+    Some(format!(
+        "{count} on both sides of the split: of {name}, {trains} trains and {validates} validates, which makes the metrics \
+         too good. data.validation = {{ fraction = 0.2 }} keeps the cases of a patient together, in a cross-validation \
+         --group-by patient"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -95,6 +114,22 @@ mod tests {
         assert_eq!((train.len(), validate.len()), (24, 6));
         let of = |items: &[Item]| items.iter().filter_map(patient).collect::<BTreeSet<_>>();
         assert!(of(&train).is_disjoint(&of(&validate)));
+    }
+
+    #[test]
+    fn a_patient_on_both_sides_is_named() {
+        let items = |names: &[&str]| names.iter().map(|name| Item::new(*name)).collect::<Vec<_>>();
+        let words = |train: &[&str], validate: &[&str]| shared_patients(&items(train), &items(validate));
+        assert_eq!(words(&["sub-01_ses-01", "sub-02_ses-01"], &["sub-03_ses-01"]), None);
+        assert_eq!(words(&["spleen_1", "spleen_2"], &["spleen_3"]), None, "of unknown patients");
+        let said = words(&["sub-01_ses-01", "sub-02"], &["sub-01_ses-02", "sub-03"]).expect("a patient");
+        assert!(
+            said.starts_with("1 patient on both sides of the split: of sub-01, sub-01_ses-01 trains and"),
+            "{said}"
+        );
+        let with = |name: &str| Item::new(name).with_field("patient", Field::Text("P7".into()));
+        let said = shared_patients(&[with("a")], &[with("b")]).expect("a patient");
+        assert!(said.contains("of P7, a trains and b validates"), "{said}");
     }
 
     #[test]
