@@ -9,10 +9,13 @@ use crate::{Batch, DataError};
 /// the channels of one image, so that they share all draws, as with cuCIM's batch transforms. The
 /// draws depend on the first case and the epoch.
 ///
-/// This suits transforms that keep channels apart (flips, rotations, zoom, ranges) and
-/// [`ColorJitter`], but not crops that produce a random number of samples.
+/// This suits transforms that keep channels apart (flips, rotations, zoom, ranges), those that
+/// combine cases ([`MixUp`], [`CutMix`], [`CutOut`]) and [`ColorJitter`], but not crops that produce a random number of samples.
 ///
 /// [`ColorJitter`]: hearth_transforms::transforms::ColorJitter
+/// [`CutMix`]: hearth_transforms::transforms::CutMix
+/// [`CutOut`]: hearth_transforms::transforms::CutOut
+/// [`MixUp`]: hearth_transforms::transforms::MixUp
 ///
 /// # Errors
 /// If a step fails, or changes the number of samples or channels.
@@ -30,7 +33,7 @@ pub fn transform_batch(mut batch: Batch, pipeline: &Pipeline, epoch: u64) -> Res
         sample = sample.with_image(&key, image);
         sizes.push((key, count));
     }
-    let mut made = pipeline.run(sample, pipeline.draw_key(epoch))?;
+    let mut made = pipeline.run_batch(sample, batch.cases.len(), pipeline.draw_key(epoch))?;
     let (Some(mut sample), true) = (made.pop(), made.is_empty()) else {
         return Err(DataError::Collate("a batch transform must return exactly one sample".to_owned()));
     };

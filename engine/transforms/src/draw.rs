@@ -79,6 +79,37 @@ impl Draw {
         self.uniform() < probability
     }
 
+    /// Returns the next number from the symmetric Beta distribution with both parameters `alpha`, in
+    /// [0, 1]: the share of the first of two Gamma variables. Parameters outside 1e-6 to 1e6 count as
+    /// the nearest of these.
+    pub fn beta(&self, alpha: f64) -> f64 {
+        let alpha = alpha.max(1e-6).min(1e6);
+        let [first, second] = [self.log_gamma(alpha), self.log_gamma(alpha)];
+        1.0 / (1.0 + (second - first).exp())
+    }
+
+    /// The logarithm of the next number from the Gamma distribution with this shape: the number
+    /// itself may be too small for a float.
+    ///
+    /// Reference: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM
+    /// TOMS 26, 2000, with its boost for shapes below 1.
+    fn log_gamma(&self, shape: f64) -> f64 {
+        if shape < 1.0 {
+            return self.log_gamma(shape + 1.0) + (1.0 - self.uniform()).ln() / shape;
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        loop {
+            // Box and Muller's transform of two uniform numbers.
+            let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+            let x = radius * (std::f64::consts::TAU * self.uniform()).cos();
+            let v = (1.0 + c * x).powi(3);
+            if v > 0.0 && (1.0 - self.uniform()).ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+                return (d * v).ln();
+            }
+        }
+    }
+
     /// Returns a permutation of `0..n` (Fisher-Yates).
     pub fn permutation(&self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
@@ -149,6 +180,34 @@ mod tests {
         let mut seen = [0; 7];
         (0..7000).for_each(|_| seen[draw.below(7) as usize] += 1);
         assert!(seen.iter().all(|n| (850..1150).contains(n)), "{seen:?}");
+    }
+
+    /// The moments of Beta(a, a), and for a = 1 and 1/2 the distribution itself (uniform, arcsine).
+    #[test]
+    fn beta_numbers_have_the_moments_and_distribution_of_the_closed_form() {
+        let count = 40_000;
+        for alpha in [0.1, 0.5, 1.0, 2.5] {
+            let mut values: Vec<f64> =
+                (0..count).map(|case| DrawKey::new(3, case, 0).draw("x", 0, 0).beta(alpha)).collect();
+            assert!(values.iter().all(|v| (0.0..=1.0).contains(v)), "{alpha}");
+            let n = count as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let variance = values.iter().map(|v| (v - 0.5).powi(2)).sum::<f64>() / n;
+            let expected = 1.0 / (4.0 * (2.0 * alpha + 1.0));
+            assert!((mean - 0.5).abs() < 5.0 * (expected / n).sqrt(), "{alpha}: mean {mean}");
+            assert!((variance / expected - 1.0).abs() < 0.03, "{alpha}: variance {variance} for {expected}");
+            let below: fn(f64) -> f64 = match alpha {
+                1.0 => |v| v,
+                0.5 => |v| v.sqrt().asin() * 2.0 / std::f64::consts::PI,
+                _ => continue,
+            };
+            values.sort_by(f64::total_cmp);
+            let distances = values.iter().enumerate().map(|(rank, v)| (below(*v) - rank as f64 / n).abs());
+            // The distance of Kolmogorov and Smirnov that is exceeded once in a million times.
+            let largest = distances.fold(0.0, f64::max);
+            assert!(largest < 2.7 / n.sqrt(), "{alpha}: {largest}");
+        }
+        assert!((0..1000).all(|case| DrawKey::new(3, case, 0).draw("x", 0, 0).beta(1e-4).is_finite()));
     }
 
     #[test]

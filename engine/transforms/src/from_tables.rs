@@ -17,6 +17,7 @@ use hearth_image::spatial::{Lazy, LazySampling};
 use hearth_registry::component::is_of_a_plugin;
 use hearth_registry::{Document, Fault, Node, Registry, Value};
 
+use crate::nested::all_steps;
 use crate::pipeline::named;
 use crate::{Pipeline, Transform, cucim};
 
@@ -112,9 +113,22 @@ impl Pipeline {
     }
 }
 
+/// The keys of the first step of a table that names some.
+fn first_keys(table: &Node) -> Option<&Node> {
+    all_steps(std::slice::from_ref(table)).into_iter().find_map(|(_, step)| step.get("keys"))
+}
+
 /// Drops the keys that are not selected, and their entries in lists of the same length.
 fn keep_keys(mut table: Node, wanted: Option<&[String]>) -> Result<Option<Node>, Fault> {
     let Some(wanted) = wanted else { return Ok(Some(table)) };
+    if let Some(Value::List(steps)) = table.get_mut("transforms").map(|steps| &mut steps.value) {
+        let kept = steps.iter().map(|step| keep_keys(step.clone(), Some(wanted))).collect::<Result<Vec<_>, _>>()?;
+        let Some(keys) = kept.iter().flatten().find_map(first_keys).cloned() else { return Ok(None) };
+        // A choice of a dropped step remains a choice, without effect.
+        let nothing = Node::named("Identity").with("keys", keys).with("allow_missing_keys", true);
+        *steps = kept.into_iter().map(|step| step.unwrap_or_else(|| nothing.clone())).collect();
+        return Ok(Some(table));
+    }
     if let Some(inner) = table.get("transform").filter(|inner| inner.is_table()) {
         let Some(inner) = keep_keys(inner.clone(), Some(wanted))? else { return Ok(None) };
         table.insert("transform", inner);
@@ -145,6 +159,9 @@ fn keep_keys(mut table: Node, wanted: Option<&[String]>) -> Result<Option<Node>,
         "orig_keys",
         "nearest_interp",
         "post_func",
+        "field_mode",
+        "grid_mode",
+        "grid_padding_mode",
     ] {
         if let Some(Value::List(values)) = table.get_mut(parameter).map(|values| &mut values.value)
             && values.len() == keep.len()

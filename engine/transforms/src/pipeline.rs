@@ -1,6 +1,7 @@
 //! [`Pipeline`]: transforms in order, checked before the first case.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use hearth_image::spatial::{Lazy, LazySampling, begin_lazy, end_lazy};
@@ -9,8 +10,9 @@ use hearth_registry::Fault;
 use serde_json::json;
 
 use crate::error::{StepError, ValueState};
+use crate::nested::described_steps;
 use crate::transforms::plugin_map;
-use crate::{DrawKey, Sample, Steps, Transform, Value};
+use crate::{Draw, DrawKey, Sample, Steps, Transform, Value};
 
 /// Transforms in order.
 #[derive(Clone, Debug, Default)]
@@ -80,11 +82,9 @@ impl Pipeline {
     fn named_keys(&self) -> BTreeSet<String> {
         let (mut given, mut made) = (BTreeSet::new(), BTreeSet::new());
         for step in &self.steps {
-            let mut described = step.describe();
-            if let Some(inner) = described.get_mut("transform").map(serde_json::Value::take) {
-                described = inner;
-            }
-            for (name, value) in described.as_object().into_iter().flatten() {
+            let described = step.describe();
+            let fields = described_steps(&described).into_iter().filter_map(serde_json::Value::as_object).flatten();
+            for (name, value) in fields {
                 let named: Vec<&str> = match value {
                     serde_json::Value::Array(keys) if name == "keys" => {
                         keys.iter().filter_map(|k| k.as_str()).collect()
@@ -150,9 +150,9 @@ impl Pipeline {
 
     /// The keys that files are loaded for.
     pub fn input_keys(&self) -> Vec<String> {
-        self.steps
-            .iter()
-            .map(|s| s.describe())
+        let described = self.describe();
+        let steps = described.as_array().into_iter().flatten().flat_map(described_steps);
+        steps
             .filter(|d| d["name"] == "LoadImage" || d["name"] == "LoadRegion")
             .flat_map(|d| d["keys"].as_array().cloned().unwrap_or_default())
             .filter_map(|k| k.as_str().map(str::to_owned))
@@ -196,12 +196,31 @@ impl Pipeline {
     /// The error of the failed step.
     pub fn run_steps(
         &self,
-        mut samples: Vec<Sample>,
+        samples: Vec<Sample>,
         key: DrawKey,
         from: usize,
         to: usize,
     ) -> Result<Vec<Sample>, Box<StepError>> {
-        for (i, step) in self.steps.iter().enumerate().take(to).skip(from) {
+        self.run_with(samples, key, from..to, &|step, sample, draw| step.apply(sample, draw))
+    }
+
+    /// Runs all steps on a batch, whose `entries` are in turn the channels of each image.
+    ///
+    /// # Errors
+    /// The error of the failed step.
+    pub fn run_batch(&self, batch: Sample, entries: usize, key: DrawKey) -> Result<Vec<Sample>, Box<StepError>> {
+        let apply = |step: &dyn Transform, sample, draw: &_| step.apply_to_batch(sample, entries, draw);
+        self.run_with(vec![batch], key, 0..self.steps.len(), &apply)
+    }
+
+    fn run_with(
+        &self,
+        mut samples: Vec<Sample>,
+        key: DrawKey,
+        run: Range<usize>,
+        apply: &dyn Fn(&dyn Transform, Sample, &Draw) -> Result<Vec<Sample>, TransformError>,
+    ) -> Result<Vec<Sample>, Box<StepError>> {
+        for (i, step) in self.steps.iter().enumerate().take(run.end).skip(run.start) {
             let mut next = Vec::with_capacity(samples.len());
             for (part, mut sample) in samples.into_iter().enumerate() {
                 let _range = tracing::trace_span!("transform", name = step.name(), case = %sample.case).entered();
@@ -211,7 +230,7 @@ impl Pipeline {
                 let ready = sample
                     .read_stored(|key| step.reads_boxes(key))
                     .and_then(|()| self.prepare(&mut sample, step.as_ref()));
-                let done = ready.and_then(|()| step.apply(sample, &draw)).map_err(|error| {
+                let done = ready.and_then(|()| apply(step.as_ref(), sample, &draw)).map_err(|error| {
                     Box::new(StepError {
                         case,
                         step: i + 1,
@@ -230,7 +249,7 @@ impl Pipeline {
             sample.map_images(|_, image| end_lazy(image)).map_err(|error| {
                 let (case, steps) = (sample.case.clone(), self.steps.len());
                 let transform = "lazy resampling".to_owned();
-                Box::new(StepError { case, step: to, steps, transform, error, values })
+                Box::new(StepError { case, step: run.end, steps, transform, error, values })
             })?;
         }
         Ok(samples)

@@ -101,11 +101,26 @@ pub trait Transform: Send + Sync + Debug {
         false
     }
 
+    /// Whether the transform combines the cases of a batch: it works on whole batches only.
+    fn mixes_cases(&self) -> bool {
+        false
+    }
+
     /// Applies the transform. Crops may return several samples for one.
     ///
     /// # Errors
     /// If the sample lacks a value that the transform needs.
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError>;
+
+    /// Applies the transform to a whole batch, whose `entries` are in turn the channels of each
+    /// image: `entries * C` of them. By default it treats them as channels.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Transform::apply).
+    fn apply_to_batch(&self, sample: Sample, entries: usize, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
+        let _ = entries;
+        self.apply(sample, draw)
+    }
 
     /// Checks the parameters before the first case. `known` are the keys that exist at this step;
     /// the transform adds those that it creates.

@@ -77,10 +77,20 @@ impl Transform for Range {
         self.transform.through_host()
     }
 
+    fn mixes_cases(&self) -> bool {
+        self.transform.mixes_cases()
+    }
+
     fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
         let span = tracing::info_span!("range", name = %self.range, transform = self.transform.name());
         let _entered = span.enter();
         self.transform.apply(sample, draw)
+    }
+
+    fn apply_to_batch(&self, sample: Sample, entries: usize, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
+        let span = tracing::info_span!("range", name = %self.range, transform = self.transform.name());
+        let _entered = span.enter();
+        self.transform.apply_to_batch(sample, entries, draw)
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {

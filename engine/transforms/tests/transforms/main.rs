@@ -2,6 +2,7 @@
 
 mod absurd;
 mod check_case;
+mod choices;
 mod crops;
 #[path = "../../../dicom/tests/common/files.rs"]
 mod dicom;
@@ -12,4 +13,5 @@ mod pipeline;
 mod properties;
 mod registry;
 mod save_image;
+mod smooth_fields;
 mod warps;
