@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_data::{Effect, Pipeline, Progress, RecipeOptions, Transform};
+use hearth_data::{Effect, Pipeline, Progress, RecipeOptions, Transform, all_steps};
 use hearth_nn::metrics::{Metric, MetricConfig};
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_registry::Registry;
@@ -97,6 +97,7 @@ impl Plan {
         let (batch, batch_places) = pipeline(&recipe, &device, Chain::Batch, |_| true)?;
         let steps = steps.chain(batch_places.iter().zip(batch.steps()));
         let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
+        check_mixed_labels(&document, &recipe)?;
         let batch = (!batch.is_empty()).then_some(batch);
         let fixed = |place: usize| !random.contains(&place);
         let (validation, places) = pipeline(&recipe, &device, Chain::Validation, fixed)?;
@@ -293,7 +294,33 @@ fn pipeline(
         let place = step.parse::<usize>().ok().and_then(|step| places.get(step).copied()).unwrap_or_default();
         Fault { path: rest.to_owned(), ..fault.clone() }.under(&format!("transforms.{place}"))
     })?;
+    let alone = |(step, _): &(&Arc<dyn Transform>, &usize)| chain != Chain::Batch && step.mixes_cases();
+    if let Some((step, place)) = pipeline.steps().iter().zip(&places).find(alone) {
+        let what = format!("{} combines the cases of a batch: add batch = true", step.name());
+        return Err(Fault::at(format!("transforms.{place}"), what));
+    }
     Ok((Arc::new(pipeline.seed(recipe.training.seed)), places))
+}
+
+/// Rejects a mean of labels that are numbers of classes: it would be the number of another class.
+fn check_mixed_labels(document: &Document, recipe: &Recipe) -> Outcome {
+    let mut loss = recipe.loss.as_ref().map(|loss| loss.node());
+    while let Some(inner) = loss.and_then(|loss| loss.get("loss")) {
+        loss = Some(inner);
+    }
+    if loss.and_then(|loss| loss.get("to_onehot_y")) != Some(&Node::from(true)) {
+        return Ok(());
+    }
+    let steps = all_steps(&recipe.transforms);
+    let mixes = |step: &Node| step.text("name").is_some_and(|name| named(&["MixUp"], name)) && works_on(step, "label");
+    match steps.iter().find(|(_, step)| mixes(step)) {
+        Some((path, _)) => {
+            let what = "the label holds numbers of classes (to_onehot_y of the loss), which have no mean: use CutMix, or \
+                        make a channel for each class in the transforms";
+            Err(document.error_at(&format!("transforms.{path}.keys"), what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Inserts a `CheckCase` after the steps that read a case, unless the recipe has one. Without it, a
@@ -344,12 +371,16 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     }
 }
 
-/// Whether a transform works on the value of a key; a transform without `keys` may do so.
+/// Whether a transform, or one within it, works on the value of a key; a transform without `keys` may
+/// do so.
 fn works_on(table: &Node, key: &str) -> bool {
-    match table.get("keys") {
+    let steps = all_steps(std::slice::from_ref(table));
+    // A step around others has no keys of its own.
+    let outer = usize::from(steps.len() > 1);
+    steps[outer..].iter().any(|(_, step)| match step.get("keys") {
         None => true,
         Some(keys) => keys.as_str() == Some(key) || keys.items().iter().any(|one| one.as_str() == Some(key)),
-    }
+    })
 }
 
 /// Whether a name is one of these transforms, with or without the `d` of MONAI's dictionary form.
@@ -363,4 +394,54 @@ pub(crate) fn maps_labels(table: &Node) -> bool {
     table.remove("only");
     table.remove("batch");
     Registry::<dyn Transform>::new().build(&table).is_ok_and(|step| step.maps_labels())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_recipe::recipe::bundled;
+
+    /// The plan of a bundled recipe with one more step.
+    fn with(step: &str) -> Outcome<Plan> {
+        let mut document = bundled::find("hippocampus").expect("bundled").document().expect("sound");
+        let given = document.find("transforms").items().iter().map(|step| step.to_toml().to_string());
+        let steps: Vec<String> = given.chain([step.to_owned()]).collect();
+        document.set_option("--set", "transforms", &format!("[{}]", steps.join(", "))).expect("a list");
+        Plan::new(document)
+    }
+
+    #[test]
+    fn cases_are_mixed_in_whole_batches_only() {
+        for step in
+            ["name = 'CutOut', keys = 'image'", "name = 'OneOf', transforms = [{ name = 'CutOut', keys = 'image' }]"]
+        {
+            let error = with(&format!("{{ {step} }}")).err().expect("a single case").to_string();
+            assert!(error.contains("add batch = true"), "{error}");
+            let plan = with(&format!("{{ {step}, batch = true }}")).expect("sound");
+            let mixes = |chain: &Pipeline| chain.steps().iter().any(|step| step.mixes_cases());
+            assert!(plan.batch.as_ref().is_some_and(|batch| mixes(batch)));
+            assert!(![&plan.training, &plan.validation, &plan.prediction].into_iter().any(|chain| mixes(chain)));
+        }
+    }
+
+    #[test]
+    fn numbers_of_classes_are_not_mixed() {
+        let error =
+            with("{ name = 'MixUp', keys = ['image', 'label'], batch = true }").err().expect("classes").to_string();
+        assert!(error.contains("use CutMix"), "{error}");
+        assert!(with("{ name = 'MixUp', keys = 'image', batch = true }").is_ok());
+        assert!(with("{ name = 'CutMix', keys = 'image', label_keys = 'label', batch = true }").is_ok());
+    }
+
+    #[test]
+    fn a_step_works_on_what_its_inner_steps_work_on() {
+        let works = |text: &str| {
+            let document = Document::parse("step", text).expect("sound");
+            [works_on(document.root(), "image"), works_on(document.root(), "label")]
+        };
+        assert_eq!(works("name = 'Flip'\nkeys = ['label']"), [false, true]);
+        assert_eq!(works("name = 'OneOf'\ntransforms = [{ keys = 'label' }, { keys = ['label'] }]"), [false, true]);
+        assert_eq!(works("name = 'OneOf'\ntransforms = [{ keys = 'label' }, { keys = ['image'] }]"), [true, true]);
+        assert_eq!(works("name = 'Range'\ntransform = { keys = 'image' }"), [true, false]);
+    }
 }

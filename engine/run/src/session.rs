@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use burn::module::Module;
-use hearth_data::{DataLoader, LoaderOptions};
+use hearth_data::{DataLoader, LoaderOptions, all_steps};
 use hearth_engine::{Better, Engine, RunEnd, RunError, RunErrorKind};
 use hearth_kernels::{Tuning, TuningClock, memory};
 use hearth_nn::inferers::Inferer;
@@ -526,7 +526,7 @@ fn loader_options(plan: &Plan, norms: bool) -> LoaderOptions {
 
 /// Warns about random steps that make each batch wait for the GPU.
 fn warn_of_host_steps(plan: &Plan) {
-    let placed = plan.recipe.transforms.iter().any(|table| table.get("device").is_some());
+    let placed = all_steps(&plan.recipe.transforms).iter().any(|(_, step)| step.get("device").is_some());
     if plan.on_processor || !(plan.recipe.data.cache.on_device() || placed) {
         return;
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hearth_data::Item;
 use hearth_data::layouts::{self, Layout, Wants};
 use hearth_data::readers::companions;
+use hearth_data::{Item, all_steps};
 use hearth_recipe::recipe::{Node, Recipe};
 use hearth_recipe::text::some;
 use hearth_recipe::{Context, Outcome, RecipeError, notice};
@@ -20,7 +20,8 @@ use crate::cases::sought::Sought;
 /// The series that a recipe reads from a folder with several.
 fn series_of(recipe: &Recipe) -> Option<&str> {
     let reads = |step: &&Node| step.text("name").is_some_and(|name| named(&["LoadImage"], name));
-    recipe.transforms.iter().filter(reads).find_map(|step| step.text("series"))
+    let steps = all_steps(&recipe.transforms).into_iter().map(|(_, step)| step);
+    steps.filter(reads).find_map(|step| step.text("series"))
 }
 
 /// The options for finding the cases of a model.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::module::Module;
-use hearth_data::Progress;
+use hearth_data::{Progress, all_steps};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::layers::awaiting_weights;
 use hearth_nn::networks::AnyNetwork;
@@ -103,7 +103,7 @@ pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
     }
     let steps = document.root().get("transforms").map_or(&[][..], |steps| steps.items());
     let mut changed = Vec::new();
-    for (place, step) in steps.iter().enumerate() {
+    for (place, step) in all_steps(steps) {
         if !step.text("name").is_some_and(|name| named(&["LoadImage"], name)) {
             continue;
         }

@@ -1,5 +1,6 @@
 //! Voxels without annotation: `task.ignore_label`.
 
+use hearth_data::for_each_step;
 use hearth_nn::losses::LossConfig;
 use hearth_registry::{Document, Fault, Node};
 
@@ -19,7 +20,7 @@ impl Recipe {
     pub(super) fn leave_out_ignored(&mut self, document: &Document) -> Result<(), Fault> {
         let Some(index) = self.ignore_index() else { return Ok(()) };
         let stored = self.learns().ignore_label();
-        for step in &mut self.transforms {
+        let mut fill_in = |step: &mut Node| {
             let chooses = step.text("name").is_some_and(|name| {
                 CHOOSING.iter().any(|known| name.strip_suffix('d').unwrap_or(name) == *known || name == *known)
             });
@@ -27,7 +28,8 @@ impl Recipe {
             if let Some(label) = stored.filter(|_| chooses && step.get(KEY).is_none()) {
                 step.insert(KEY, Node::from(i64::from(label)));
             }
-        }
+        };
+        self.transforms.iter_mut().for_each(|step| for_each_step(step, &mut fill_in));
         if let Some(loss) = &self.loss {
             let name = innermost(loss.node()).text("name").unwrap_or_default().to_owned();
             let ignoring = LossConfig::new(&ignoring(loss.node().clone(), index)).map_err(|_| {

@@ -1,5 +1,6 @@
 //! Recipes that continue from the labels of an earlier stage of a cascade.
 
+use hearth_data::all_steps;
 use hearth_registry::{Document, Fault, Node};
 
 use super::Recipe;
@@ -22,7 +23,8 @@ pub struct PreviousStage {
 impl PreviousStage {
     /// The input from an earlier stage that a chain's transforms read, if any.
     pub fn of(transforms: &[Node]) -> Option<Self> {
-        let step = transforms.iter().find(|step| step.text("name") == Some(STEP))?;
+        let steps = all_steps(transforms);
+        let (_, step) = steps.into_iter().find(|(_, step)| step.text("name") == Some(STEP))?;
         let labels = step.get("labels").map_or(&[][..], Node::items);
         let labels = labels.iter().filter_map(|label| label.to_toml().as_integer()).collect();
         Some(PreviousStage { key: step.text("previous_key").unwrap_or("previous").to_owned(), labels })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hearth_data::SamplerConfig;
 use hearth_data::Transform;
 use hearth_data::caches::{Cache, MemoryCache};
+use hearth_data::for_each_step;
 use hearth_data::layouts::Layout;
 use hearth_data::spatial::{Lazy, LazySampling};
 use hearth_handlers::{HandlerSpec, ScheduleConfig, constant};
@@ -328,7 +329,8 @@ impl Recipe {
     fn name_as_known(&mut self) {
         let (transforms, post) = (Registry::<dyn Transform>::new(), Registry::<hearth_train::Post>::new());
         let chains = [&mut self.transforms, &mut self.tta.transforms];
-        chains.into_iter().flatten().for_each(|step| transforms.name_as_known(step));
+        let mut name = |step: &mut Node| transforms.name_as_known(step);
+        chains.into_iter().flatten().for_each(|step| for_each_step(step, &mut name));
         for step in [&mut self.post.prediction, &mut self.post.label].into_iter().flatten() {
             post.name_as_known(step);
             transforms.name_as_known(step);
@@ -389,14 +391,15 @@ impl Recipe {
         // Voxels without annotation get a channel after those of the regions.
         let mut channels = classes.clone();
         channels.extend(self.learns().ignore_label().map(|label| vec![i64::from(label)]));
-        for table in &mut self.transforms {
+        let mut fill_in = |table: &mut Node| {
             let is_it = |name: &str| name == CONVERTS || <dyn Transform>::is_spelt(CONVERTS, name);
             let named = table.text("name").is_some_and(is_it);
             if named && table.get("classes").is_none() && table.get("et_label").is_none() {
                 table.insert("classes", Node::from(channels.clone()));
                 table.insert("strict", Node::from(true));
             }
-        }
+        };
+        self.transforms.iter_mut().for_each(|table| for_each_step(table, &mut fill_in));
         if !self.post.prediction.iter().any(|step| step.text("name") == Some(RESOLVES)) {
             self.post.prediction.push(Node::named(RESOLVES).with("classes", classes));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hearth_data::Pipeline;
+use hearth_data::{Pipeline, all_steps, for_each_step};
 use hearth_nn::inferers::Inferer;
 use hearth_registry::{Document, Fault, Node};
 use hearth_train::TestTimeAugmentation;
@@ -69,13 +69,32 @@ impl Tta {
     fn pipeline(&self) -> Result<Pipeline, Fault> {
         let mut tables = Vec::with_capacity(self.transforms.len());
         for (index, table) in self.transforms.iter().enumerate() {
-            if let Some(keys) = table.get("keys") {
-                let message = "remove `keys`: a transform of [tta] works on the image, and is undone on the prediction";
-                return Err(Fault::on(keys, message).under(&format!("tta.transforms.{index}.keys")));
+            for (path, step) in all_steps(std::slice::from_ref(table)) {
+                if let Some(keys) = step.get("keys") {
+                    let message =
+                        "remove `keys`: a transform of [tta] works on the image, and is undone on the prediction";
+                    let path = path.split_once('.').map(|(_, inner)| format!(".{inner}")).unwrap_or_default();
+                    return Err(Fault::on(keys, message).under(&format!("tta.transforms.{index}{path}.keys")));
+                }
             }
-            tables.push(table.clone().with("keys", vec![TestTimeAugmentation::KEY]));
+            let mut table = table.clone();
+            for_each_step(&mut table, &mut |step| {
+                // A step around others works on their keys.
+                if step.get("transforms").is_none() && !step.get("transform").is_some_and(Node::is_table) {
+                    step.insert("keys", Node::from(vec![TestTimeAugmentation::KEY]));
+                }
+            });
+            tables.push(table);
         }
-        Pipeline::from_nodes(&tables).map_err(|fault| fault.under("tta.transforms"))
+        let pipeline = Pipeline::from_nodes(&tables).map_err(|fault| fault.under("tta.transforms"))?;
+        match pipeline.steps().iter().position(|step| step.mixes_cases()) {
+            Some(index) => {
+                let name = pipeline.steps()[index].name();
+                let message = format!("{name} combines the cases of a batch, and a prediction has a single case");
+                Err(Fault::at(format!("tta.transforms.{index}"), message))
+            }
+            None => Ok(pipeline),
+        }
     }
 
     /// A short description.
@@ -88,5 +107,33 @@ impl Tta {
             (true, false) => format!("{} random examples", self.num_examples.unwrap_or(EXAMPLES)),
             (true, true) => "none".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tta(steps: &str) -> Result<Pipeline, Fault> {
+        let document = Document::parse("recipe", &format!("transforms = [{steps}]"))?;
+        Tta { transforms: document.find("transforms").items().to_vec(), ..Tta::default() }.pipeline()
+    }
+
+    #[test]
+    fn steps_within_steps_work_on_the_image() {
+        let steps = "{ name = 'OneOf', transforms = [{ name = 'RandFlip' }, { name = 'Range', transform = { name = \
+                     'RandRotate90' } }] }";
+        let described = tta(steps).expect("sound").describe();
+        let inner = &described[0]["transforms"];
+        assert_eq!(inner[0]["keys"][0], TestTimeAugmentation::KEY);
+        assert_eq!(inner[1]["transform"]["keys"][0], TestTimeAugmentation::KEY);
+        let fault = tta("{ name = 'OneOf', transforms = [{ name = 'RandFlip', keys = 'image' }] }").expect_err("keys");
+        assert_eq!(fault.path, "tta.transforms.0.transforms.0.keys");
+    }
+
+    #[test]
+    fn mixtures_of_cases_are_refused() {
+        let fault = tta("{ name = 'RandFlip' }, { name = 'MixUp' }").expect_err("one case");
+        assert!(fault.path == "tta.transforms.1" && fault.message.contains("MixUp"), "{fault}");
     }
 }

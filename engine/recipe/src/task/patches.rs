@@ -1,7 +1,7 @@
 //! Patches of whole-slide images.
 
 use hearth_data::layouts::Target;
-use hearth_data::{Field, Item};
+use hearth_data::{Field, Item, all_steps};
 use hearth_nn::metrics::MetricConfig;
 use hearth_nn::post::AsDiscrete;
 use hearth_registry::{Fault, Node};
@@ -123,8 +123,11 @@ impl Patches {
     /// size of the training patches: otherwise the network would learn the labels of other tissue,
     /// or see another field of view.
     fn check_sizes(&self, recipe: &Recipe) -> Result<(), Fault> {
-        let step =
-            |name: &str| recipe.transforms.iter().find(|step| step.text("name").is_some_and(|n| plain(n) == name));
+        let steps = all_steps(&recipe.transforms);
+        let step = |name: &str| {
+            let mut steps = steps.iter().map(|(_, step)| *step);
+            steps.find(|step| step.text("name").is_some_and(|n| plain(n) == name))
+        };
         let Some(read) = step("LoadRegion").and_then(|step| size(step.get("size")?)) else { return Ok(()) };
         let layout = recipe.data.layout.as_ref().filter(|layout| layout.name() == "Slides");
         let layout = layout.map(toml::Value::try_from).transpose().map_err(|error| Fault::new(error.to_string()))?;
@@ -171,7 +174,7 @@ fn check_grids(recipe: &Recipe) -> Result<(), Fault> {
     let Some(layout) = recipe.data.layout.as_ref().filter(|layout| layout.name() == "Slides") else { return Ok(()) };
     let layout = toml::Value::try_from(layout).map_err(|error| Fault::new(error.to_string()))?;
     let Some(rows) = layout.get("grid").and_then(toml::Value::as_integer) else { return Ok(()) };
-    for (index, step) in recipe.transforms.iter().enumerate() {
+    for (path, step) in all_steps(&recipe.transforms) {
         let Some(grid) = step.get("label_grid") else { continue };
         let grid = grid.to_toml();
         let counts = match &grid {
@@ -180,7 +183,7 @@ fn check_grids(recipe: &Recipe) -> Result<(), Fault> {
         };
         if counts.len() == 2 && counts != [rows; 2] {
             let what = format!("is {grid}, but data.layout.grid = {rows} gives each region {} labels", rows * rows);
-            return Err(Fault::at(format!("transforms.{index}.label_grid"), what));
+            return Err(Fault::at(format!("transforms.{path}.label_grid"), what));
         }
     }
     Ok(())

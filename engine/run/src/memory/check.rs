@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use hearth_data::{Effect, Pipeline};
+use hearth_data::{Effect, Pipeline, all_steps};
 use hearth_machine::{Allowance, readable};
 use hearth_nn::cost::cost;
 use hearth_nn::networks::{AnyNetwork, Network};
@@ -157,16 +157,46 @@ fn whole(node: &Node) -> Option<f64> {
 
 /// How many crops the chain draws of a case at least.
 pub(crate) fn crops_of_a_case(plan: &Plan) -> f64 {
-    let samples = plan.recipe.transforms.iter().filter_map(|step| whole(step.get("num_samples")?));
-    samples.product()
+    plan.recipe.transforms.iter().map(crops_of_step).product()
+}
+
+/// How many crops a step makes of a sample at least: a choice of steps may leave out the one with the
+/// most.
+fn crops_of_step(step: &Node) -> f64 {
+    let own = step.get("num_samples").and_then(whole).unwrap_or(1.0);
+    let inner = step.get("transform").filter(|inner| inner.is_table()).map_or(1.0, crops_of_step);
+    let counts = step.get("transforms").map_or(&[][..], Node::items).iter().map(crops_of_step);
+    let several = match step.text("name") {
+        Some("RandomOrder") => counts.product(),
+        Some("OneOf") => counts.reduce(f64::min).unwrap_or(1.0),
+        _ => 1.0,
+    };
+    own * inner * several
 }
 
 /// The key with the largest number of crops.
 fn key_of_count(plan: &Plan) -> String {
-    let counts = plan.recipe.transforms.iter().enumerate();
+    let counts = all_steps(&plan.recipe.transforms).into_iter();
     let counts = counts.filter_map(|(at, step)| Some((at, whole(step.get("num_samples")?)?)));
     match counts.max_by(|a, b| a.1.total_cmp(&b.1)) {
         Some((at, _)) => format!("transforms.{at}.num_samples"),
         None => "training.batch_size".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_recipe::recipe::Document;
+
+    #[test]
+    fn crops_within_a_choice_count_as_often_as_it_applies_them_at_least() {
+        let crops = |name: &str| {
+            let steps =
+                "[{ name = 'A', num_samples = 4 }, { name = 'Range', transform = { name = 'B', num_samples = 3 } }]";
+            let document = Document::parse("recipe", &format!("name = '{name}'\ntransforms = {steps}")).expect("sound");
+            crops_of_step(document.root())
+        };
+        assert_eq!([crops("OneOf"), crops("RandomOrder"), crops("SomeOf")], [3.0, 12.0, 1.0]);
     }
 }

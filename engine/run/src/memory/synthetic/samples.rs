@@ -88,13 +88,22 @@ pub(crate) fn integer(node: &Node) -> Option<usize> {
 /// The number of crops that the chain makes of a case: the product of its steps' `num_samples`, and
 /// of grids.
 fn crops_of_a_case(plan: &Plan) -> usize {
-    let of = |step: &Node| {
-        let samples = step.get("num_samples").and_then(integer).unwrap_or(1);
-        let is_grid = step.text("name").is_some_and(|name| name.starts_with("GridSplit"));
-        let grid = step.get("grid").filter(|_| is_grid);
-        samples * grid.map_or(1, |grid| grid.items().iter().filter_map(integer).product())
+    plan.recipe.transforms.iter().map(crops_of_step).product::<usize>().max(1)
+}
+
+/// The number of crops that a step makes of a sample, at most: a choice of steps may be the one with
+/// the most.
+fn crops_of_step(step: &Node) -> usize {
+    let samples = step.get("num_samples").and_then(integer).unwrap_or(1);
+    let is_grid = step.text("name").is_some_and(|name| name.starts_with("GridSplit"));
+    let grid = step.get("grid").filter(|_| is_grid);
+    let inner = step.get("transform").filter(|inner| inner.is_table()).map_or(1, crops_of_step);
+    let counts = step.get("transforms").map_or(&[][..], Node::items).iter().map(crops_of_step);
+    let several = match step.text("name") {
+        Some("OneOf") => counts.max().unwrap_or(1),
+        _ => counts.product(),
     };
-    plan.recipe.transforms.iter().map(of).product::<usize>().max(1)
+    samples * grid.map_or(1, |grid| grid.items().iter().filter_map(integer).product()) * inner * several
 }
 
 /// Crops each image of a sample to its first voxels along each axis.
