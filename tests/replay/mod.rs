@@ -1,6 +1,7 @@
 //! One file per family of golden cases: each turns a case into calls of the library.
 pub mod batch;
 pub mod blocks;
+pub mod choices;
 pub mod classification;
 pub mod color;
 pub mod crops;
@@ -17,6 +18,7 @@ pub mod patches;
 pub mod post;
 pub mod resampling;
 pub mod schedules;
+pub mod smooth_fields;
 pub mod state_dict;
 pub mod transforms_intensity;
 pub mod transforms_spatial;

@@ -10,6 +10,9 @@ use super::transforms_spatial::{image, shape, typed};
 
 /// Replays one intensity transform.
 pub fn replay(case: &Case) -> Outcome {
+    if let Some(outcome) = super::choices::mixtures(case).or_else(|| super::smooth_fields::replay(case)) {
+        return outcome;
+    }
     let input = image(case.array("in.image")?, affine::IDENTITY)?;
     let result = match case.op.as_str() {
         "AdjustContrast" => of::<t::AdjustContrast>(case)?.adjust(input),

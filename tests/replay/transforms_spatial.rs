@@ -18,6 +18,8 @@ pub fn replay(case: &Case) -> Outcome {
         other => super::crops::replay(case)
             .or_else(|| super::resampling::replay(case))
             .or_else(|| super::warps::replay(case))
+            .or_else(|| super::choices::steps(case))
+            .or_else(|| super::smooth_fields::replay(case))
             .unwrap_or_else(|| Err(Miss::unsupported(format!("op {other}")))),
     }
 }
