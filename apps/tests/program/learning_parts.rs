@@ -157,6 +157,11 @@ fn commands_load_only_the_parts_that_they_compute() {
         out
     };
     let learned = trained("learned", &[LOSS_OF_PLUGIN, SCHEDULE_OF_PLUGIN, INFERER]);
+    // An installed plugin is recorded with version and hash.
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(Path::new(&learned).join("run.json")).unwrap()).unwrap();
+    let kept: Vec<&str> = record["components"].as_array().unwrap().iter().map(|of| of.as_str().unwrap()).collect();
+    assert!(kept.len() == 1 && kept[0].starts_with("learning 0.1.0 "), "{kept:?}");
     succeed(&["predict", &learned, "-i", &image, "--out", &given.out("predicted")]);
     succeed(&["evaluate", &learned, "--data", &given.data]);
 
@@ -190,7 +195,7 @@ fn wrong_parts_are_errors_before_the_run_or_with_case_and_step() {
     refused(&["schedule={name=\"learning.Poly\",broken=2}"], &["learning.Poly has no rate for step 2", "-1"]);
     refused(&["inferer={name=\"learning.Whole\",size=2}"], &["size"]);
     assert!(!Path::new(&out).exists(), "nothing was written");
-    // The check before the run calls it twice, each step once.
+    // Two cases train, so that the fifth call is in the third epoch.
     let broken = "loss={name=\"learning.Entropy\",broken=5}";
     refused(
         &[broken],

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hearth_data::Item;
+use hearth_registry::component;
 use hearth_train::RunFolder;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -44,6 +45,9 @@ pub struct Record {
     /// The plugins, with the hashes of their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     plugins: Vec<Recorded>,
+    /// Other plugins whose components the recipe names: name, version and hash.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    components: Vec<String>,
     /// The properties of the training cases, in a separate file.
     #[serde(skip)]
     fingerprint: Option<Fingerprint>,
@@ -82,7 +86,8 @@ impl Record {
         let recipe = plan.recipe.to_toml()?;
         let data = data.display().to_string();
         let (training, validation) = (names(cases.training), names(cases.validation));
-        Ok(Self { id: None, recipe, data, training, validation, plugins: Vec::new(), fingerprint: None })
+        let (plugins, components) = (Vec::new(), Vec::new());
+        Ok(Self { id: None, recipe, data, training, validation, plugins, components, fingerprint: None })
     }
 
     /// Gives a new run its name.
@@ -91,10 +96,11 @@ impl Record {
         Self { id: Some(new_id()), ..self }
     }
 
-    /// Records the plugins of the run.
+    /// Records the plugins of the run, and those whose components were loaded for it.
     #[must_use]
     pub fn with_plugins(self, plugins: &[Attached]) -> Self {
-        Self { plugins: plugins.iter().map(Attached::recorded).collect(), ..self }
+        let plugins: Vec<Recorded> = plugins.iter().map(Attached::recorded).collect();
+        Self { components: others(&plugins), plugins, ..self }
     }
 
     /// The record of a resumed run: it has the recipe and the plugins of now, which [`check`](Self::check)
@@ -114,7 +120,15 @@ impl Record {
                 warning!("the plugin `{name}` has changed since the run was started: it was {was}, now it is {now}");
             }
         }
-        Ok(Self { recipe: plan.recipe.to_toml()?, plugins, ..self })
+        let components = others(&plugins);
+        for now in &components {
+            let was = self.components.iter().find(|before| name_of(before) == name_of(now));
+            if let Some(was) = was.filter(|was| *was != now) {
+                let name = name_of(now);
+                warning!("the plugin `{name}` has changed since the run was started: it was {was}, now it is {now}");
+            }
+        }
+        Ok(Self { recipe: plan.recipe.to_toml()?, plugins, components, ..self })
     }
 
     /// The plugins of the run.
@@ -208,6 +222,17 @@ impl Record {
         }
         Ok(())
     }
+}
+
+/// The plugins whose components were loaded, without those of the list.
+fn others(plugins: &[Recorded]) -> Vec<String> {
+    let listed = |of: &String| plugins.iter().any(|plugin| plugin.name == name_of(of));
+    component::loaded().into_iter().filter(|of| !listed(of)).collect()
+}
+
+/// The name of a plugin in the version of its components.
+fn name_of(version: &str) -> &str {
+    version.split(' ').next().unwrap_or(version)
 }
 
 /// A name that no other run has: 32 random hexadecimal digits.

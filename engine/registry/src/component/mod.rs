@@ -11,9 +11,9 @@ pub mod texts;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -187,7 +187,16 @@ pub fn find_one_of(
 ) -> Result<(ComponentKind, Arc<dyn Component>), Fault> {
     let finder = FINDER.read().unwrap_or_else(PoisonError::into_inner).clone();
     let none = || Fault::at("name", format!("{name} is of a plugin, and this program loads none"));
-    finder.ok_or_else(none)?(kinds, name, options)
+    let found = finder.ok_or_else(none)?(kinds, name, options)?;
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner).insert(found.1.version());
+    Ok(found)
+}
+
+static LOADED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// The plugins whose components this process has used, as [`Component::version`] names them.
+pub fn loaded() -> Vec<String> {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
 }
 
 #[cfg(test)]
