@@ -99,3 +99,34 @@ where
     }
     ImageFn { name, keys: keys.into(), parameters, change }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pipeline;
+
+    fn floor(key: &'static str, least: f64) -> impl Transform {
+        image_fn("Floor", key, least, |least, image| Ok(image.map(|values| values.clamp_min(*least))))
+    }
+
+    #[test]
+    fn caches_know_the_parameters_and_the_program() {
+        let described = floor("image", 2.0).describe();
+        assert_eq!(described, floor("image", 2.0).describe());
+        for other in [floor("image", 3.0).describe(), floor("label", 2.0).describe()] {
+            assert_ne!(described, other);
+        }
+        let file = std::env::current_exe().and_then(std::fs::read).expect("this program");
+        assert_eq!(described["program"].as_str(), Some(&blake3::hash(&file).to_hex()[..16]));
+    }
+
+    #[test]
+    fn a_key_that_does_not_exist_is_found_before_the_first_case() {
+        let load = crate::transforms::LoadImage::new("image");
+        let fault = Pipeline::new((load, floor("imge", 0.0))).expect_err("no such key").to_string();
+        assert!(
+            fault.contains("Floor") && fault.contains("imge") && fault.contains("did you mean \"image\"?"),
+            "{fault}"
+        );
+    }
+}

@@ -56,3 +56,24 @@ where
 {
     MetricFn { name, measure }.gathered()
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+
+    #[test]
+    fn other_than_a_row_for_each_item_is_an_error() {
+        let batch = Tensor::<5>::ones([3, 2, 2, 2, 2], &Device::flex());
+        let of = |shape: [usize; 2]| {
+            let mut metric = metric_fn("Rows", move |pred, _| Ok(Tensor::zeros(shape, &pred.device())));
+            metric.update(&batch, &batch).map(<[Vec<f32>]>::len)
+        };
+        assert_eq!(of([3, 1]), Ok(3));
+        for shape in [[1, 2], [6, 1]] {
+            let error = of(shape).expect_err("refused").to_string();
+            assert!(error.starts_with("Rows: ") && error.contains("for 3 items"), "{error}");
+        }
+    }
+}
