@@ -135,5 +135,8 @@ fn it_is_loaded_by_the_handler_and_not_by_the_recipe() {
     let absent = schedule("test.Absent");
     let options = LrScheduleOptions { schedule: absent, ..LrScheduleOptions::default() };
     let fault = LrSchedule::new(options).expect_err("no such schedule");
-    assert_eq!((fault.path.as_str(), fault.message.as_str()), ("schedule.name", "plugin `test` has no schedule Absent"));
+    assert_eq!(
+        (fault.path.as_str(), fault.message.as_str()),
+        ("schedule.name", "plugin `test` has no schedule Absent")
+    );
 }

@@ -546,7 +546,8 @@ fn warn_of_host_parts(plan: &Plan) {
         return;
     }
     if let Some(loss) = plan.recipe.loss.as_ref().filter(|loss| loss.through_host()) {
-        let what = "its prediction and label are copied from the device to the host for each batch, and its gradient back";
+        let what =
+            "its prediction and label are copied from the device to the host for each batch, and its gradient back";
         notice!("the loss {}: {what}", loss.name());
     }
     plan.note_host_inferer();
