@@ -20,9 +20,9 @@ pub struct ShapeError {
 
 /// A network that maps `[b, in, x, y, z]` to `[b, out, x', y', z']`.
 ///
-/// Implementations must provide two functions, and 2-D networks a third. All others have defaults that are valid for any
-/// network; override them for outputs of deep supervision, an additional loss, unsupported sizes,
-/// or names of weights that differ from the fields' names.
+/// Implementations must provide two functions, and 2-D networks a third. All others have defaults
+/// that are valid for any network; override them for outputs of deep supervision, an additional
+/// loss, unsupported sizes, or names of weights that differ from the fields' names.
 ///
 /// ```
 /// use burn::module::Module;
