@@ -27,8 +27,8 @@ impl TiffStack {
             Some(product) if product == pages && pages > 0 => {}
             _ => {
                 return Err(format!(
-                    "it is described as {channels} channels, {slices} slices and {frames} frames, and has {pages} pages; \
-                     save it as one file for each channel and frame"
+                    "it is described as {channels} channels, {slices} slices and {frames} frames, and has {pages} \
+                     pages; save it as one file for each channel and frame"
                 ));
             }
         }
