@@ -146,11 +146,11 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
             true => metaimage::write(image, &encoded, file),
             false => nrrd::write(image, &encoded, None, file),
         })
-    } else if name.ends_with(".png") {
-        let picture = Picture::of(image, options.scale).map_err(format)?;
     } else if name.ends_with(".mgz") || name.ends_with(".mgh") {
         let encoded = mgh::encode(image, &options.nifti).map_err(format)?;
         whole(path, |file| mgh::write(&encoded, name.ends_with(".mgz"), file))
+    } else if name.ends_with(".png") {
+        let picture = Picture::of(image, options.scale).map_err(format)?;
         whole(path, |file| picture.write(file).map_err(std::io::Error::other))
     } else if name.ends_with(".npy") {
         let [c, x, y, z] = image.data.dims().map(|d| d as u64);
