@@ -4,7 +4,6 @@ use hearth::data::transforms as t;
 use hearth::data::{DrawKey, Image, Pipeline, Sample, affine};
 use hearth_tests::golden::{Case, Miss, Outcome};
 
-use super::batch::tensor;
 use super::device::device;
 use super::transforms_spatial::{finish, input, typed};
 
@@ -54,10 +53,10 @@ fn mixed(case: &Case) -> Outcome {
     let mut check = case.check();
     for key in ["image", "label"] {
         let array = case.array(&format!("in.{key}"))?;
-        let batch = tensor(array, &device())?;
-        let [count, channels, x, y, z] = batch.dims();
-        let dims = array.shape.len() - 2;
-        let image = Image::new(batch.reshape([count * channels, x, y, z]), affine::IDENTITY).with_spatial_dims(dims);
+        let length = |axis: usize| array.shape.get(axis).copied().unwrap_or(1);
+        let batch = [length(0) * length(1), length(2), length(3), length(4)];
+        let image = Image::from_values(array.f32(), batch, affine::IDENTITY, &device());
+        let image = image.with_spatial_dims(array.shape.len() - 2);
         let made = match case.op.as_str() {
             "MixUp" => typed::<t::MixUp>(case, case.params.clone())?.mix(image, &mixing)?,
             "CutMix" => typed::<t::CutMix>(case, case.params.clone())?.mix(image, &mixing)?,

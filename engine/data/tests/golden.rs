@@ -16,6 +16,7 @@ mod gpu;
 
 #[path = "../../../tests/replay"]
 mod replay {
+    pub mod choices;
     pub mod color;
     pub mod crops;
     pub mod data;
@@ -23,6 +24,7 @@ mod replay {
     pub mod labels;
     pub mod patches;
     pub mod resampling;
+    pub mod smooth_fields;
     pub mod transforms_intensity;
     pub mod transforms_spatial;
     pub mod transforms_utility_post;
