@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use hearth_data::DrawKey;
 use hearth_distributed::threads;
