@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 use hearth_nn::inferers::{InferError, Inferer, InfererConfig, SlidingWindowInferer, stoppable};
 use hearth_nn::losses::{DeepSupervisionLoss, DiceCELoss, Loss, LossConfig, LossError};
 use hearth_nn::metrics::MetricConfig;
-use hearth_nn::networks::NetworkConfig;
+use hearth_nn::networks::{Network as _, NetworkConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
 use hearth_registry::component::{self, Answer, Component, ComponentKind, HostArray, Network};
 use hearth_registry::{Fault, Node, Registry};
