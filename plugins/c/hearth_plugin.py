@@ -537,6 +537,8 @@ def _open(plugin, call, library, module):
         table = work.contents
 
         def network(window):
+            if not table.network:
+                raise ValueError("there is no network")
             output = _Array(size=ctypes.sizeof(_Array))
             if table.network(ctypes.addressof(table), byref(window._sent()), byref(output)):
                 raise _Passed
