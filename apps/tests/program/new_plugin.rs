@@ -5,12 +5,16 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{errors, fail, hearth, phantom, succeed, text, tiny_recipe};
+use crate::common::{TINY, errors, fail, hearth, phantom, succeed, text, tiny_recipe};
 
-/// Cargo offline, with a folder that stays, so that the dependencies of plugins are compiled once.
+/// The folder of Cargo's outputs: it stays, so that the dependencies of plugins are compiled once.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_hearth")).parent().unwrap().with_file_name("scaffold")
+}
+
+/// Cargo offline.
 fn offline(command: &mut Command) -> &mut Command {
-    let target = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().unwrap().with_file_name("scaffold");
-    command.env("CARGO_TARGET_DIR", target).env("CARGO_NET_OFFLINE", "true").env_remove("RUSTFLAGS")
+    command.env("CARGO_TARGET_DIR", target()).env("CARGO_NET_OFFLINE", "true").env_remove("RUSTFLAGS")
 }
 
 /// A new plugin whose Cargo does not use the network.
@@ -54,6 +58,40 @@ fn a_fresh_plugin_shows_something_in_a_run() {
     let words = ["train", &recipe, "--data", &data, "--out", &out, "--plugin", &library];
     fail(&[&words[..], &["--set", "plugins.run-diary.evry=2"]].concat(), 1, &["unknown option `evry`", "every"]);
     fail(&[&words[..], &["--set", "plugins.diary.every=2"]].concat(), 1, &["unknown name \"diary\"", "run-diary"]);
+}
+
+/// What handlers of the gallery need of a real run: its recipe, and cases with their metrics in the validation.
+#[cfg(target_os = "linux")]
+#[test]
+fn plugins_of_the_gallery_work_in_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |template: &str| {
+        let dir = new(folder.path(), template, &["--template", template]);
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = offline(Command::new(cargo).args(["build", "--release"]).current_dir(dir)).output().unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        text(&target().join(format!("release/lib{}.so", template.replace('-', "_"))))
+    };
+    let (mlflow, worst) = (build("mlflow"), build("worst-cases"));
+    let others = ["validation", "stats", "checkpoint"].map(|name| format!("[[plugins]]\nname = \"{name}\"\n")).concat();
+    let worst_cases =
+        "[[plugins]]\nname = \"worst-cases\"\nengine = \"validation\"\noptions = { metric = \"mean_dice\" }\n";
+    let (recipe, run, files) = (folder.path().join("a.toml"), folder.path().join("run"), folder.path().join("mlruns"));
+    fs::write(&recipe, format!("{TINY}\n{others}{worst_cases}")).unwrap();
+    let (recipe, data, out) = (text(&recipe), text(&phantom(folder.path(), 3)), text(&run));
+    let option = format!("plugins.mlflow.folder=\"{}\"", text(&files));
+    let train = ["train", &recipe, "--data", &data, "--out", &out, "--epochs", "2", "--device", "cpu"];
+    succeed(&[&train[..], &["--plugin", &mlflow, "--plugin", &worst, "--set", &option]].concat());
+    let runs: Vec<PathBuf> = files.join("hearth").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    let logged = runs.iter().find(|path| path.is_dir()).expect("a run");
+    let read = |file: &str| fs::read_to_string(logged.join(file)).expect(file);
+    assert_eq!((read("params/network.name"), read("params/training.epochs")), ("UNet".into(), "2".into()));
+    assert_eq!((read("metrics/mean_dice").lines().count(), read("metrics/loss").lines().count()), (2, 2));
+    assert!(read("meta.yaml").contains("\"status\":3"));
+    let attached = run.join("validation/attachments/worst-cases");
+    let table = fs::read_to_string(attached.join("worst.md")).unwrap();
+    assert!(table.starts_with("| case | mean_dice |") && table.contains("spleen_"), "{table}");
+    assert!(attached.join("worst_1.png").is_file());
 }
 
 #[test]
