@@ -207,7 +207,7 @@ impl Template {
                 gallery "mixup",
                 "mixup",
                 "mixes each image of a batch with another one",
-                "\nLabels must be one-hot: `AsDiscrete` with `to_onehot` at the end of the training's transforms.\n"
+                "\nLabels need a channel for each class, or one channel of 0 and 1 with a loss of a sigmoid.\n"
             ),
             Template::BoundaryLoss => texts!(
                 gallery "boundary_loss",
