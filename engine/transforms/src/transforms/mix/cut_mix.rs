@@ -59,9 +59,12 @@ impl CutMix {
         Ok(as_image(image, mixed))
     }
 
+    fn labels(&self) -> Vec<&str> {
+        self.label_keys.iter().flat_map(Keys::iter).collect()
+    }
+
     fn all_keys(&self) -> Keys {
-        let labels = self.label_keys.iter().flat_map(Keys::iter);
-        Keys::from(self.keys.iter().chain(labels).collect::<Vec<&str>>())
+        Keys::from(self.keys.iter().chain(self.labels()).collect::<Vec<&str>>())
     }
 
     fn check_parameters(&self, known: &BTreeSet<String>) -> Result<(), Fault> {
@@ -91,7 +94,7 @@ impl From<&str> for crate::Optional<Keys> {
     }
 }
 
-transform_of_batches!(CutMix);
+transform_of_batches!(CutMix, other_keys: labels);
 
 transform_entry!(
     CutMix,

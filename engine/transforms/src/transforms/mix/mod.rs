@@ -1,9 +1,11 @@
 //! Transforms that combine the cases of a batch, or cut boxes out of all of them.
 
 /// Implements [`Transform`](crate::Transform) for a type with `keys`, `batch_size`, `alpha`,
-/// `allow_missing_keys`, `all_keys(&self)` and `mix(&self, Image, &Mixing)`.
+/// `allow_missing_keys`, `all_keys(&self)`, `check_parameters(&self, known)` and
+/// `mix(&self, Image, &Mixing)`; `other_keys` names the function that returns the keys outside of
+/// `keys`.
 macro_rules! transform_of_batches {
-    ($type:ident) => {
+    ($type:ident $(, other_keys: $others:ident)?) => {
         impl $crate::Transform for $type {
             fn name(&self) -> &'static str {
                 stringify!($type)
@@ -16,6 +18,12 @@ macro_rules! transform_of_batches {
             fn mixes_cases(&self) -> bool {
                 true
             }
+
+            $(
+                fn other_keys(&self) -> Vec<&str> {
+                    self.$others()
+                }
+            )?
 
             fn effect(&self) -> $crate::Effect {
                 $crate::Effect::Values
