@@ -15,8 +15,7 @@ use tracing_subscriber::prelude::*;
 use crate::commands::serve;
 use crate::commands::{
     bench, bundle, completions, convert, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
-    metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, trace, train, tune,
-    watch,
+    metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, trace, train, tune, watch,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};

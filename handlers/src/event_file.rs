@@ -16,9 +16,7 @@ use hearth_engine::HandlerError;
 use protobuf::{Message, RepeatedField};
 use serde::{Deserialize, Serialize};
 use tensorboard_proto::event::Event;
-use tensorboard_proto::summary::{
-    Summary, Summary_Image, Summary_Value, SummaryMetadata, SummaryMetadata_PluginData,
-};
+use tensorboard_proto::summary::{Summary, Summary_Image, Summary_Value, SummaryMetadata, SummaryMetadata_PluginData};
 use tensorboard_proto::tensor::TensorProto;
 use tensorboard_proto::tensor_shape::{TensorShapeProto, TensorShapeProto_Dim};
 use tensorboard_proto::types::DataType;

@@ -31,7 +31,13 @@ pub struct TensorBoardStatsOptions {
 
 impl Default for TensorBoardStatsOptions {
     fn default() -> Self {
-        Self { dir: "tensorboard".into(), every_iterations: 10, every_epochs: 1, loss: "train/loss".into(), attachments: true }
+        Self {
+            dir: "tensorboard".into(),
+            every_iterations: 10,
+            every_epochs: 1,
+            loss: "train/loss".into(),
+            attachments: true,
+        }
     }
 }
 

@@ -40,11 +40,8 @@ pub fn run(args: &Args) -> Outcome {
     for file in files {
         let summary = summarize(file).while_doing(|| "cannot summarize the trace")?;
         if *json {
-            let statistics: serde_json::Map<_, _> = summary
-                .statistics()
-                .into_iter()
-                .map(|(name, of)| (name.to_owned(), serde_json::json!(of)))
-                .collect();
+            let statistics: serde_json::Map<_, _> =
+                summary.statistics().into_iter().map(|(name, of)| (name.to_owned(), serde_json::json!(of))).collect();
             let mut one = serde_json::json!({ "file": file, "statistics": statistics });
             one["summary"] = serde_json::to_value(&summary)?;
             all.push(one);

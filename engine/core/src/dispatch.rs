@@ -267,7 +267,12 @@ impl Engine {
     }
 
     /// Calls the handlers of an event, in the order of registration.
-    pub(crate) fn dispatch(&mut self, event: Event, workflow: &mut dyn Workflow, lenient: bool) -> Result<(), RunError> {
+    pub(crate) fn dispatch(
+        &mut self,
+        event: Event,
+        workflow: &mut dyn Workflow,
+        lenient: bool,
+    ) -> Result<(), RunError> {
         if self.is_unheard(event) {
             self.unheard[event.id() as usize] += 1;
             return Ok(());

@@ -37,7 +37,8 @@ impl Engine {
         let event = self.requests.fired.first().map_or(Event::Attached, |(_, event)| *event);
         self.requests.fired.clear();
         self.requests.attached.clear();
-        let what = format!("{MOST_IN_A_ROW} events followed one another; a handler of `{event}` must not fire it again");
+        let what =
+            format!("{MOST_IN_A_ROW} events followed one another; a handler of `{event}` must not fire it again");
         self.judge(by, event, &what, workflow, lenient)
     }
 

@@ -69,7 +69,9 @@ fn an_event_of_a_handler_reaches_others_after_its_own() {
     let lines = Lines::default();
     let mut engine = Engine::new("trainer");
     // It listens before the handler that fires is there.
-    engine.add(noting(&lines, "early", [Event::custom("hard.found").into(), Event::IterationCompleted.into()])).unwrap();
+    engine
+        .add(noting(&lines, "early", [Event::custom("hard.found").into(), Event::IterationCompleted.into()]))
+        .unwrap();
     let found = Made::new("hard", [Event::IterationCompleted.once(2)], |_, cx| Ok(cx.host.fire("hard.found")?));
     engine.add(found.fires(&["hard.found"])).unwrap();
     engine.add(noting(&lines, "late", [Event::custom("hard.found") | Event::IterationCompleted])).unwrap();
@@ -118,7 +120,8 @@ fn names_and_events_of_others_are_refused() {
 #[test]
 fn handlers_that_fire_each_others_events_come_to_an_end() {
     let mut engine = Engine::new("trainer");
-    let ping = Made::new("ping", [Event::Started | Event::custom("pong.sent")], |_, cx| Ok(cx.host.fire("ping.sent")?));
+    let ping =
+        Made::new("ping", [Event::Started | Event::custom("pong.sent")], |_, cx| Ok(cx.host.fire("ping.sent")?));
     let pong = Made::new("pong", [Event::custom("ping.sent").into()], |_, cx| Ok(cx.host.fire("pong.sent")?));
     engine.add(ping.fires(&["ping.sent"])).unwrap();
     engine.add(pong.fires(&["pong.sent"])).unwrap();

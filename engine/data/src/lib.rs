@@ -36,8 +36,8 @@ pub use hearth_io::{
 
 pub use hearth_transforms::{
     BoxSource, Draw, DrawKey, Effect, IndexList, IndexSource, Keys, Optional, Pipeline, RecipeOptions, Sample,
-    StepError, Steps, StoredImage, StoredIndices, Transform, Value, ValueState, all_steps, build_transform, cucim_names,
-    for_each_step, image_fn, patches, setters, tiny, transforms,
+    StepError, Steps, StoredImage, StoredIndices, Transform, Value, ValueState, all_steps, build_transform,
+    cucim_names, for_each_step, image_fn, patches, setters, tiny, transforms,
 };
 
 #[cfg(feature = "download")]

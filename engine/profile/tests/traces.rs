@@ -30,7 +30,13 @@ fn of_a_gpu() -> Value {
     let mut all = vec![
         json!({ "ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "ts": 0, "args": { "name": "python" } }),
         json!({ "ph": "s", "id": 3, "pid": 1, "tid": 1, "ts": 5, "cat": "ac2g", "name": "ac2g" }),
-        event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1, [0.0, 9000.0], None),
+        event(
+            "user_annotation",
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+            1,
+            [0.0, 9000.0],
+            None,
+        ),
     ];
     for step in 0..2_u64 {
         let at = |ms: f64| 1e4 + step as f64 * 1e5 + ms * 1e3;
@@ -86,7 +92,10 @@ fn kernels_of_a_gpu_count_from_first_to_last() {
         close(Some(step.step), 0.1);
     }
     let table = plain.table(true);
-    assert!(table.contains("backward           2      17.500      17.000      17.500      17.950      18.000"), "{table}");
+    assert!(
+        table.contains("backward           2      17.500      17.000      17.500      17.950      18.000"),
+        "{table}"
+    );
     assert!(table.lines().any(|line| line.starts_with("6 ") && line.ends_with("100.000")), "{table}");
 }
 

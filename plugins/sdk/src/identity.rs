@@ -5,8 +5,8 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use crate::abi::{
-    AbiAlternative, AbiAnswer, AbiArray, AbiCombine, AbiComponentInfo, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved,
-    AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
+    AbiAlternative, AbiAnswer, AbiArray, AbiCombine, AbiComponentInfo, AbiFault, AbiLayer, AbiMetric, AbiNumber,
+    AbiObserved, AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
 };
 
 /// The first bytes of a record.

@@ -11,8 +11,8 @@ use hearth_registry::Fault;
 use hearth_registry::component::{Answer, ComponentKind, HostArray};
 
 use crate::abi::{
-    AbiAnswer, AbiArray, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor,
-    AbiText,
+    AbiAnswer, AbiArray, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState,
+    AbiTensor, AbiText,
 };
 
 /// The named parts of a state that changed since the last call, collected so that they can be
@@ -317,7 +317,8 @@ pub fn layer_values(number: u8) -> Result<LayerValues, HostError> {
 
 /// The kind of names of this number.
 pub fn name_kind(number: u8) -> Option<NamesOf> {
-    let kinds = [NamesOf::Outputs, NamesOf::Tensors, NamesOf::Numbers, NamesOf::Texts, NamesOf::Engines, NamesOf::Attachments];
+    let kinds =
+        [NamesOf::Outputs, NamesOf::Tensors, NamesOf::Numbers, NamesOf::Texts, NamesOf::Engines, NamesOf::Attachments];
     kinds.into_iter().find(|known| *known as u8 == number)
 }
 

@@ -89,7 +89,8 @@ impl MpiCommunicator {
             .spawn(move || own(placement, deadline, &report, &receiver))
             .map_err(|error| MpiError::Thread(error.to_string()))?;
         let late = |_: RecvTimeoutError| late(placement.as_ref(), deadline);
-        let Ready { rank, hosts, library, interface } = Awake::now().receive(&ready, deadline + REPORT).map_err(late)??;
+        let Ready { rank, hosts, library, interface } =
+            Awake::now().receive(&ready, deadline + REPORT).map_err(late)??;
         tracing::debug!(rank, world = hosts.len(), library, "ranks connected over MPI");
         let (ledger, finished) = (Arc::default(), AtomicBool::new(false));
         Ok(MpiCommunicator { rank, hosts, library, interface, commands, ledger, finished })

@@ -184,7 +184,8 @@ impl Phases {
 
     /// The numbers of the kernels that each pass started: they increase with the time of the start.
     fn find_launch(&mut self, event: &Event) {
-        let Some(number) = event.args.correlation.filter(|_| event.cat.ends_with("_runtime") || event.cat.ends_with("_driver"))
+        let Some(number) =
+            event.args.correlation.filter(|_| event.cat.ends_with("_runtime") || event.cat.ends_with("_driver"))
         else {
             return;
         };

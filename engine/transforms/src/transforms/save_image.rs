@@ -104,7 +104,8 @@ impl SaveImage {
         let file = image.meta.path.as_ref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());
         let name = file.as_deref().unwrap_or(case);
         let own = self.found.get().map_or(&[][..], PluginWriter::endings).iter().map(String::as_str);
-        let stem = own.chain([".nii.gz", ".hdr.gz", ".img.gz", ".mgh.gz", ".seg.nrrd"]).find_map(|s| name.strip_suffix(s));
+        let stem =
+            own.chain([".nii.gz", ".hdr.gz", ".img.gz", ".mgh.gz", ".seg.nrrd"]).find_map(|s| name.strip_suffix(s));
         let stem = stem.or_else(|| name.rsplit_once('.').map(|(stem, _)| stem)).unwrap_or(name);
         let postfix = if self.output_postfix.is_empty() { String::new() } else { format!("_{}", self.output_postfix) };
         let folder = if self.separate_folder { self.output_dir.join(stem) } else { self.output_dir.clone() };

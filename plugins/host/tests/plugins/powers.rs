@@ -17,6 +17,9 @@ fn each_row_names_a_test() {
         }
         let (file, name) = test.trim_matches('`').split_once("::").unwrap_or_else(|| panic!("{what}: no test"));
         let source = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert!(source.contains(&format!("#[test]\nfn {name}()")) || source.contains(&format!("\nfn {name}()")), "{test}");
+        assert!(
+            source.contains(&format!("#[test]\nfn {name}()")) || source.contains(&format!("\nfn {name}()")),
+            "{test}"
+        );
     }
 }
