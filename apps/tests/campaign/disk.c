@@ -3,7 +3,8 @@
  * HEARTH_DISK=FOLDER     the folder that lies on this disk
  * HEARTH_SHADOW=FOLDER   gets what is on the platter: inodes/N, the content of a file when it was last
  *                        synced, and folders/N, the entries of a folder when it was last synced
- * HEARTH_FAIL=N:ERRNO    the Nth call that writes below the folder fails, and all later ones
+ * HEARTH_FAIL=N:ERRNO    the Nth call that writes, syncs, makes or renames below the folder fails, and all
+ *                        later ones; N:ERRNO:once, only the Nth
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -35,19 +36,37 @@ static int below(int fd, char path[4096]) {
     return strncmp(path, root, strlen(root)) == 0;
 }
 
-/* Whether this call is to fail; counts it. */
-static int fails(int fd) {
+/* Whether this call below the folder is to fail; counts it. */
+static int counts(void) {
     const char *how = getenv("HEARTH_FAIL");
-    char path[4096];
-    if (!how || !below(fd, path)) return 0;
     long at = 0;
     int code = EIO;
+    if (!how) return 0;
     sscanf(how, "%ld:%d", &at, &code);
     pthread_mutex_lock(&lock);
-    int hit = ++calls >= at;
+    long call = ++calls;
     pthread_mutex_unlock(&lock);
+    int hit = strstr(how, ":once") ? call == at : call >= at;
     if (hit) errno = code;
     return hit;
+}
+
+static int fails(int fd) {
+    char path[4096];
+    return getenv("HEARTH_FAIL") && below(fd, path) && counts();
+}
+
+static int fails_at(const char *path) {
+    const char *root = getenv("HEARTH_DISK");
+    return getenv("HEARTH_FAIL") && root && strncmp(path, root, strlen(root)) == 0 && counts();
+}
+
+int rename(const char *from, const char *to) {
+    return fails_at(to) ? -1 : REAL(rename)(from, to);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    return fails_at(path) ? -1 : REAL(mkdir)(path, mode);
 }
 
 ssize_t write(int fd, const void *data, size_t size) {

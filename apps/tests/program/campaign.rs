@@ -4,13 +4,14 @@
 //!
 //! `HEARTH_CAMPAIGN=200` runs this number of rounds of each; the results are in `docs/reliability.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{errors, hearth, phantom, plugins_are_built, signal, text, tiny_recipe};
+use crate::common::{TINY, errors, hearth, phantom, plugins_are_built, signal, text, tiny_recipe};
+use crate::plugins_in_c::compile;
 
 /// Rounds in a short campaign.
 const SHORT: usize = 4;
@@ -238,6 +239,79 @@ fn a_disk_that_fails_or_is_full_is_told_and_what_it_held_is_gone_on_with() {
     }
     assert!(failed > 0, "no write failed");
     println!("| EIO, ENOSPC or EROFS from a random write on | {} | reported, then same weights |", rounds().max(3));
+}
+
+/// Handlers with files of their own.
+const WRITING: &str = r#"
+[[handlers]]
+name = "LayerStatistics"
+every = 3
+[[handlers]]
+name = "TensorBoardImage"
+every = 2
+[[handlers]]
+name = "MachineMonitor"
+every_seconds = 0.05
+"#;
+
+/// A plugin that attaches files and remembers values, TensorBoard and other handlers: a call that fails
+/// once, or from then on, is reported, and no file lacks anything when the run is complete.
+#[test]
+fn a_disk_that_fails_under_plugins_and_handlers_is_reported_and_loses_nothing() {
+    let mut bench = Bench::new(9);
+    let plugin = compile(bench.dir.path(), "keeper", include_str!("../in_c/keeper.c"));
+    let (library, recipe) = (preloaded(bench.dir.path(), "disk"), bench.place("writing.toml"));
+    std::fs::write(&recipe, format!("{TINY}{WRITING}")).expect("a recipe");
+    bench.recipe = text(&recipe);
+    let mut failed = 0;
+    for round in 0..rounds().max(6) {
+        let (code, once) = ([5, 28][round % 2], if round % 3 == 0 { ":once" } else { "" });
+        let run = bench.place(&format!("failing{round}"));
+        std::fs::create_dir(&run).expect("a folder");
+        let at = 1 + (bench.draw() * 900.0) as usize;
+        let with_plugin = |bench: &Bench| {
+            let mut command = bench.command(&run);
+            command.args(["--plugin", &plugin]);
+            command
+        };
+        let mut command = with_plugin(&bench);
+        let how = format!("{at}:{code}{once}");
+        command.env("LD_PRELOAD", &library).env("HEARTH_DISK", &run).env("HEARTH_FAIL", &how);
+        let output = command.output().expect("the program starts");
+        let said = errors(&output);
+        let reason = std::io::Error::from_raw_os_error(code).to_string();
+        let reason = reason.split(" (os").next().expect("a text");
+        assert!(!said.contains("panicked"), "{how}: {said}");
+        if !output.status.success() {
+            failed += 1;
+            assert_eq!(output.status.code(), Some(1), "{how}: {said}");
+            assert!(said.contains("error: ") && said.contains(reason), "{how}: {said}");
+        }
+        if !run.join("recipe.toml").is_file() {
+            std::fs::remove_dir_all(&run).expect("removed");
+        }
+        let output = with_plugin(&bench).output().expect("the program starts");
+        assert!(output.status.success(), "{how}: {}", errors(&output));
+        assert!(weights(&run) == bench.weights, "{how}: other weights than without it");
+        let read = |name: &str| std::fs::read_to_string(run.join(name)).expect(name);
+        let epochs: Vec<String> = (1..=12).map(|epoch| epoch.to_string()).collect();
+        let of_table = |text: String| -> Vec<String> {
+            text.lines().skip(1).map(|row| row.split(',').next().unwrap_or_default().to_owned()).collect()
+        };
+        assert_eq!(of_table(read("metrics.csv")), epochs, "{how}");
+        assert_eq!(read("attachments/keeper/counts/last.txt"), "keeper: 12 epochs are counted", "{how}");
+        // A handler that failed is not called again in that process, which says so.
+        if said.contains("handler `layer_statistics` failed") {
+            continue;
+        }
+        let layers: BTreeSet<u64> = of_table(read("layers.csv")).iter().filter_map(|cell| cell.parse().ok()).collect();
+        assert_eq!(layers, (1..=12).map(|step| 3 * step).collect(), "{how}");
+    }
+    assert!(failed > 0, "no call failed");
+    println!(
+        "| EIO or ENOSPC at a random call of a run with a plugin | {} | reported, nothing lost |",
+        rounds().max(6)
+    );
 }
 
 #[test]
