@@ -26,8 +26,8 @@ use memmap2::Mmap;
 
 use super::confine::confine;
 use super::wire::{
-    Answer, Order, Request, SentAlternative, SentArray, SentFault, SentTensor, Shared, Source, Word, put_arrays, receive,
-    send, take_arrays,
+    Answer, Order, Request, SentAlternative, SentArray, SentFault, SentTensor, Shared, Source, Word, put_arrays,
+    receive, send, take_arrays,
 };
 use crate::bundled::BUNDLED;
 use crate::error::PluginError;
@@ -273,7 +273,9 @@ impl Line {
             }
         };
         let answer = match operation {
-            Some(operation) => component.call(operation, &inputs, text, network.then_some(&mut run as &mut Network<'_>))?,
+            Some(operation) => {
+                component.call(operation, &inputs, text, network.then_some(&mut run as &mut Network<'_>))?
+            }
             None => Computed { arrays: component.run(&inputs, text)?, text: String::new() },
         };
         Ok((put_arrays(&mut self.shared.borrow_mut(), &answer.arrays)?, answer.text))

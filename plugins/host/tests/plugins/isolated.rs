@@ -116,7 +116,7 @@ fn what_cannot_be_loaded_is_told() {
     let error = isolated(fixture("crashes"), Duration::from_secs(5)).expect_err("it aborts").to_string();
     assert_eq!(error, "plugin `crashes`: while it was loaded, its process ended: signal 6 (abort)");
     let good = isolated(fixture("good"), Duration::from_secs(5)).expect("it loads");
-    assert_eq!(good.options().len(), 3);
+    assert_eq!(good.options().len(), 4);
     let fault = match good.handler(table("word = 1")).err() {
         Some(PluginError::Options { fault, .. }) => *fault,
         other => panic!("{other:?}"),

@@ -284,7 +284,8 @@ pub fn does_all(plugin: &Plugin, folder: &Path) {
     let abilities = said(crop.call("abilities", &[], "", None));
     assert_ne!(abilities["random"], true, "{abilities}");
     let text = json!({"keys": ["image", "label"], "draw": null});
-    let cropped = ask(&*crop, "apply", &[image(&[1.0, 2.0, 3.0, 4.0]), image(&[0.0, 1.0, 0.0, 1.0])], text).expect("no error");
+    let cropped =
+        ask(&*crop, "apply", &[image(&[1.0, 2.0, 3.0, 4.0]), image(&[0.0, 1.0, 0.0, 1.0])], text).expect("no error");
     let shapes: Vec<_> = cropped.arrays.iter().map(|array| (&array.shape[..], &*array.values)).collect();
     assert_eq!(shapes, [(&[1, 2, 1, 1][..], &[1.0, 2.0][..]), (&[1, 2, 1, 1][..], &[0.0, 1.0][..])]);
     assert_eq!((cropped.arrays[0].affine, cropped.text.contains("cropped")), (IDENTITY, true));

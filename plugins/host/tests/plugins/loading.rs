@@ -20,7 +20,7 @@ fn a_good_one_says_who_it_is() {
     assert_eq!(identity.module, "fixture_good");
     assert_eq!(inspect(&fixture("good")).expect("an identity"), *identity);
     let options = plugin.options().iter().map(|o| (o.name.as_str(), o.required)).collect::<Vec<_>>();
-    assert_eq!(options, [("word", true), ("tensor", false), ("numbers", false)]);
+    assert_eq!(options, [("word", true), ("tensor", false), ("numbers", false), ("timer", false)]);
     assert!(identity.to_string().starts_with("good 0."), "{identity}");
 }
 
@@ -58,7 +58,7 @@ fn options_that_are_wrong_are_told_with_the_valid_ones() {
     let good = load(&fixture("good")).expect("a good plugin");
     let missing = fault(&good, "");
     assert_eq!(missing.path, "word");
-    assert_eq!(missing.text(), "option `word` is missing; valid options: word, tensor, numbers");
+    assert_eq!(missing.text(), "option `word` is missing; valid options: word, tensor, numbers, timer");
     assert_eq!(fault(&good, "word = ''\nnumbers = [1, 'two']").path, "numbers.1");
     let unknown = fault(&good, "wrd = ''");
     assert_eq!(
