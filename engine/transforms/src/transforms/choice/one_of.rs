@@ -62,6 +62,15 @@ transform_of_steps!(OneOf);
 /// The transforms have `keys` of their own. Validation and prediction omit the step, and caches end
 /// before it. MONAI's `lazy`, `overrides`, `map_items` and `unpack_items` have no counterpart:
 /// `data.lazy` holds for these transforms too.
+///
+/// ```
+/// # use hearth_transforms::Pipeline;
+/// let steps = "[{ name = 'Flip', keys = 'image' }, { name = 'ScaleIntensity', keys = 'image' }]";
+/// let table = format!("[[transforms]]\nname = 'OneOf'\ntransforms = {steps}\nweights = [3, 1]");
+/// let chain = Pipeline::from_toml(&table)?;
+/// assert_eq!(chain.describe()[0]["weights"][0], 3.0);
+/// # Ok::<(), hearth_registry::Fault>(())
+/// ```
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OneOfTable {

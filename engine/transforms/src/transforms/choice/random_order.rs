@@ -49,6 +49,14 @@ transform_of_steps!(RandomOrder);
 /// The transforms have `keys` of their own. Validation and prediction omit the step, and caches end
 /// before it. MONAI's `lazy`, `overrides`, `map_items` and `unpack_items` have no counterpart:
 /// `data.lazy` holds for these transforms too.
+///
+/// ```
+/// # use hearth_transforms::Pipeline;
+/// let steps = "[{ name = 'Flip', keys = 'image' }, { name = 'ScaleIntensity', keys = 'image' }]";
+/// let chain = Pipeline::from_toml(&format!("[[transforms]]\nname = 'RandomOrder'\ntransforms = {steps}"))?;
+/// assert_eq!(chain.describe()[0]["transforms"][1]["name"], "ScaleIntensity");
+/// # Ok::<(), hearth_registry::Fault>(())
+/// ```
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RandomOrderTable {

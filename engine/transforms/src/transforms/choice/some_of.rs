@@ -121,6 +121,15 @@ transform_of_steps!(SomeOf);
 /// transforms, by default the same. The transforms have `keys` of their own. Validation and
 /// prediction omit the step, and caches end before it. MONAI's `lazy`, `overrides`, `map_items` and
 /// `unpack_items` have no counterpart: `data.lazy` holds for these transforms too.
+///
+/// ```
+/// # use hearth_transforms::Pipeline;
+/// let steps = "[{ name = 'Flip', keys = 'image' }, { name = 'ScaleIntensity', keys = 'image' }]";
+/// let table = format!("[[transforms]]\nname = 'SomeOf'\ntransforms = {steps}\nnum_transforms = 1");
+/// let chain = Pipeline::from_toml(&table)?;
+/// assert_eq!(chain.describe()[0]["num_transforms"], 1);
+/// # Ok::<(), hearth_registry::Fault>(())
+/// ```
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SomeOfTable {
