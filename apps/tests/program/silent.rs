@@ -52,6 +52,10 @@ fn norms_of_a_single_value_are_refused_before_and_during_a_training() {
     fail(&bench.train("a", &instance, &["--dry-run"]), 1, &words);
     fail(&bench.train("a", &instance, &[]), 1, &words);
     assert!(!Path::new(&bench.at("a")).exists(), "nothing is left");
+    // Crops are large enough, windows of the validation are not.
+    let window = ["network.channels=[4,8,8,8]", "network.strides=[2,2,2]", "network.norm=\"instance\""];
+    let window = [&window[..], &["inferer.roi_size=[8,8,8]"]].concat();
+    fail(&bench.train("w", &window, &["--dry-run"]), 1, &["instance norm", "single value", "roi_size"]);
     // One crop in a batch: the batch norm of the bottleneck has one value.
     let single = [&deep[..], &["transforms.6.num_samples=1"]].concat();
     fail(&bench.train("b", &single, &["--epochs", "1"]), 1, &["batch norm", "single value", "drop_last"]);

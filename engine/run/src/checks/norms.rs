@@ -10,16 +10,35 @@ use hearth_recipe::{At, Outcome};
 /// larger ones takes seconds; the first step of the training checks them.
 const PROBED: usize = 64 * 64 * 64;
 
-/// Sends a crop of zeros through the network, without its products.
+/// Sends a crop and a window of zeros through the network, without its products.
 ///
 /// # Errors
-/// A norm with a single value for each channel or group, at the key of the crop's size.
+/// A norm with a single value for each channel or group, at the key of the crop's or the window's size.
 pub(super) fn check_norms(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let crop = plan.crop(network.spatial_dims());
-    let Some([x, y, z]) = crop.filter(|crop| crop.iter().product::<usize>() <= PROBED) else { return Ok(()) };
+    check(plan, network, crop, || plan.key_of_crop())?;
+    // Instance and group norms have no running statistics: the windows of a prediction need several values, too.
+    match plan.recipe.inferer.shared().window() {
+        Some((key, sizes)) => check(plan, network, whole(&sizes, network.spatial_dims()), || format!("inferer.{key}")),
+        None => Ok(()),
+    }
+}
+
+/// The voxels of a window; `None` if an axis is that of the image.
+fn whole(sizes: &[i64], dims: usize) -> Option<[usize; 3]> {
+    let mut shape = [1; 3];
+    for (axis, side) in shape.iter_mut().enumerate().take(dims) {
+        let size = if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
+        *side = size.and_then(|size| usize::try_from(*size).ok()).filter(|size| *size > 0)?;
+    }
+    Some(shape)
+}
+
+fn check(plan: &Plan, network: &AnyNetwork, size: Option<[usize; 3]>, key: impl FnOnce() -> String) -> Outcome {
+    let Some([x, y, z]) = size.filter(|size| size.iter().product::<usize>() <= PROBED) else { return Ok(()) };
     let shape = [1, network.channels()[0], x, y, z];
     match network.check_input(shape).is_ok().then(|| find_single_value_norm(network, shape)).flatten() {
-        Some(norm) => Err(plan.document.error_at(&plan.key_of_crop(), norm.to_string())),
+        Some(norm) => Err(plan.document.error_at(&key(), norm.to_string())),
         None => Ok(()),
     }
 }
