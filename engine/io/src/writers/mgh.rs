@@ -33,17 +33,18 @@ pub(super) fn encode(image: &Image, options: &NiftiOptions) -> Result<Vec<u8>, S
     // The fields below are set.
     put(28, &1_i16.to_be_bytes());
     let affine = &image.affine;
+    let axis_of = |column: usize| [0, 1, 2].map(|row: usize| affine[row][column]);
     for column in 0..3 {
-        let axis = [0, 1, 2].map(|row| affine[row][column]);
+        let axis = axis_of(column);
         let length = axis.iter().map(|part| part * part).sum::<f64>().sqrt();
         put(30 + 4 * column, &(length as f32).to_be_bytes());
         for (row, part) in axis.into_iter().enumerate() {
             put(42 + 12 * column + 4 * row, &((part / length) as f32).to_be_bytes());
         }
     }
-    for row in 0..3 {
-        let middle: f64 = (0..3).map(|column| affine[row][column] * shape[column + 1] as f64 / 2.0).sum();
-        put(78 + 4 * row, &((affine[row][3] + middle) as f32).to_be_bytes());
+    for (row, line) in affine.iter().enumerate().take(3) {
+        let middle: f64 = line.iter().zip(&shape[1..]).map(|(part, length)| part * *length as f64 / 2.0).sum();
+        put(78 + 4 * row, &((line[3] + middle) as f32).to_be_bytes());
     }
     let mut bytes = voxels::pack(&values, data_type, None, shape)?;
     bytes.chunks_exact_mut(data_type.size()).for_each(<[u8]>::reverse);

@@ -223,7 +223,7 @@ extern "C" fn run_network(work: *const Work, window: *const Array, output: *mut 
     let Some(network) = &mut desk.network else { return FAILED };
     let made = match output.size < size_of::<Array>() {
         true => Err("`network` needs the size of `output` (`sizeof(hearth_array)`)".to_owned()),
-        false => received(window).and_then(|window| network(window)),
+        false => received(window).and_then(network),
     };
     match made.and_then(|made| lend(desk.output.insert(made))) {
         Ok(lent) => *output = lent,
