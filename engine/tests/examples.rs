@@ -3,6 +3,8 @@
 
 use hearth::data::phantom::{self, SpleenOptions};
 
+#![allow(clippy::duplicate_mod, reason = "each example has its own copy of what they share")]
+
 #[path = "../examples/classification.rs"]
 mod classification;
 #[path = "../examples/custom_handler.rs"]

@@ -83,7 +83,7 @@ impl Draw {
     /// [0, 1]: the share of the first of two Gamma variables. Parameters outside 1e-6 to 1e6 count as
     /// the nearest of these.
     pub fn beta(&self, alpha: f64) -> f64 {
-        let alpha = alpha.max(1e-6).min(1e6);
+        let alpha = alpha.clamp(1e-6, 1e6);
         let [first, second] = [self.log_gamma(alpha), self.log_gamma(alpha)];
         1.0 / (1.0 + (second - first).exp())
     }

@@ -24,6 +24,9 @@ pub struct Pipeline {
     rank: u64,
 }
 
+/// How a step is applied to a sample.
+type Apply<'a> = dyn Fn(&dyn Transform, Sample, &Draw) -> Result<Vec<Sample>, TransformError> + 'a;
+
 impl Pipeline {
     /// Creates a pipeline and checks its steps: keys, sizes, probabilities.
     ///
@@ -218,7 +221,7 @@ impl Pipeline {
         mut samples: Vec<Sample>,
         key: DrawKey,
         run: Range<usize>,
-        apply: &dyn Fn(&dyn Transform, Sample, &Draw) -> Result<Vec<Sample>, TransformError>,
+        apply: &Apply<'_>,
     ) -> Result<Vec<Sample>, Box<StepError>> {
         for (i, step) in self.steps.iter().enumerate().take(run.end).skip(run.start) {
             let mut next = Vec::with_capacity(samples.len());

@@ -194,7 +194,7 @@ mod tests {
         let crops = |name: &str| {
             let steps =
                 "[{ name = 'A', num_samples = 4 }, { name = 'Range', transform = { name = 'B', num_samples = 3 } }]";
-            let document = Document::parse("recipe", &format!("name = '{name}'\ntransforms = {steps}")).expect("sound");
+            let document = Document::parse("recipe", format!("name = '{name}'\ntransforms = {steps}")).expect("sound");
             crops_of_step(document.root())
         };
         assert_eq!([crops("OneOf"), crops("RandomOrder"), crops("SomeOf")], [3.0, 12.0, 1.0]);

@@ -111,6 +111,6 @@ fn components_work_through_the_interface() {
     assert_eq!(text["endings"], json!([".nhdr"]));
     let image = Array::new(vec![1, 1, 1, 1], vec![1.0]).expect("a value");
     let call = json!({"path": "/no/such/folder/a.nhdr", "case": "a"}).to_string();
-    let error = writer.call("write", &[image], &call, None).err().expect("no folder");
+    let error = writer.call("write", &[image], &call, None).expect_err("no folder");
     assert!(error.contains("No such file"), "{error}");
 }
