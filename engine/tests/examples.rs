@@ -1,9 +1,8 @@
 //! The examples work on generated volumes, and are as short as the documentation says.
 #![allow(dead_code, reason = "the mains of the examples are not called")]
+#![allow(clippy::duplicate_mod, reason = "each example has its own copy of what they share")]
 
 use hearth::data::phantom::{self, SpleenOptions};
-
-#![allow(clippy::duplicate_mod, reason = "each example has its own copy of what they share")]
 
 #[path = "../examples/classification.rs"]
 mod classification;
