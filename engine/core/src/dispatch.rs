@@ -183,8 +183,7 @@ impl Host for Intercept<'_> {
     fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError> {
         store::check_name(name)?;
         let attach = self.attach.as_mut().ok_or_else(|| HostError::not_offered(&format!("attach {name}")))?;
-        let path = attach(self.handler, name, attachment)?;
-        self.requests.attached.push(path);
+        self.requests.attached.extend(attach(self.handler, name, attachment)?);
         self.requests.attached_by = self.index;
         Ok(())
     }

@@ -27,9 +27,10 @@ pub enum Attachment<'a> {
     Text(&'a str),
 }
 
-/// Writes attachments: the handler, the name, the content; returns the file. See
+/// Writes attachments: the handler, the name, the content; returns the file, unless another process
+/// writes it. See
 /// [`Engine::on_attach`](crate::Engine::on_attach).
-pub type Attach = Box<dyn FnMut(&str, &str, &Attachment<'_>) -> Result<PathBuf, HostError> + Send>;
+pub type Attach = Box<dyn FnMut(&str, &str, &Attachment<'_>) -> Result<Option<PathBuf>, HostError> + Send>;
 
 /// Stores a value of a handler.
 pub(crate) fn remember(store: &mut Store, key: &str, value: &[u8]) -> Result<(), HostError> {

@@ -147,7 +147,7 @@ fn attached_files_are_told_once() {
         Ok(())
     };
     engine.add(Made::new("notes", [Event::IterationCompleted.every(2)], attach)).unwrap();
-    engine.on_attach(Box::new(|handler, name, _| Ok(format!("{handler}/{name}").into())));
+    engine.on_attach(Box::new(|handler, name, _| Ok(Some(format!("{handler}/{name}").into()))));
     engine.run(&mut Mock::new(4), 1).unwrap();
     assert_eq!(*lines.lock().unwrap(), [r#"2 ["notes/a", "notes/b"]"#, r#"4 ["notes/a", "notes/b"]"#]);
 }

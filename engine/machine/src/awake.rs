@@ -75,7 +75,7 @@ impl Awake {
     /// Waits for a message until the process has run for `patience` since this point.
     ///
     /// # Errors
-    /// If there is none by then, or no sender any more.
+    /// If no message arrives by then, or no sender is left.
     pub fn receive<T>(self, messages: &Receiver<T>, patience: Duration) -> Result<T, RecvTimeoutError> {
         loop {
             let left = patience.saturating_sub(self.elapsed());

@@ -99,7 +99,7 @@ impl fmt::Display for Here {
 }
 
 impl Here {
-    /// The name of the counterpart; `None` if there is none.
+    /// The name of the counterpart, if it has one.
     pub fn name(&self) -> Option<String> {
         match self {
             Here::Entry(_, name) | Here::Plugin(name) | Here::Recipe(name) | Here::Library(name) => {

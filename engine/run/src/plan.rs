@@ -189,15 +189,7 @@ impl Plan {
         let steps = self.training.steps().iter().zip(&self.training_places).rev();
         let effects = steps.filter(|(_, place)| of_image(place)).map(|(step, _)| step.effect());
         effects.into_iter().find_map(|effect| match effect {
-            Effect::Sizes { size, .. } => {
-                let axis = |axis: usize| if size.len() == 1 { size.first() } else { size.get(axis) };
-                let length = |at: usize| axis(at).and_then(|n| usize::try_from(*n).ok()).filter(|n| *n > 0);
-                let mut shape = [1; 3];
-                for (at, side) in shape.iter_mut().enumerate().take(dims) {
-                    *side = length(at)?;
-                }
-                Some(shape)
-            }
+            Effect::Sizes { size, .. } => voxels(&size, dims),
             _ => None,
         })
     }
@@ -221,15 +213,9 @@ impl Plan {
     /// first step.
     pub(crate) fn check_sizes(&self, network: &AnyNetwork, channels: usize) -> Outcome {
         let check = |path: &str, sizes: &[i64]| -> Outcome {
-            let dims = network.spatial_dims();
-            let size = |axis: usize| if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
-            let sizes =
-                (0..dims).map(|axis| size(axis).and_then(|size| usize::try_from(*size).ok()).filter(|n| *n > 0));
             // A size that depends on the image is not known yet.
-            let Some(sizes) = sizes.collect::<Option<Vec<usize>>>() else { return Ok(()) };
-            let mut shape = [1, channels, 1, 1, 1];
-            shape[2..2 + dims].copy_from_slice(&sizes);
-            network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
+            let Some([x, y, z]) = voxels(sizes, network.spatial_dims()) else { return Ok(()) };
+            network.check_input([1, channels, x, y, z]).map_err(|error| self.document.error_at(path, error.to_string()))
         };
         // Steps that only change the label do not decide the network's size.
         let of_image = |place: &usize| self.recipe.transforms.get(*place).is_none_or(|table| works_on(table, "image"));
@@ -244,6 +230,17 @@ impl Plan {
             None => Ok(()),
         }
     }
+}
+
+/// The voxels of a crop or a window from a recipe's sizes, one for all axes or one for each; `None` if an
+/// axis has that of the image.
+pub(crate) fn voxels(sizes: &[i64], dims: usize) -> Option<[usize; 3]> {
+    let mut shape = [1; 3];
+    for (axis, side) in shape.iter_mut().enumerate().take(dims) {
+        let size = if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
+        *side = size.and_then(|size| usize::try_from(*size).ok()).filter(|size| *size > 0)?;
+    }
+    Some(shape)
 }
 
 /// The transforms of one chain from the wanted entries, and the indices of these entries.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use burn::module::Module;
 use hearth_data::{DataLoader, LoaderOptions, all_steps};
-use hearth_engine::{Better, Engine, RunEnd, RunError, RunErrorKind};
+use hearth_engine::{Better, Engine, RunEnd};
 use hearth_kernels::{Tuning, TuningClock, memory};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::layers::has_batch_norm;
@@ -34,10 +34,11 @@ use crate::penalty::{Empty, Penalties};
 use crate::plan::Plan;
 use crate::progress::PassProgress;
 use crate::record::{Record, run_id};
+use crate::resume::resume_error;
 use crate::run_info::run_info;
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
-use hearth_recipe::recipe::{DropLast, Listens, PluginChanges, Recipe};
+use hearth_recipe::recipe::{DropLast, Listens, Recipe};
 use hearth_recipe::{At, Context, Outcome, RecipeError};
 use hearth_recipe::{failure, notice, warning};
 
@@ -340,39 +341,6 @@ pub struct Finished {
     pub data: PathBuf,
     /// The libraries that `--plugin` named.
     pub plugins: Vec<PathBuf>,
-}
-
-/// The error of a checkpoint that cannot be restored; of a missing handler it says how to continue.
-fn resume_error(error: &(dyn std::error::Error + 'static)) -> RecipeError {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let missing = causes.filter_map(|cause| cause.downcast_ref::<RunError>()).find_map(|cause| match &cause.kind {
-        RunErrorKind::MissingHandler(handler) => Some(handler),
-        _ => None,
-    });
-    match missing {
-        None => RecipeError::new(error.to_string()),
-        Some(handler) => RecipeError::new(format!(
-            "the checkpoint holds a state of the handler `{handler}`, which this run does not have: name its plugin \
-             (--plugin FILE), or continue without it and its state (--without {handler})"
-        )),
-    }
-}
-
-/// Fails if a run cannot be resumed with this plan and these changes, before any work.
-pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder, changes: &PluginChanges) -> Outcome {
-    Record::new(plan, data)?.check(folder, changes)?;
-    if checkpoint::list(&folder.checkpoints())?.is_empty() {
-        return Ok(());
-    }
-    let newest = checkpoint::newest_of(&folder.checkpoints(), run_id(folder)?.as_deref())?;
-    let (done, asked) = (newest.manifest.header.epoch, plan.recipe.training.epochs);
-    if asked < done {
-        let root = folder.root().display();
-        return Err(RecipeError::new(format!(
-            "{root} is in epoch {done} already: --epochs {asked} is less; nothing was changed"
-        )));
-    }
-    Ok(())
 }
 
 /// Warns early about results that will be missing at the end.

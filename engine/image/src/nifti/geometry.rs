@@ -77,7 +77,8 @@ impl Header {
     pub fn qform(&self) -> Affine {
         let [b, c, d] = self.quatern;
         let rest = 1.0 - (b * b + c * c + d * d);
-        // As in nibabel: a rest within the rounding of the file's numbers is none. Its root would turn by 0.001.
+        // As in nibabel: a rest within the rounding of the file's numbers counts as 0: its root would
+        // turn by 0.001.
         let rounding = 3.0 * if self.version == 2 { f64::EPSILON } else { f64::from(f32::EPSILON) };
         let a = if rest < rounding { 0.0 } else { rest.sqrt() };
         let norm = a * a + b * b + c * c + d * d;

@@ -29,7 +29,7 @@ impl PluginWriter {
     /// Finds the writer of this name, `PLUGIN.NAME`, with the defaults of its options.
     ///
     /// # Errors
-    /// If there is none, or it has no ending.
+    /// If the plugin has no such writer, or the writer names no ending.
     pub fn find(name: &str) -> Result<Self, Fault> {
         let component = component::find(ComponentKind::Writer, name, &Node::empty())?;
         let wrong = |what: String| Fault::new(format!("{name}: {what}"));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn tta(steps: &str) -> Result<Pipeline, Fault> {
-        let document = Document::parse("recipe", &format!("transforms = [{steps}]"))?;
+        let document = Document::parse("recipe", format!("transforms = [{steps}]"))?;
         Tta { transforms: document.find("transforms").items().to_vec(), ..Tta::default() }.pipeline()
     }
 

@@ -3,7 +3,7 @@
 use hearth_nn::layers::find_single_value_norm;
 use hearth_nn::networks::{AnyNetwork, Network};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, voxels};
 use hearth_recipe::{At, Outcome};
 
 /// The maximum number of voxels of a crop that is sent through the network before a training. A pass of
@@ -19,19 +19,9 @@ pub(super) fn check_norms(plan: &Plan, network: &AnyNetwork) -> Outcome {
     check(plan, network, crop, || plan.key_of_crop())?;
     // Instance and group norms have no running statistics: the windows of a prediction need several values, too.
     match plan.recipe.inferer.shared().window() {
-        Some((key, sizes)) => check(plan, network, whole(&sizes, network.spatial_dims()), || format!("inferer.{key}")),
+        Some((key, sizes)) => check(plan, network, voxels(&sizes, network.spatial_dims()), || format!("inferer.{key}")),
         None => Ok(()),
     }
-}
-
-/// The voxels of a window; `None` if an axis is that of the image.
-fn whole(sizes: &[i64], dims: usize) -> Option<[usize; 3]> {
-    let mut shape = [1; 3];
-    for (axis, side) in shape.iter_mut().enumerate().take(dims) {
-        let size = if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
-        *side = size.and_then(|size| usize::try_from(*size).ok()).filter(|size| *size > 0)?;
-    }
-    Some(shape)
 }
 
 fn check(plan: &Plan, network: &AnyNetwork, size: Option<[usize; 3]>, key: impl FnOnce() -> String) -> Outcome {

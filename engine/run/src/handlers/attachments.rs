@@ -19,11 +19,12 @@ pub fn writer(run: &Path, first: bool) -> Attach {
             Attachment::Image(_) => ".png",
             Attachment::Text(_) => ".md",
         };
-        let path = place(&folder, handler, name, end);
-        if first {
-            write(&path, attachment)?;
+        if !first {
+            return Ok(None);
         }
-        Ok(path)
+        let path = place(&folder, handler, name, end);
+        write(&path, attachment)?;
+        Ok(Some(path))
     })
 }
 
@@ -88,7 +89,7 @@ mod tests {
         write("my/handler#2", "notes/a.txt", &Attachment::File(b"text")).unwrap();
         let image = HostTensor::from_f32(vec![2, 1, 3], &[0.0, 0.5, 1.0, f32::NAN, 2.0, -1.0]).unwrap();
         write("h", "slice", &Attachment::Image(image.clone())).unwrap();
-        let text = write("h", "notes", &Attachment::Text("# A")).unwrap();
+        let text = write("h", "notes", &Attachment::Text("# A")).unwrap().expect("a file");
         let root = folder.path().join("attachments");
         assert_eq!((&text, fs::read(&text).unwrap()), (&root.join("h/notes.md"), b"# A".to_vec()));
         assert_eq!(fs::read(root.join("my_handler#2/notes/a.txt")).unwrap(), b"text");
@@ -96,7 +97,7 @@ mod tests {
         let canvas = picture(&image).unwrap();
         assert_eq!((canvas.get(0, 0), canvas.get(0, 1)), ([0, 128, 255], [0, 255, 0]));
 
-        let _ = writer(folder.path(), false)("other", "a", &Attachment::File(b"")).unwrap();
+        assert_eq!(writer(folder.path(), false)("other", "a", &Attachment::File(b"")), Ok(None));
         assert!(!root.join("other").exists(), "another process writes nothing");
     }
 

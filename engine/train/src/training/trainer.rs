@@ -257,7 +257,7 @@ impl<N: Network> SupervisedTrainer<N> {
 
     /// A further network of the step ([`TrainerBuilder::step_with`]) by its name: `M` is the network's
     /// type, for an [`Averaged`](crate::Averaged) one that of the trained network. `None` where there
-    /// is none of this name and type, or its optimizer failed.
+    /// is no companion of this name and type, or its optimizer failed.
     pub fn companion<M: 'static>(&self, name: &str) -> Option<&M> {
         self.work.step.as_ref()?.find(name)?.downcast_ref()
     }

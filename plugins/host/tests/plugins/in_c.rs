@@ -142,7 +142,7 @@ fn a_probe_gets_what_the_host_has() {
     let list = attached.clone();
     engine.on_attach(Box::new(move |handler, name, attachment| {
         list.lock().expect("no panic").push(format!("{handler} {name} {attachment:?}"));
-        Ok(name.into())
+        Ok(Some(name.into()))
     }));
     engine.run(&mut toy, 1).expect("its errors are logged");
     let attached = attached.lock().expect("no panic");

@@ -65,7 +65,7 @@ fn requests_and_answers_are_those_of_a_plugin_in_the_process() {
         engine.add_boxed(plugin.handler(table(options)).expect("valid")).expect("a handler");
         engine.set_key_metric("dice", hearth_engine::Better::Higher);
         engine.set_run_info(r#"{"version": "0.1.0"}"#);
-        engine.on_attach(Box::new(|_, name, _| Ok(name.into())));
+        engine.on_attach(Box::new(|_, name, _| Ok(Some(name.into()))));
         let mut toy = Toy::trainer(3);
         (toy.dice, toy.custom) = (vec![0.25, 0.75], Some(sampled));
         let image = HostTensor::from_f32(vec![1, 1, 2, 1, 1], &[1.5, -2.0]).expect("two values");

@@ -9,7 +9,7 @@ use crate::{fixture, table};
 fn oversteps(what: &str) -> Result<Toy, String> {
     let plugin = load(&fixture("oversteps")).expect("it loads");
     let mut engine = Engine::new("trainer");
-    engine.on_attach(Box::new(|_, name, _| Ok(name.into())));
+    engine.on_attach(Box::new(|_, name, _| Ok(Some(name.into()))));
     engine.add_boxed(plugin.handler(table(&format!("what = '{what}'"))).expect("valid")).expect("a handler");
     let mut toy = Toy::trainer(2);
     engine.run(&mut toy, 2).map(|_| toy).map_err(|error| error.to_string())

@@ -30,7 +30,7 @@ fn everything_a_handler_can_ask_for_crosses() {
             Attachment::Text(text) => format!("{text:?}"),
         };
         list.lock().expect("no panic").push(format!("{handler} {name} {what}"));
-        Ok(name.into())
+        Ok(Some(name.into()))
     }));
     let mut toy = Toy::trainer(3);
     toy.dice = vec![0.25, 0.75];
@@ -96,7 +96,7 @@ fn the_state_arrives_as_the_engine_has_it() {
     let mut toy = Toy::trainer(2);
     toy.tensors.insert("image".to_owned(), HostTensor::from_f32(vec![1], &[f32::NAN]).expect("one value"));
     engine.set_key_metric("dice", hearth_engine::Better::Higher);
-    engine.on_attach(Box::new(|_, name, _| Ok(name.into())));
+    engine.on_attach(Box::new(|_, name, _| Ok(Some(name.into()))));
     engine.run(&mut toy, 4).expect("no error");
     let lines = toy
         .notes
@@ -116,7 +116,7 @@ fn what_a_handler_saves_comes_back() {
     let handler = || plugin.handler(table("word = 'hello'")).expect("valid options");
     let run = |engine: &mut Engine, epochs: u64| {
         engine.register_event("sampled", None).expect("an event");
-        engine.on_attach(Box::new(|_, name, _| Ok(name.into())));
+        engine.on_attach(Box::new(|_, name, _| Ok(Some(name.into()))));
         let mut toy = Toy::trainer(1);
         toy.tensors.insert("image".to_owned(), HostTensor::from_f32(vec![1], &[1.0]).expect("one value"));
         engine.run(&mut toy, epochs).expect("no error");

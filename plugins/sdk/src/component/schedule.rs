@@ -9,6 +9,6 @@ pub trait Schedule: Send + Sync {
     /// start in the middle.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// The reason why it cannot compute a rate.
     fn rate(&self, at: Step) -> Result<f64, HandlerError>;
 }
