@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Outcome {
         if *json {
             let statistics: serde_json::Map<_, _> =
                 summary.statistics().into_iter().map(|(name, of)| (name.to_owned(), serde_json::json!(of))).collect();
-            let mut one = serde_json::json!({ "file": file, "statistics": statistics });
+            let mut one = serde_json::json!({ "file": file.to_string_lossy(), "statistics": statistics });
             one["summary"] = serde_json::to_value(&summary)?;
             all.push(one);
             continue;

@@ -168,7 +168,7 @@ fn completions_and_manual_pages_are_of_this_program() {
     let script = hearth.path("hearth.bash");
     fs::write(&script, hearth.says(&["completions", "bash"])).unwrap();
     let ask = format!(
-        ". {}; COMP_WORDS=(hearth tra); COMP_CWORD=1; _hearth hearth tra hearth; echo ${{COMPREPLY[@]}}",
+        ". {}; COMP_WORDS=(hearth trai); COMP_CWORD=1; _hearth hearth trai hearth; echo ${{COMPREPLY[@]}}",
         script.display()
     );
     let output = Command::new("bash").args(["-c", &ask]).output().unwrap();

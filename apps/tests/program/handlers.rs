@@ -130,15 +130,15 @@ fn a_handler_that_failed_leaves_a_trace() {
     let data = phantom(dir.path(), 3);
     // Rows cannot be written to a folder.
     let disabled = "[[handlers]]\nname = \"LayerStatistics\"\nevery = 1\ncsv = \"checkpoints\"\n";
-    let on_evaluator =
-        "[[handlers]]\nname = \"LayerStatistics\"\nengine = \"validation\"\nevery = 1\ncsv = \"../checkpoints\"\n";
+    let of = |name: &str| format!("[[handlers]]\nname = \"{name}\"\nengine = \"validation\"\nevery = 1\n");
+    let on_evaluator = format!("{}{}csv = \"tensorboard\"\n", of("TensorBoardImage"), of("LayerStatistics"));
     let out = dir.path().join("run");
     let said = train(&recipe(dir.path(), "failing.toml", &format!("{disabled}{on_evaluator}")), &data, &out);
-    for engine in ["trainer", "validation"] {
+    for (engine, folder) in [("trainer", "checkpoints"), ("validation", "tensorboard")] {
         let found = summary(&out, engine, "layer_statistics");
         assert_eq!((&found["errors"], &found["disabled"]), (&Value::from(1), &Value::from(true)), "{found}");
         let first = found["first_error"].as_str().expect("its message");
-        assert!(first.contains("checkpoints cannot be "), "{first}");
+        assert!(first.contains(&format!("{folder} cannot be ")), "{first}");
         let line =
             format!("the handler layer_statistics of the {engine} failed once and was not called again; first in ");
         assert!(said.contains(&line), "{said}");

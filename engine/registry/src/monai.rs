@@ -220,7 +220,7 @@ mod tests {
         assert!(said.starts_with("PyTorch's NAdam has no counterpart here"), "{said}");
         let said = explained("handler", "SignalFillEmpty").expect("a row of beginnings");
         assert!(said.contains("signals"), "{said}");
-        let said = explained("transform", "CutOutd").expect("a row");
+        let said = explained("transform", "RandCoarseTransformd").expect("a row");
         assert!(said.contains("the nearest is RandCoarseDropout: a transform, in transforms"), "{said}");
         assert_eq!(explained("transform", "Elephant"), None, "`networks.blocks *` is no name");
     }

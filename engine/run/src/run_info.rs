@@ -13,17 +13,20 @@ use crate::record::Record;
 pub fn run_info(plan: &Plan, trainer: &dyn Train, run: &Path, data: &Path, record: Option<&Record>) -> Outcome<String> {
     let (total, trained) = trainer.parameter_counts();
     let state = trainer.engine().state();
+    // JSON holds text alone; other bytes of a path become marks.
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let folder = std::path::absolute(run).unwrap_or_else(|_| run.to_owned());
     let info = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "run": record.and_then(Record::id),
-        "run_folder": std::path::absolute(run).unwrap_or_else(|_| run.to_owned()),
+        "run_folder": text(&folder),
         "device": device::name(&plan.device),
         "precision": plan.precision,
         "rank": state.rank,
         "world_size": state.world_size,
         "parameters": { "total": total, "trainable": trained },
         "data": {
-            "folder": data,
+            "folder": text(data),
             "training": record.map(|record| record.cases().0),
             "validation": record.map(|record| record.cases().1),
         },
