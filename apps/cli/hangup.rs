@@ -29,9 +29,9 @@ pub fn prepare() {
     STARTED.get_or_init(|| Started { watched: has_terminal(), stays: ignores_hangups() });
 }
 
-/// Whether a signal that just came is no request to stop: a hang-up under `nohup`, or one more of the same
-/// hang-up.
-pub fn is_no_request() -> bool {
+/// Whether a signal that just came is no request to stop: a hang-up under `nohup`, one of a run that is `ending`,
+/// or one more of the same hang-up. The first signal of a hang-up may come while the terminal is still there.
+pub fn is_no_request(ending: bool) -> bool {
     let Some(started) = STARTED.get() else { return false };
     if !started.watched || has_terminal() {
         return false;
@@ -41,10 +41,10 @@ pub fn is_no_request() -> bool {
         Some(then) => then.elapsed() < MOMENT,
         None => {
             *first = Some(Instant::now());
-            if started.stays {
+            if started.stays && !ending {
                 note!("the terminal was closed; the program continues (nohup). Send the signal again to stop it");
             }
-            started.stays
+            started.stays || ending
         }
     }
 }

@@ -65,10 +65,10 @@ fn begin(stage: Stage) -> Outcome {
 }
 
 fn handle() {
-    if hangup::is_no_request() {
+    let mut stage = lock(&STAGE);
+    if hangup::is_no_request(matches!(*stage, Stage::Ending)) {
         return;
     }
-    let mut stage = lock(&STAGE);
     match &*stage {
         Stage::Preparing => {
             let kept = remove_empty();

@@ -168,14 +168,22 @@ fn on_a_terminal(bench: &Bench, run: &str, starter: &str) -> (Child, PathBuf) {
 #[test]
 fn closing_the_terminal_saves_and_nohup_continues() {
     let bench = Bench::new();
-    let (mut terminal, run) = on_a_terminal(&bench, "closed", "");
-    let process = holder(&run);
-    terminal.kill().expect("the terminal is closed");
-    // The shell sends its own signal.
-    let _ = std::process::Command::new("kill").args(["-HUP", &process]).status();
-    terminal.wait().expect("it has ended");
-    wait_until("the end of the run", || !lives(&process));
-    assert!(!checkpoints(&run, "interrupted").is_empty(), "{:?}", checkpoints(&run, ""));
+    // The shell sends its own signal, before or after the system's.
+    for (run, shell_first) in [("closed", false), ("closing", true)] {
+        let (mut terminal, run) = on_a_terminal(&bench, run, "");
+        let process = holder(&run);
+        let hang_up = || drop(std::process::Command::new("kill").args(["-HUP", &process]).status());
+        if shell_first {
+            hang_up();
+        }
+        terminal.kill().expect("the terminal is closed");
+        if !shell_first {
+            hang_up();
+        }
+        terminal.wait().expect("it has ended");
+        wait_until("the end of the run", || !lives(&process));
+        assert!(!checkpoints(&run, "interrupted").is_empty(), "{:?}", checkpoints(&run, ""));
+    }
 
     let (mut terminal, run) = on_a_terminal(&bench, "kept", "nohup");
     let process = holder(&run);
