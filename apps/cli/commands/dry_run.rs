@@ -10,7 +10,7 @@ use hearth_train::device;
 use crate::error::Outcome;
 use crate::out;
 use crate::run::plugins::{self, Attached, Listed};
-use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers, read_some, usable};
+use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers, read_some, usable, warn_of_recipe};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the cases, the cache, the network, the device, the plugins and the pipelines; with
@@ -22,6 +22,7 @@ use crate::terminal::{bold, bytes, dim, thousands};
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf], defaults: bool) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
     check_training(plan, &network)?;
+    warn_of_recipe(plan);
     let discriminator = plan.discriminator(&network)?;
     let plugins = plugins::find(plan, given, &[])?;
     handlers::check(plan, &allowed(plan, &plugins)?)?;

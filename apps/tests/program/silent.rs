@@ -85,6 +85,83 @@ fn losses_that_cannot_learn_are_refused_and_unbounded_ones_warned_of() {
     assert!(errors(&output).contains("softmax = true"), "{}", errors(&output));
 }
 
+/// Options with which nothing, or something else, would be learned end before a case is read.
+#[test]
+fn options_that_cannot_learn_are_refused_at_the_start() {
+    let bench = Bench::new(2);
+    let loss = |options: &str| format!("loss={{ to_onehot_y = true, softmax = true, {options} }}");
+    for (set, words) in [
+        (loss("name = \"DiceCELoss\", weight = [0.0, 0.0]"), &["weight is 0 for every class"][..]),
+        (loss("name = \"DiceCELoss\", lambda_dice = 0.0, lambda_ce = 0.0"), &["is 0 for", "factors of its parts"]),
+        (loss("name = \"DiceCELoss\", label_smoothing = 1.0"), &["label_smoothing", "less than 1"]),
+        ("loss={ name = \"CrossEntropyLoss\", weight = [-1.0, 1.0] }".to_owned(), &["weight holds -1", "at least 0"]),
+        ("loss={ name = \"FocalLoss\", to_onehot_y = true, alpha = 2.0 }".to_owned(), &["alpha is 2", "[0, 1]"]),
+        (loss("name = \"TverskyLoss\", alpha = -1.0"), &["alpha is -1"]),
+        ("optimizer.momentum=1.0".to_owned(), &["momentum is 1.0", "less than 1"]),
+        ("optimizer.dampening=1.5".to_owned(), &["dampening is 1.5"]),
+        ("optimizer={ name = \"RMSprop\", alpha = 1.0 }".to_owned(), &["alpha is 1.0", "less than 1"]),
+        ("network.dropout=1.0".to_owned(), &["dropout = 1", "drops every value"]),
+        ("labels=[\"spleen\", \"background\"]".to_owned(), &["labels", "background first"]),
+        ("schedule={ name = \"WarmupCosineSchedule\", warmup_steps = 2, t_total = 6, warmup_multiplier = 5.0 }".to_owned(),
+            &["warmup_multiplier", "0 to 1"]),
+        ("inferer={ name = \"SlidingWindowInferer\", roi_size = [16, 16, 16], mode = \"gaussian\", sigma_scale = 0.0 }"
+            .to_owned(), &["sigma_scale", "above 0"]),
+        ("transforms.4.b_max=0.0".to_owned(), &["b_min", "every voxel"]),
+        ("metric={ psnr = { name = \"PSNRMetric\", max_val = 0.0 } }".to_owned(), &["max_val", "above 0"]),
+        ("metric={ same = { name = \"SSIMMetric\", spatial_dims = 3, data_range = 0.0 } }".to_owned(), &["data_range"]),
+        ("metric={ dice = { name = \"DiceMetric\", num_classes = 5 } }".to_owned(), &["DiceMetric", "at least 5"]),
+        // Every voxel of every region, whatever is predicted, and none of them.
+        (post("{ name = \"Activations\", sigmoid = true }, { name = \"AsDiscrete\", threshold = -0.5 }"),
+            &["mean_dice is", "right prediction", "wrong one"]),
+        (post("{ name = \"Activations\", sigmoid = true }, { name = \"AsDiscrete\", threshold = 1.5 }"),
+            &["mean_dice is", "right prediction", "wrong one"]),
+        (post("{ name = \"AsDiscrete\", argmax = true, to_onehot = 2 }, \
+               { name = \"KeepLargestConnectedComponent\", applied_labels = [5] }"),
+            &["label 5", "2 channels"]),
+    ] {
+        let said = fail(&bench.train("a", &[&set], &["--dry-run"]), 1, words);
+        assert!(!said.contains("cache"), "{set}: {said}");
+    }
+}
+
+/// `[post]` with these steps of the prediction.
+fn post(prediction: &str) -> String {
+    format!("post={{ prediction = [{prediction}], label = [{{ name = \"AsDiscrete\", to_onehot = 2 }}] }}")
+}
+
+/// Options that are seldom meant are named before a case is read.
+#[test]
+fn options_that_are_seldom_meant_are_warned_of_at_the_start() {
+    let bench = Bench::new(2);
+    let sigmoid = post("{ name = \"Activations\", sigmoid = true }");
+    let logits = post("{ name = \"AsDiscrete\", threshold = 0.5 }");
+    for (set, words) in [
+        ("loss={ name = \"CrossEntropyLoss\", weight = [0.0, 1.0] }", &["\"spleen\" is predicted in place of"][..]),
+        ("loss={ name = \"CrossEntropyLoss\", ignore_index = 1 }", &["loss: ignore_index", "\"spleen\""]),
+        ("metric={ dice = { name = \"DiceMetric\", ignore_index = 1 } }", &["metric.dice: ignore_index", "\"spleen\""]),
+        (
+            "schedule={ name = \"LinearWarmupCosineAnnealingLR\", warmup_epochs = 100, max_epochs = 700 }",
+            &["ends in the warm-up", "rises from 0"],
+        ),
+        ("schedule={ name = \"OneCycleLR\", max_lr = 0.1, total_steps = 600 }", &["ends in the warm-up"]),
+        ("schedule={ name = \"OneCycleLR\", max_lr = 0.0, total_steps = 6 }", &["is 0 in every epoch"]),
+        ("schedule={ name = \"ExponentialLR\", gamma = 0.0001 }", &["ends before the run", "from epoch 3 of 6"]),
+        ("schedule={ name = \"CosineAnnealingLR\", T_max = 3 }", &["from epoch 5 of 6", "rises again"]),
+        ("training.val_interval=100", &["never validate", "val_interval = 100"]),
+        ("handlers=[{ name = \"EarlyStop\", metric = \"nothing\" }]", &["watches \"nothing\"", "mean_dice and loss"]),
+        ("handlers=[{ name = \"ReduceLROnPlateau\", min_lr = 1.0 }]", &["min_lr = 1 is not below"]),
+        (&sigmoid, &["decide about no voxel", "\"background\" is measured as a region"]),
+        (&logits, &["without an activation", "threshold 0.5", "sigmoid = true"]),
+    ] {
+        let output = run(&bench.train("a", &[set], &["--dry-run"]));
+        let said = errors(&output);
+        assert!(output.status.success(), "{set}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{set}: {said}");
+    }
+    let said = errors(&run(&bench.train("a", &[], &["--dry-run"])));
+    assert!(!said.contains("warning"), "the recipe itself is sound: {said}");
+}
+
 /// The classes from `to_onehot` on would vanish from prediction and label, and the mean Dice would
 /// rise.
 #[test]

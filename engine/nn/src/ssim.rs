@@ -50,6 +50,11 @@ impl Ssim {
         if sigma.iter().any(|sigma| !(sigma.is_finite() && *sigma > 0.0)) {
             return Err(format!("kernel_sigma is {sigma:?}: expected numbers above 0"));
         }
+        for (name, value) in [("data_range", data_range), ("k1", k1), ("k2", k2)] {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(format!("{name} is {value}: expected a number above 0"));
+            }
+        }
         let taps = std::array::from_fn(|axis| match kernel {
             KernelType::Uniform => vec![1.0 / size[axis] as f32; size[axis]],
             KernelType::Gaussian => gaussian(size[axis], sigma[axis] as f32),

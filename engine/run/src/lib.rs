@@ -47,6 +47,7 @@ pub use cases::usable::{read_some, usable};
 pub use cases::{Cases, list, wants};
 pub use checkpoints::{WEIGHTS, checkpoint_file, choose, name_of};
 pub use checks::check_training;
+pub use checks::remarks::warn_of_recipe;
 pub use confusion::CONFUSION;
 pub use fingerprint::{FINGERPRINT, Fingerprint, ImageFacts, Percentiles, Span, Typical, modality_of, percentiles_of};
 pub use handlers::peak_flops::measure_roof;

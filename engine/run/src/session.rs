@@ -12,7 +12,6 @@ use hearth_kernels::{Tuning, TuningClock, memory};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::layers::has_batch_norm;
 use hearth_nn::networks::AnyNetwork;
-use hearth_registry::counted;
 use hearth_train::{
     EvaluatorBuilder, EvaluatorOptions, Ranks, RunFolder, RunLock, SharedCases, SupervisedEvaluator, SupervisedTrainer,
     Train, TrainerOptions, checkpoint, device,
@@ -21,7 +20,7 @@ use hearth_train::{
 use crate::adversarial::gan_trainer;
 use crate::cases::label_check;
 use crate::cases::usable::usable;
-use crate::checks::{check_training, schedule::ended};
+use crate::checks::{check_training, remarks::warn_of_recipe};
 use crate::dataset::{Use, dataset};
 use crate::handlers::HandlerFailure;
 use crate::handlers::case_losses::KeepCaseLosses;
@@ -358,15 +357,7 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
     };
     warn_of_host_steps(plan);
     warn_of_host_parts(plan);
-    let training = &plan.recipe.training;
-    let schedule = &plan.recipe.schedule;
-    if let Some((epoch, rate)) = ended(&**schedule, plan.recipe.optimizer.lr(), training.epochs) {
-        let (name, epochs) = (schedule.name(), training.epochs);
-        warning!(
-            "the schedule {name} ends before the run: from epoch {epoch} of {epochs} on the learning rate stays at {rate}; \
-             lengthen it to {epochs} epochs in [schedule] (a resumed run takes --set schedule.KEY=VALUE)"
-        );
-    }
+    warn_of_recipe(plan);
     if !loaded("checkpoint", "Checkpoints") {
         warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
     }
@@ -375,12 +366,6 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
     }
     if !loaded("validation", "Validation") {
         warning!("no `validation` plugin is loaded, so the run will not validate");
-    } else if training.epochs < training.val_interval {
-        let (epochs, interval) = (training.epochs, training.val_interval);
-        warning!(
-            "the run will never validate: it has {} and val_interval = {interval}",
-            counted(epochs as usize, "epoch")
-        );
     }
 }
 

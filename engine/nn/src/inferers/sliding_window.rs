@@ -415,6 +415,14 @@ impl Inferer for SlidingWindowInferer {
         if self.sw_batch_size == 0 {
             return wrong("sw_batch_size", "0".to_owned(), "expected at least 1 window at a time");
         }
+        let sigmas = match &self.sigma_scale {
+            Axes::All(sigma) => std::slice::from_ref(sigma),
+            Axes::Each(sigmas) => sigmas,
+        };
+        let narrow = sigmas.iter().find(|sigma| !(sigma.is_finite() && **sigma > 0.0));
+        if let Some(sigma) = narrow.filter(|_| self.mode == BlendMode::Gaussian) {
+            return wrong("sigma_scale", sigma.to_string(), "expected a number above 0");
+        }
         Ok(())
     }
 

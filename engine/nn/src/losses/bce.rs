@@ -83,8 +83,8 @@ impl Loss for BceWithLogitsLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
-        check_weight(NAME, self.weight.as_ref())?;
-        check_weight(NAME, self.pos_weight.as_ref())
+        check_weight(NAME, "weight", self.weight.as_ref())?;
+        check_weight(NAME, "pos_weight", self.pos_weight.as_ref())
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {

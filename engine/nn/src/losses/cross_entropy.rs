@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite, check_labels};
+use super::inputs::check_weights;
 use super::labels::one_hot;
 use super::{Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
@@ -198,11 +199,12 @@ impl Loss for CrossEntropyLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
-        if !(0.0..=1.0).contains(&self.label_smoothing) {
-            let reason = format!("label_smoothing is {}: expected a share in [0, 1]", self.label_smoothing);
+        // At 1 every class has the same share, whatever the label.
+        if !(0.0..1.0).contains(&self.label_smoothing) {
+            let reason = format!("label_smoothing is {}: expected at least 0 and less than 1", self.label_smoothing);
             return Err(LossError::Option { key: "label_smoothing", loss: NAME, reason });
         }
-        Ok(())
+        check_weights(NAME, "weight", self.weight.as_deref().unwrap_or_default())
     }
 
     /// A target of one channel holds class indices, unless the prediction also has one channel.

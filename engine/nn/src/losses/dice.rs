@@ -172,7 +172,7 @@ impl Loss for DiceLoss {
 
     fn check(&self) -> Result<(), LossError> {
         self.inputs()?;
-        check_weight(NAME, self.weight.as_ref())
+        check_weight(NAME, "weight", self.weight.as_ref())
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {

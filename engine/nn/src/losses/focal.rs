@@ -176,7 +176,14 @@ impl Loss for FocalLoss {
 
     fn check(&self) -> Result<(), LossError> {
         check_power(NAME, "gamma", self.gamma, 0.0)?;
-        check_weight(NAME, self.weight.as_ref())
+        if let Some(ClassWeight::All(alpha)) = self.alpha
+            && !(0.0..=1.0).contains(&alpha)
+        {
+            let reason = format!("alpha is {alpha}: expected a share in [0, 1], as the other voxels have 1 - alpha");
+            return Err(LossError::Option { key: "alpha", loss: NAME, reason });
+        }
+        check_weight(NAME, "alpha", self.alpha.as_ref().filter(|alpha| matches!(alpha, ClassWeight::Each(_))))?;
+        check_weight(NAME, "weight", self.weight.as_ref())
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {

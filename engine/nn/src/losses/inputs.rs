@@ -226,22 +226,33 @@ pub(super) fn weighted_sum(parts: [(Tensor<5>, f64); 2]) -> Tensor<1> {
     Reduction::None.apply(first * a + second * b)
 }
 
-/// Checks that weights are numbers of at least 0.
-pub(super) fn check_weight(loss: &'static str, weight: Option<&ClassWeight>) -> Result<(), LossError> {
-    let wrong = |weight: &f64| weight.is_nan() || *weight < 0.0;
-    let any = match weight {
-        Some(ClassWeight::All(weight)) => wrong(weight),
-        Some(ClassWeight::Each(weights)) => weights.iter().any(wrong),
-        None => false,
-    };
-    match any {
-        true => Err(LossError::Option {
-            key: "weight",
-            loss,
-            reason: format!("weight is {weight:?}: expected numbers of at least 0"),
-        }),
-        false => Ok(()),
+/// Checks the weights of classes.
+pub(super) fn check_weight(
+    loss: &'static str,
+    key: &'static str,
+    weight: Option<&ClassWeight>,
+) -> Result<(), LossError> {
+    check_weights(
+        loss,
+        key,
+        match weight {
+            Some(ClassWeight::All(weight)) => std::slice::from_ref(weight),
+            Some(ClassWeight::Each(weights)) => weights,
+            None => &[],
+        },
+    )
+}
+
+/// Checks that weights are finite numbers of at least 0, and not all 0.
+pub(super) fn check_weights(loss: &'static str, key: &'static str, weights: &[f64]) -> Result<(), LossError> {
+    let fail = |reason: String| Err(LossError::Option { key, loss, reason });
+    if let Some(wrong) = weights.iter().find(|weight| !weight.is_finite() || **weight < 0.0) {
+        return fail(format!("{key} holds {wrong}: expected finite numbers of at least 0"));
     }
+    if !weights.is_empty() && weights.iter().all(|weight| *weight == 0.0) {
+        return fail(format!("{key} is 0 for every class: expected a number above 0"));
+    }
+    Ok(())
 }
 
 /// Checks that the factors of parts are numbers of at least 0.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::inputs::{Form, Inputs, Overlap};
+use super::inputs::{Form, Inputs, Overlap, check_factors};
 use super::{Loss, LossError, Reduction};
 
 /// Tversky loss (Sadegh et al., <https://arxiv.org/abs/1706.05721>): Dice with separate weights for
@@ -101,7 +101,8 @@ impl Loss for TverskyLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
-        self.inputs().map(drop)
+        self.inputs()?;
+        check_factors(NAME, [("alpha", self.alpha), ("beta", self.beta)])
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {

@@ -124,6 +124,12 @@ impl Loss for AsymmetricUnifiedFocalLoss {
 
     fn check(&self) -> Result<(), LossError> {
         check_power(NAME, "gamma", self.gamma, -MOST_BELOW)?;
+        for (key, share) in [("weight", self.weight), ("delta", self.delta)] {
+            if !(0.0..=1.0).contains(&share) {
+                let reason = format!("{key} is {share}: expected a share in [0, 1]");
+                return Err(LossError::Option { key, loss: NAME, reason });
+            }
+        }
         match self.num_classes {
             2..=MOST_CLASSES => Ok(()),
             count => {

@@ -27,6 +27,14 @@ fn squares(metric: &'static str, pred: &Tensor<5>, label: &Tensor<5>) -> Result<
     means(metric, off.clone() * off)
 }
 
+/// Checks an option.
+fn above_zero(metric: &'static str, key: &'static str, value: f64) -> Result<(), MetricError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(MetricError::Option { key, metric, reason: format!("{key} is {value}: expected a number above 0") })
+}
+
 fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
     values.into_iter().map(|value| vec![value]).collect()
 }
@@ -118,6 +126,10 @@ impl PerItem for MapeMetric {
 
     fn higher_is_better(&self) -> Option<bool> {
         Some(false)
+    }
+
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        above_zero(Self::NAME, "epsilon", self.epsilon)
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
@@ -222,11 +234,12 @@ impl PerItem for PsnrMetric {
         Some(true)
     }
 
+    fn check_for(&self, _: usize) -> Result<(), MetricError> {
+        above_zero(Self::NAME, "max_val", self.max_val)
+    }
+
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
-        if !(self.max_val.is_finite() && self.max_val > 0.0) {
-            let reason = format!("max_val is {}: expected a number above 0", self.max_val);
-            return Err(MetricError::Option { key: "max_val", metric: Self::NAME, reason });
-        }
+        above_zero(Self::NAME, "max_val", self.max_val)?;
         let peak = (20.0 * self.max_val.log10()) as f32;
         let ratios = squares(Self::NAME, pred, label)?.into_iter().map(|square| peak - 10.0 * square.log10());
         Ok(column(ratios.collect()))

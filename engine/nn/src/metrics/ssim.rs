@@ -238,6 +238,11 @@ impl MultiScaleSsimMetric {
             let reason = "`weights` are empty: expected one per scale".to_owned();
             return Err(MetricError::Option { key: "weights", metric: Self::NAME, reason });
         }
+        // An exponent of 0 makes a scale 1 for every prediction.
+        if let Some(weight) = self.weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0)) {
+            let reason = format!("`weights` hold {weight}: expected numbers above 0");
+            return Err(MetricError::Option { key: "weights", metric: Self::NAME, reason });
+        }
         self.ssim().map(drop)
     }
 

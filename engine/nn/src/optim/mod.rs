@@ -71,3 +71,8 @@ impl OptimError {
         OptimError::Value { name, value: format!("{value:?}"), expected }
     }
 }
+
+/// Checks a share that is kept from step to step.
+pub(crate) fn check_share(name: &'static str, share: f64) -> Result<(), OptimError> {
+    if (0.0..1.0).contains(&share) { Ok(()) } else { Err(OptimError::value(name, share, "at least 0 and less than 1")) }
+}

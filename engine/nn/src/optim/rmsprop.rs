@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::config::OptimizerSpec;
 use super::rule::Rule;
 use super::rule::Slots;
-use super::{OptimError, Optimizer, ParameterGroup};
+use super::{OptimError, Optimizer, ParameterGroup, check_share};
 
 /// RMSprop: gradients are divided by the root of their mean square (Hinton, Neural Networks for
 /// Machine Learning, lecture 6; Graves, <https://arxiv.org/abs/1308.0850>).
@@ -37,12 +37,12 @@ fn put(slots: &mut Slots, state: [Option<Tensor<1>>; 3]) {
 
 impl RmsProp {
     pub(crate) fn check(&self) -> Result<(), OptimError> {
-        for (name, value) in [("alpha", self.alpha), ("eps", self.eps), ("momentum", self.momentum)] {
-            if value.is_nan() || value < 0.0 {
-                return Err(OptimError::value(name, value, "at least 0"));
-            }
+        if self.eps.is_nan() || self.eps < 0.0 {
+            return Err(OptimError::value("eps", self.eps, "at least 0"));
         }
-        Ok(())
+        // At an alpha of 1 the mean square stays 0, and steps are divided by `eps` alone.
+        check_share("alpha", self.alpha)?;
+        check_share("momentum", self.momentum)
     }
 
     pub(crate) fn update(&self, p: Tensor<1>, g: Tensor<1>, slots: &mut Slots, lr: f64, decay: f64) -> Tensor<1> {

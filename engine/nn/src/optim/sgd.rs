@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::config::OptimizerSpec;
 use super::rule::Rule;
 use super::rule::Slots;
-use super::{OptimError, Optimizer, ParameterGroup};
+use super::{OptimError, Optimizer, ParameterGroup, check_share};
 
 /// Stochastic gradient descent with momentum, dampening and Nesterov's step (Sutskever et al., ICML
 /// 2013).
@@ -29,8 +29,9 @@ const BUFFER: &str = "momentum_buffer";
 
 impl Sgd {
     pub(crate) fn check(&self) -> Result<(), OptimError> {
-        if self.momentum < 0.0 {
-            return Err(OptimError::value("momentum", self.momentum, "at least 0"));
+        // At 1 the steps add up without end; with a dampening of 1 the first gradient is repeated for ever.
+        for (name, share) in [("momentum", self.momentum), ("dampening", self.dampening)] {
+            check_share(name, share)?;
         }
         if self.nesterov && (self.momentum <= 0.0 || self.dampening != 0.0) {
             return Err(OptimError::value("nesterov", true, "a momentum above 0 and no dampening with it"));

@@ -36,6 +36,16 @@ impl Task for Segmentation {
         if recipe.labels.len() < 2 {
             return Err(Fault::at("labels", "name at least the background and one class"));
         }
+        if let Some(at) = recipe.labels.iter().position(|label| label.eq_ignore_ascii_case("background"))
+            && at > 0
+        {
+            let first = &recipe.labels[0];
+            let message = format!(
+                "\"background\" is the name of label {at}, and label 0, which metrics and crops leave out as the \
+                 background, is called {first:?}: list the names in the order of their labels, background first"
+            );
+            return Err(Fault::at("labels", message));
+        }
         if let Some(label) = self.ignore_label.filter(|label| usize::from(*label) < recipe.labels.len()) {
             let class = &recipe.labels[usize::from(label)];
             let message =

@@ -1,8 +1,12 @@
 //! What a training would fail on, found before a case is read: [`check_training`].
 
+mod dropout;
 mod loss;
 mod norms;
-pub(crate) mod schedule;
+mod post;
+pub(crate) mod remarks;
+mod scene;
+mod schedule;
 pub(crate) mod writes;
 
 use hearth_nn::networks::AnyNetwork;
@@ -12,15 +16,18 @@ use crate::plan::Plan;
 use hearth_recipe::Outcome;
 
 /// Checks that a step and the windows of a validation fit in memory, that each norm has several values,
-/// that the loss can learn, and that the inferer's plugin is there. Returns the approximate bytes of host
+/// that the loss can learn, that the metrics distinguish right from wrong, and that the inferer's plugin is
+/// there. Returns the approximate bytes of host
 /// memory of a step, 0 if a GPU trains.
 ///
 /// # Errors
 /// The first fault, with the key to change.
 pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     let takes = check_memory(plan, network)?;
+    dropout::check_dropout(plan)?;
     norms::check_norms(plan, network)?;
     loss::check_loss(plan, network)?;
+    post::check_post(plan, network)?;
     let inferer = plan.recipe.inferer.load();
     inferer.map_err(|fault| plan.document.located("inferer", fault))?;
     Ok(takes)

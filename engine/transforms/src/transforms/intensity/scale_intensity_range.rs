@@ -69,6 +69,10 @@ impl ScaleIntensityRange {
         if self.a_min > self.a_max {
             return Err(Fault::at("a_min", format!("{} is larger than a_max = {}", self.a_min, self.a_max)));
         }
+        if self.a_min < self.a_max && self.b_min.is_some() && self.b_min == self.b_max {
+            let what = "is that of b_max: every voxel would have this value; give a range of values";
+            return Err(Fault::at("b_min", what));
+        }
         check_clip(self.clip, self.b_min, self.b_max)
     }
 }
