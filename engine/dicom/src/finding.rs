@@ -19,9 +19,13 @@ pub enum Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A gap between slices is at least 1.5 times the usual one, or at most half of it: slices are
-    /// missing. An error; if accepted, the slices are stacked at their mean distance.
+    /// A gap between slices is at least 1.5 times the usual one, or at most half of it, or two slices lie
+    /// more than three times as far apart as their header states: slices are missing. An error; if accepted,
+    /// the slices are stacked at their mean distance.
     MissingSlices,
+    /// More than two slices lie more than three times as far apart as their header states: the larger one
+    /// of SpacingBetweenSlices and SliceThickness. A warning.
+    SparseSlices,
     /// Gaps between slices differ by more than 1 %. A warning; an error if a slice would lie more than
     /// half the mean distance off its place; if accepted, the slices are stacked at their mean distance.
     UnevenGaps,

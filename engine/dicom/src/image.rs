@@ -97,6 +97,13 @@ impl FrameInfo {
     pub fn distance(&self) -> Option<f64> {
         self.slice_spacing.map(f64::abs).or(self.thickness).filter(|d| *d > 0.0)
     }
+
+    /// The larger one of SpacingBetweenSlices and SliceThickness: some scanners write the space that is left
+    /// between slices as the former.
+    pub fn stated_distance(&self) -> Option<f64> {
+        let both = [self.slice_spacing.map(f64::abs), self.thickness];
+        both.into_iter().flatten().filter(|d| d.is_finite() && *d > 0.0).reduce(f64::max)
+    }
 }
 
 impl ImageFile {

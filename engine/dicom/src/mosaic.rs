@@ -144,7 +144,8 @@ fn count(attributes: &Attributes<'_>, image: &Csa, limits: &Limits) -> Option<us
 }
 
 /// The distance of the first two slices of a protocol, whose lines are
-/// `sSliceArray.asSlice[0].sPosition.dTra = 12.5`; coordinates of 0 have no line.
+/// `sSliceArray.asSlice[0].sPosition.dTra = 12.5`; coordinates of 0 have no line, and so a slice at the origin
+/// has none of a position.
 fn distance(protocol: &str) -> Option<f64> {
     let value = |slice: usize, axis: &str| -> Option<f64> {
         let key = format!("sSliceArray.asSlice[{slice}].sPosition.{axis}");
@@ -152,8 +153,9 @@ fn distance(protocol: &str) -> Option<f64> {
         line.trim_start().strip_prefix('=')?.trim().parse().ok()
     };
     let place = |slice| -> Option<Vector> {
-        let axes = ["dSag", "dCor", "dTra"].map(|axis| value(slice, axis));
-        axes.iter().any(Option::is_some).then(|| axes.map(Option::unwrap_or_default))
+        let key = format!("sSliceArray.asSlice[{slice}].");
+        let exists = protocol.lines().any(|line| line.trim_start().starts_with(&key));
+        exists.then(|| ["dSag", "dCor", "dTra"].map(|axis| value(slice, axis).unwrap_or_default()))
     };
     Some(norm(along(place(1)?, place(0)?, -1.0)))
 }
@@ -168,5 +170,7 @@ mod tests {
                         sSliceArray.asSlice[1].sPosition.dTra\t=\t-4.0\nsSliceArray.asSlice[10].sPosition.dTra = 9";
         assert_eq!(distance(protocol), Some(5.0));
         assert_eq!(distance("sSliceArray.asSlice[0].sPosition.dTra = 9"), None);
+        let at_origin = "sSliceArray.asSlice[0].dThickness = 3.0\nsSliceArray.asSlice[1].sPosition.dTra = 3.6";
+        assert_eq!(distance(at_origin), Some(3.6));
     }
 }

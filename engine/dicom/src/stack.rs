@@ -241,6 +241,7 @@ fn place(slices: &[Slice], orientation: &Orientation, tiny: f64, findings: &mut 
     let origins: Vec<Vector> = slices.iter().filter_map(|s| s.info().position).collect();
     if origins.len() > 1 {
         findings.extend(gaps(slices, orientation.normal(), tiny));
+        findings.extend(sparse(slices, orientation.normal(), tiny));
         findings.extend(slant(slices, &origins, orientation.normal(), spacing, tiny));
     }
     let format = &first.file.format;
@@ -256,13 +257,42 @@ fn pixel_spacing(slice: &Slice, findings: &mut Vec<Finding>) -> [f64; 2] {
     })
 }
 
-/// Checks for missing slices and uneven distances.
-fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
+/// The most times that slices may lie further apart than their header states.
+const SPARSE: f64 = 3.0;
+
+/// Compares the usual distance of slices with the distance that their header states: even gaps may be too
+/// large as well, and of two slices there is no other measure.
+fn sparse(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
+    let (.., usual) = distances(slices, normal);
+    let stated = slices.iter().filter_map(|slice| slice.info().stated_distance()).reduce(f64::max)?;
+    if usual <= SPARSE * stated + tiny {
+        return None;
+    }
+    let (kind, severity) = match slices.len() {
+        2 => (FindingKind::MissingSlices, Severity::Error),
+        _ => (FindingKind::SparseSlices, Severity::Warning),
+    };
+    let text = format!(
+        "the {} slices lie {usual:.3} mm apart, and the larger one of SpacingBetweenSlices and SliceThickness is \
+         {stated:.3} mm: slices are missing, or parts of the body between them were not scanned",
+        slices.len()
+    );
+    Some(Finding::new(kind, severity, text))
+}
+
+/// The depths of slices along their normal, the gaps between them, and the usual gap.
+fn distances(slices: &[Slice], normal: Vector) -> (Vec<f64>, Vec<f64>, f64) {
     let depths: Vec<f64> = slices.iter().filter_map(|s| s.info().position).map(|p| dot(p, normal)).collect();
     let gaps: Vec<f64> = depths.windows(2).map(|w| w[1] - w[0]).collect();
     let mut sorted = gaps.clone();
     sorted.sort_unstable_by(f64::total_cmp);
     let usual = sorted[(sorted.len() - 1) / 2];
+    (depths, gaps, usual)
+}
+
+/// Checks for missing slices and uneven distances.
+fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
+    let (depths, gaps, usual) = distances(slices, normal);
     let odd = |limit: &dyn Fn(f64) -> bool| (0..gaps.len()).filter(|i| limit(gaps[*i])).collect::<Vec<_>>();
     let missing = odd(&|g| g >= 1.5 * usual - tiny || g <= 0.5 * usual + tiny);
     let uneven = odd(&|g| (g - usual).abs() > 0.01 * usual + tiny);

@@ -189,6 +189,35 @@ fn other_pixels_under_the_same_uid_are_no_copy() {
     assert!(found.contains(&(FindingKind::SharedInstance, Severity::Warning)), "{found:?}");
 }
 
+/// Of two slices, only the header tells whether others lay between them. The thickness of the test's slices
+/// is 2 mm.
+#[test]
+fn slices_far_apart_are_compared_with_their_header() {
+    let found = |depths: &[f64]| {
+        let folder = folder();
+        write_stack(folder.path(), depths);
+        (kinds(&scan(folder.path()).expect("scanned")), read_path(folder.path(), &ReadOptions::default()).is_ok())
+    };
+    assert_eq!(found(&[0.0, 6.0]), (vec![], true));
+    assert_eq!(found(&[0.0, 100.0]), (vec![(FindingKind::MissingSlices, Severity::Error)], false));
+    assert_eq!(found(&[0.0, 10.0, 20.0]), (vec![(FindingKind::SparseSlices, Severity::Warning)], true));
+    // The distance is stated, and the slices are thin; and the other way round.
+    for (spacing, thickness) in [(100.0, 2.0), (2.0, 100.0)] {
+        let folder = folder();
+        for (number, depth) in [(1, 0.0), (2, 100.0)] {
+            slice(number, [10.0, 20.0, depth])
+                .decimals(tags::SPACING_BETWEEN_SLICES, &[spacing])
+                .decimals(tags::SLICE_THICKNESS, &[thickness])
+                .write(&folder.path().join(format!("{number}.dcm")));
+        }
+        assert!(kinds(&scan(folder.path()).expect("scanned")).is_empty(), "{spacing} {thickness}");
+    }
+    let folder = folder();
+    write_stack(folder.path(), &[0.0, 100.0]);
+    let accepted = read_path(folder.path(), &ReadOptions::default().accept(FindingKind::MissingSlices));
+    assert_eq!(accepted.expect("accepted").affine[2][2], 100.0);
+}
+
 #[test]
 fn rounded_positions_are_even() {
     let folder = folder();
