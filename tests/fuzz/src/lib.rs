@@ -120,9 +120,9 @@ pub fn mgh(bytes: &[u8]) {
     });
 }
 
-/// A pair of Analyze 7.5: the header, and the values after [`NEXT_FILE`].
+/// A pair of Analyze 7.5: the header, and after [`NEXT_FILE`] the values, and SPM's file of the affine.
 pub fn analyze(bytes: &[u8]) {
-    let files: Vec<(&str, &[u8])> = ["x.hdr", "x.img"].into_iter().zip(split(bytes)).collect();
+    let files: Vec<(&str, &[u8])> = ["x.hdr", "x.img", "x.mat"].into_iter().zip(split(bytes)).collect();
     with_files(&files, |folder| {
         if let Ok(image) = hearth_data::read_nifti(folder.join("x.hdr")) {
             let _ = (image.spacing(), image.orientation(), image.to_vec().len());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_image::{Affine, affine};
 
-/// The largest file, and the largest unpacked variable, in bytes: affines of 100,000 frames.
+/// The largest file, and the most that its variables unpack to, in bytes: affines of 100,000 frames.
 const MOST: u64 = 16 << 20;
 
 /// The file of an Analyze header's affine, if there is one.
@@ -42,10 +42,13 @@ pub(super) fn affine_of(path: &Path) -> Result<Affine, String> {
     }
     let is_affine = out.as_flattened().iter().all(|value| value.is_finite()) && out[3] == affine::IDENTITY[3];
     if !is_affine || affine::inverse(&out).is_none() {
-        return Err(format!("{} is no affine: {:?}", variable.name, variable.values));
+        return Err(format!("{} is no affine: {first:?}", variable.name));
     }
     Ok(out)
 }
+
+/// The variables that hold affines. No other one takes memory: a byte of it would become eight.
+const AFFINES: [&[u8]; 2] = [b"mat", b"M"];
 
 /// An array of real numbers, the first axis fastest.
 struct Variable {
@@ -127,16 +130,16 @@ fn numbers(kind: u32, bytes: &[u8], big: bool) -> Option<Vec<f64>> {
     })
 }
 
-/// The variables of format 5; those that are no arrays of real numbers are skipped.
+/// The variables of format 5 that hold affines; those that are no arrays of real numbers are skipped.
 fn elements(bytes: &[u8], big: bool) -> Result<Vec<Variable>, String> {
     let mut left = Left { bytes, big };
-    let mut found = Vec::new();
+    let (mut found, mut room) = (Vec::new(), MOST);
     while !left.bytes.is_empty() {
         let (kind, bytes) = left.element()?;
         let mut unpacked = Vec::new();
         let bytes = if kind == PACKED {
-            let unpack = flate2::read::ZlibDecoder::new(bytes).take(MOST).read_to_end(&mut unpacked);
-            unpack.map_err(|error| error.to_string())?;
+            let unpack = flate2::read::ZlibDecoder::new(bytes).take(room).read_to_end(&mut unpacked);
+            room -= unpack.map_err(|error| error.to_string())? as u64;
             let (_, bytes) = Left { bytes: &unpacked, big }.element()?;
             bytes
         } else if kind == MATRIX {
@@ -151,7 +154,7 @@ fn elements(bytes: &[u8], big: bool) -> Result<Vec<Variable>, String> {
         let (_, name) = parts.element()?;
         let flags = number(flags, big, [u32::from_le_bytes, u32::from_be_bytes]);
         // Doubles, singles and integers; not complex.
-        if (6..=15).contains(&(flags & 0xff)) && flags & 0x800 == 0 {
+        if AFFINES.contains(&name) && (6..=15).contains(&(flags & 0xff)) && flags & 0x800 == 0 {
             let (kind, values) = parts.element()?;
             if let Some(values) = numbers(kind, values, big) {
                 let name = String::from_utf8_lossy(name).into_owned();
@@ -162,7 +165,7 @@ fn elements(bytes: &[u8], big: bool) -> Result<Vec<Variable>, String> {
     Ok(found)
 }
 
-/// The variables of format 4, up to the first that is no array of real numbers.
+/// The variables of format 4 that hold affines, up to the first that is no array of real numbers.
 fn version_4(bytes: &[u8]) -> Result<Vec<Variable>, String> {
     let mut found = Vec::new();
     let mut left = Left { bytes, big: false };
@@ -188,8 +191,10 @@ fn version_4(bytes: &[u8]) -> Result<Vec<Variable>, String> {
             return Err("a variable of complex numbers".to_owned());
         }
         let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
-        let values = numbers(type_of, values, left.big).unwrap_or_default();
-        found.push(Variable { name, sizes: vec![rows as usize, columns as usize], values });
+        if AFFINES.contains(&name.as_bytes()) {
+            let values = numbers(type_of, values, left.big).unwrap_or_default();
+            found.push(Variable { name, sizes: vec![rows as usize, columns as usize], values });
+        }
         left.big = false;
     }
     Ok(found)
