@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use hearth_data::dicom::write::SegmentationType;
 use hearth_data::dicom::{Authorship, DrawnBy, Series, scan};
-use hearth_data::readers::{read_segments, segments_overlap};
+use hearth_data::readers::{read_segments, require_segments, segments_overlap};
 use hearth_data::writers::{
     PluginWriter, RegionFile, Segment, SurfaceOptions, SurfaceSpace, label_map, read_codes, regions_of, write_surfaces,
 };
@@ -19,13 +19,17 @@ use crate::{folders, note, out};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Images")]
 pub struct ImageOptions {
-    /// Write integers, for a label map; implied by --segment and by .seg.nrrd, .stl, .obj and .dcm
+    /// Write integers, for a label map; implied by --segment, --only and by .seg.nrrd, .stl, .obj and .dcm
     #[arg(long)]
     pub label: bool,
     /// The name of a label, such as 1=liver; may be given several times [default: the names in a
     /// .seg.nrrd, SEG or RTSTRUCT input]
     #[arg(long = "segment", value_name = "LABEL=NAME")]
     pub segments: Vec<String>,
+    /// Convert only this segment of a .seg.nrrd, SEG or RTSTRUCT: its name (case is ignored; GTV* names all that
+    /// begin so) or number; may be given several times. They become the labels 1, 2, ... in this order
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
     /// The reader to use, by name [default: chosen by the file's content]
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
@@ -116,6 +120,7 @@ impl ImageOptions {
         let options = [
             ("--label", self.label),
             ("--segment", !self.segments.is_empty()),
+            ("--only", !self.only.is_empty()),
             ("--reader", self.reader.is_some()),
             ("--writer", self.writer.is_some()),
             ("--series", self.series.is_some()),
@@ -158,7 +163,11 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     options.reader.clone_from(&args.reader);
     options.series.clone_from(&args.series);
     options.accept.clone_from(&args.accept);
-    let labels = args.label || !named.is_empty() || format != Format::Volume;
+    options.segments.clone_from(&args.only);
+    if !args.only.is_empty() {
+        require_segments(input, &options).while_doing(|| "--only")?;
+    }
+    let labels = args.label || !named.is_empty() || !args.only.is_empty() || format != Format::Volume;
     // An input that refers to a series is on the grid of that series.
     let own = read_segments(input, &options)?;
     let is_drawn = || scan(input).is_ok_and(|found| found.series.is_empty() && !found.annotations.is_empty());

@@ -61,6 +61,40 @@ fn names_and_colours_go_from_file_to_file() {
     fail(&["convert", &label, &text(&at("x.dcm"))], 1, &["--like"]);
 }
 
+/// `--only`, out of the structure set, a SEG and a `.seg.nrrd`: the voxels of the segment, as label 1.
+fn one_segment_is_chosen(at: &dyn Fn(&str) -> PathBuf, drawn: &Path, slicer: &Path, like: &str) {
+    let segments = read_segments(slicer, &Default::default()).expect("readable");
+    let gtv = segments.iter().find(|segment| segment.name == "GTV-1").expect("a tumour");
+    let layers = read_image(slicer).expect("readable");
+    let size: usize = layers.shape().iter().product();
+    let layer = &layers.to_vec()[gtv.layer.unwrap_or(0) * size..][..size];
+    let expected: Vec<f32> = layer.iter().map(|value| f32::from(*value == gtv.label as f32)).collect();
+    assert!(expected.contains(&1.0) && segments.len() > 1);
+    let seg = at("seg.dcm");
+    for (place, from) in [drawn, seg.as_path(), slicer].into_iter().enumerate() {
+        let from = text(from);
+        for (name, end) in [("gtv-1", "nii.gz"), ("GTV*", "seg.nrrd")] {
+            let to = at(&format!("only{place}.{end}"));
+            succeed(&["convert", &from, &text(&to), "--like", like, "--only", name]);
+            let image = read_image(&to).expect("readable");
+            assert!(image.to_vec() == expected, "{from}, {name}");
+            assert_eq!(image.meta.stored_type, "uint8", "{from}");
+        }
+        let known = names(&at(&format!("only{place}.seg.nrrd")));
+        assert_eq!(known, [(1, "GTV-1".to_owned())], "{from}");
+        let to = text(&at("none.nii.gz"));
+        let call = ["convert", &from, &to, "--like", like, "--only", "gtv-1", "--only", "Hart"];
+        fail(&call, 1, &["--only", "Hart", "GTV-1", segments[0].name.as_str()]);
+        assert!(!at("none.nii.gz").exists());
+    }
+    // By number.
+    let to = at("number.nii.gz");
+    succeed(&["convert", &text(slicer), &text(&to), "--only", &gtv.label.to_string()]);
+    let unique = segments.iter().filter(|segment| segment.label == gtv.label).count() == 1;
+    assert!(!unique || read_image(&to).expect("readable").to_vec() == expected);
+    fail(&["convert", &text(&to), &text(&at("x.nii")), "--only", "GTV-1"], 1, &["--only", "no segments", "SEG"]);
+}
+
 #[test]
 fn labels_become_dicom_and_come_back() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -104,6 +138,7 @@ fn labels_become_dicom_and_come_back() {
     succeed(&["convert", &text(&slicer), &text(&set), "--like", &like, "--to", "rtstruct"]);
     let set = StructureSet::open(&set).expect("a structure set");
     assert!(set.rois.iter().any(|roi| roi.name == "GTV-1"));
+    one_segment_is_chosen(&at, &drawn, &slicer, &like);
     let report = at("report.dcm");
     succeed(&["convert", &text(&slicer), &text(&report), "--like", &like, "--to", "sr"]);
     let object = dicom_object::open_file(&report).expect("DICOM");

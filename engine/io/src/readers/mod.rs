@@ -66,7 +66,7 @@ pub use nrrd::NrrdReader;
 pub use parts::{Parts, check_grid, read_parts};
 pub use raster::RasterReader;
 pub(crate) use raw_voxels::swapped;
-pub use segments::{read_segments, segments_overlap};
+pub use segments::{read_segments, require_segments, segments_overlap};
 pub use tiff::{TiffReader, WSIReader, slide_region};
 
 use hearth_dicom::quiet::caught;

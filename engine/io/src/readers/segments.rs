@@ -22,6 +22,30 @@ const NRRD: &[u8] = b"NRRD000";
 /// If the file cannot be read.
 pub fn read_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Vec<Segment>, ReadError> {
     let path = path.as_ref();
+    Ok(numbered(&listed(path, options)?, path, options))
+}
+
+/// Checks that each of [`ReadOptions::segments`] is in a file. Without this check, reading warns of a missing
+/// one, whose label is then empty.
+///
+/// # Errors
+/// A segment that is missing, with those of the file; a file without segments, or one that cannot be read.
+pub fn require_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(), ReadError> {
+    let path = path.as_ref();
+    let regions: Vec<Region> = listed(path, options)?.into_iter().map(|(region, _)| region).collect();
+    if regions.is_empty() {
+        let what = "it has no segments to choose from; expected a .seg.nrrd, SEG or RTSTRUCT";
+        return Err(ReadError::new(path, what));
+    }
+    let how = aliased(options);
+    options.segments.iter().try_for_each(|name| {
+        let found = select_regions(&regions, &[name.as_str()], path, &how);
+        found.map(|_| ()).map_err(|error| ReadError::new(path, error))
+    })
+}
+
+/// The labels of a file in its order, each as a region and as a segment.
+fn listed(path: &Path, options: &ReadOptions) -> Result<Vec<(Region, Segment)>, ReadError> {
     let error = |error: std::io::Error| ReadError::new(path, error);
     if path.is_dir() {
         return of_dicom(path, options);
@@ -30,7 +54,8 @@ pub fn read_segments(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Ve
     if start.starts_with(NRRD) {
         let mut file = BufReader::new(hearth_files::open(path).map_err(error)?);
         let fields = nrrd::header(&mut file).map_err(|what| ReadError::new(path, what))?;
-        return Ok(numbered(of_slicer(&fields), options));
+        let segments = of_slicer(&fields).map_err(|what| ReadError::new(path, what))?;
+        return Ok(segments.into_iter().map(|of| (Region::new(of.label, of.name.clone()), of)).collect());
     }
     if hearth_dicom::is_dicom(&start) { of_dicom(path, options) } else { Ok(Vec::new()) }
 }
@@ -63,7 +88,10 @@ fn start(path: &Path) -> Result<Vec<u8>, ReadError> {
 
 /// The segments of a `.seg.nrrd`: `Segment0_Name` and so on, with keys in lower case; numbers may be left out.
 /// Files of 3D Slicer before 4.11 have a channel for each segment, and state neither labels nor layers.
-fn of_slicer(fields: &HashMap<String, String>) -> Vec<Segment> {
+///
+/// # Errors
+/// Labels and layers that are not numbers.
+fn of_slicer(fields: &HashMap<String, String>) -> Result<Vec<Segment>, String> {
     let place = |key: &String| -> Option<u32> {
         let (number, what) = key.strip_prefix("segment")?.split_once('_')?;
         ["name", "id"].contains(&what).then(|| number.parse().ok()).flatten()
@@ -76,11 +104,14 @@ fn of_slicer(fields: &HashMap<String, String>) -> Vec<Segment> {
     for place in places {
         let of = |what: &str| fields.get(&format!("segment{place}_{what}")).map(String::as_str);
         let Some(name) = of("name").or_else(|| of("id")) else { continue };
-        let label = of("labelvalue").and_then(|text| text.parse().ok()).unwrap_or(place.saturating_add(1));
+        let wrong = |key: &str, text: &str| format!("Segment{place}_{key} is {text:?}; expected a whole number");
+        let label = of("labelvalue").map(|text| text.trim().parse::<u32>().map_err(|_| wrong("LabelValue", text)));
+        let label = label.transpose()?.unwrap_or(place.saturating_add(1));
         let mut segment = Segment::new(label, name);
         segment.id = of("id").map(str::to_owned);
         segment.tags = of("tags").filter(|tags| *tags != "|").map(str::to_owned);
-        let layer = of("layer").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let layer = of("layer").map(|text| text.trim().parse::<usize>().map_err(|_| wrong("Layer", text)));
+        let layer = layer.transpose()?.unwrap_or(0);
         segment.layer = (!in_channels).then_some(layer);
         let parts = of("color").map(|text| text.split_whitespace().map(str::parse::<f64>).collect::<Vec<_>>());
         if let Some([Ok(r), Ok(g), Ok(b)]) = parts.as_deref() {
@@ -88,10 +119,10 @@ fn of_slicer(fields: &HashMap<String, String>) -> Vec<Segment> {
         }
         found.push(segment);
     }
-    found
+    Ok(found)
 }
 
-fn of_dicom(path: &Path, options: &ReadOptions) -> Result<Vec<Segment>, ReadError> {
+fn of_dicom(path: &Path, options: &ReadOptions) -> Result<Vec<(Region, Segment)>, ReadError> {
     let wrong = |error: hearth_dicom::DicomError| ReadError::new(path, error);
     let asked = !options.segments.is_empty() || options.reference.is_some();
     let scan = hearth_dicom::scan(path).map_err(wrong)?;
@@ -101,25 +132,29 @@ fn of_dicom(path: &Path, options: &ReadOptions) -> Result<Vec<Segment>, ReadErro
     }
     let regions = Regions::open(&annotation.path, &hearth_dicom::ReadOptions::default()).map_err(wrong)?;
     let known = regions.list().into_iter().map(|region| {
-        let mut segment = Segment::new(region.label, region.name);
+        let mut segment = Segment::new(region.label, &region.name);
         segment.colour = region.color.unwrap_or(segment.colour);
-        segment.coding = region.coding;
-        segment
+        segment.coding.clone_from(&region.coding);
+        (region, segment)
     });
-    let known: Vec<Segment> = known.collect();
-    Ok(numbered(known, options))
+    Ok(known.collect())
 }
 
 /// The segments with the values that reading with these options assigns: requested ones count from 1, in
 /// their order.
-fn numbered(known: Vec<Segment>, options: &ReadOptions) -> Vec<Segment> {
+fn numbered(known: &[(Region, Segment)], path: &Path, options: &ReadOptions) -> Vec<Segment> {
+    let how = aliased(options);
+    let regions: Vec<Region> = known.iter().map(|(region, _)| region.clone()).collect();
     let numbered = options.segments.iter().enumerate().map(|(place, name)| {
         let label = place as u32 + 1;
-        let own = known.iter().find(|segment| segment.name.eq_ignore_ascii_case(name));
-        own.map_or_else(|| Segment::new(label, name), |own| Segment { label, ..own.clone() })
+        let found = select_regions(&regions, &[name.as_str()], path, &how).ok().and_then(|(mut found, _)| found.pop());
+        let first = found.and_then(|(places, region)| Some((region.name, &known.get(*places.first()?)?.1)));
+        first.map_or_else(|| Segment::new(label, name), |(name, own)| Segment { label, name, ..own.clone() })
     });
-    let numbered: Vec<Segment> = numbered.collect();
-    let mut all = if options.segments.is_empty() { known } else { numbered };
+    let mut all: Vec<Segment> = match options.segments.is_empty() {
+        true => known.iter().map(|(_, segment)| segment.clone()).collect(),
+        false => numbered.collect(),
+    };
     if !options.segments.is_empty() || options.segments_as_channels {
         all.iter_mut().for_each(|segment| segment.layer = None);
     }
@@ -134,7 +169,14 @@ pub(super) fn chosen(
     fields: &HashMap<String, String>,
     options: &ReadOptions,
 ) -> Result<Image, ReadError> {
-    let segments = of_slicer(fields);
+    let segments = of_slicer(fields).map_err(|what| ReadError::new(path, what))?;
+    let channels = image.channels();
+    if let Some(beyond) = segments.iter().find(|segment| segment.layer.is_some_and(|layer| layer >= channels)) {
+        let (name, layer) = (&beyond.name, beyond.layer.unwrap_or_default());
+        let what =
+            format!("{name:?} is in layer {layer}, and the layers of the file are 0 to {}", channels.saturating_sub(1));
+        return Err(ReadError::new(path, what));
+    }
     if segments.is_empty() || (options.segments.is_empty() && !options.segments_as_channels) {
         return Ok(image);
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_image::{Image, affine, host_device};
 use hearth_io::nifti::DataType;
-use hearth_io::readers::{choose, read_segments, segments_overlap};
+use hearth_io::readers::{choose, read_segments, require_segments, segments_overlap};
 use hearth_io::writers::{Segment, label_map};
 use hearth_io::{NiftiOptions, ReadOptions, WriteOptions, read_image, read_image_with, write_image};
 
@@ -145,6 +145,30 @@ fn segments_keep_their_names_where_numbers_are_left_out() {
     assert_eq!(known, [(7, "Liver".to_owned()), (1, "Spleen".to_owned())]);
 }
 
+#[test]
+fn layers_and_labels_that_cannot_be_are_errors() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a.seg.nrrd");
+    let write = |label: &str, layer: &str| {
+        let segment =
+            format!("Segment0_ID:=S\nSegment0_Name:=Liver\nSegment0_LabelValue:={label}\nSegment0_Layer:={layer}\n");
+        let head = "NRRD0005\ntype: uint8\ndimension: 4\nspace: left-posterior-superior\nsizes: 2 2 1 1\n\
+                    space directions: none (1,0,0) (0,1,0) (0,0,1)\nkinds: list domain domain domain\n\
+                    space origin: (0,0,0)\n";
+        fs::write(&path, format!("{head}encoding: text\n{segment}\n1 0 1 1\n")).expect("written");
+        read_image(&path).map(|image| image.to_vec()).map_err(|error| error.to_string())
+    };
+    assert_eq!(write("1", "1").expect("two layers"), [1.0, 1.0, 0.0, 1.0]);
+    for (label, layer, words) in [
+        ("1", "2", ["\"Liver\" is in layer 2", "0 to 1"]),
+        ("1", "first", ["Segment0_Layer", "\"first\""]),
+        ("-1", "0", ["Segment0_LabelValue", "\"-1\""]),
+    ] {
+        let error = write(label, layer).expect_err("refused");
+        assert!(error.contains("a.seg.nrrd") && words.iter().all(|word| error.contains(word)), "{error}");
+    }
+}
+
 /// Two layers of 2 x 2 x 1 voxels, as 3D Slicer and pynrrd write them: a tumour in the liver.
 #[test]
 fn overlapping_segments_come_back_as_they_went() {
@@ -190,6 +214,14 @@ fn overlapping_segments_come_back_as_they_went() {
     assert_eq!(of_request(&asked), [3.0, 0.0, 3.0, 1.0]);
     let named = read_segments(at("b.seg.nrrd"), &asked).expect("read");
     assert_eq!(named.iter().map(|of| (of.label, of.layer)).collect::<Vec<_>>(), [(1, None), (2, None), (3, None)]);
+    require_segments(at("b.seg.nrrd"), &ReadOptions::default().segments(vec!["tumour".to_owned(), "Li*".to_owned()]))
+        .expect("both are in the file");
+    let error = require_segments(at("b.seg.nrrd"), &asked).expect_err("Gall* is missing").to_string();
+    assert!(error.contains("Gall*") && error.contains("Spleen"), "{error}");
+    let by_number = ReadOptions::default().segments(vec!["2".to_owned()]);
+    let named = read_segments(at("b.seg.nrrd"), &by_number).expect("read");
+    assert_eq!(named.iter().map(|of| (of.label, of.name.as_str())).collect::<Vec<_>>(), [(1, "Spleen")]);
+    assert_eq!(of_request(&by_number), [0.0, 0.0, 1.0, 0.0]);
     asked.segments_as_channels = true;
     assert_eq!(of_request(&asked), [[0.0, 0.0, 1.0, 1.0], [0.0; 4], [1.0, 0.0, 1.0, 0.0]].concat());
     asked.segments = vec!["heart".to_owned()];
