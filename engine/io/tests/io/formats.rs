@@ -146,6 +146,45 @@ fn affines_of_spm_are_those_of_nibabel() {
     }
 }
 
+/// A label map in each format, in which SimpleITK 2.5.7, pynrrd 1.1.3 (`written.nrrd`) and nibabel 5.4.2
+/// (`written.mgz`) read these labels, this affine and these types: headers and labels are the same again.
+#[test]
+fn label_maps_are_written_as_other_programs_read_them() {
+    let rows = [[3.0, -2.0, 0.0, 10.5], [4.0, 1.5, 0.0, -20.25], [0.0, 0.0, 2.0, 33.0]];
+    let values: Vec<f32> = (0..24_u8).map(|place| 89.0 * f32::from(place)).collect();
+    let affine = [rows[0], rows[1], rows[2], affine::IDENTITY[3]];
+    let image = Image::from_values(values.clone(), [1, 4, 3, 2], affine, &host_device());
+    let dir = tempfile::tempdir().expect("a folder");
+    let unpack = |packed: &mut dyn std::io::Read| {
+        let mut bytes = Vec::new();
+        packed.read_to_end(&mut bytes).expect("packed");
+        bytes
+    };
+    // The header as text, and the labels as bytes.
+    let parts = |path: &Path, end: &str| -> (String, Vec<u8>) {
+        let bytes = fs::read(path).expect("a file");
+        let mark: &[u8] = if end == "nrrd" { b"\n\n" } else { b"LOCAL\n" };
+        let at = bytes.windows(mark.len()).position(|part| part == mark).map_or(0, |at| at + mark.len());
+        let (head, mut packed) = bytes.split_at(at);
+        let head = String::from_utf8_lossy(head).into_owned();
+        // The size of packed bytes is that of the packing library.
+        let head = head.lines().filter(|line| !line.starts_with("CompressedDataSize")).collect::<Vec<_>>().join("\n");
+        let labels = match end {
+            "mha" => unpack(&mut flate2::read::ZlibDecoder::new(&mut packed)),
+            _ => unpack(&mut flate2::read::GzDecoder::new(&mut packed)),
+        };
+        (head, labels)
+    };
+    for (end, stored) in [("nrrd", "uint16"), ("mha", "uint16"), ("mgz", "int32")] {
+        let path = dir.path().join(format!("labels.{end}"));
+        write_image(&path, &image, &WriteOptions::label()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(parts(&path, end), parts(&recorded(&format!("written.{end}")), end), "{end}");
+        let read = read_image(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((read.to_vec(), read.meta.stored_type.as_str()), (values.clone(), stored), "{end}");
+        assert_affine(&read, rows, end);
+    }
+}
+
 /// The bytes of `frames.mgz` are those of nibabel.
 #[test]
 fn volumes_of_freesurfer_are_written_as_by_nibabel() {
