@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* The version of this file. */
-#define HEARTH_ABI 1
+#define HEARTH_ABI 2
 
 #define HEARTH_OK 0
 #define HEARTH_FAILED 1

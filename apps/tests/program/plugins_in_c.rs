@@ -41,7 +41,7 @@ fn shows_a_line(template: &str) {
     let saved = handlers.iter().any(|path| path.to_string_lossy().contains("run-diary"));
     assert_eq!(saved, template != "cpp", "{handlers:?}");
     let info = succeed(&["plugin", "info", &library, "--allow-plugin", &library]);
-    for words in ["version 1 of hearth_plugin.h", "every = 1", "epoch_completed", "may do    nothing beyond"] {
+    for words in ["version 2 of hearth_plugin.h", "every = 1", "epoch_completed", "may do    nothing beyond"] {
         assert!(info.contains(words), "{words}: {info}");
     }
 }

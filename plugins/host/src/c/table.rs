@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_void};
 
 /// The version of `hearth_plugin.h` of this host, which is the newest that it loads.
-pub const ABI: u32 = 1;
+pub const ABI: u32 = 2;
 /// The first bytes of the record of a plugin in C.
 pub const MAGIC: [u8; 16] = *b"hearth-plugin-c\0";
 /// The oldest version that it loads.

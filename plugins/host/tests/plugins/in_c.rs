@@ -25,6 +25,11 @@ pub fn compile(folder: &Path, name: &str, source: &str) -> PathBuf {
 
 /// Writes a plugin from a template and builds it as its README says.
 pub fn make(folder: &Path, template: Template) -> Plugin {
+    make_with(folder, template, HEADER, 2)
+}
+
+/// The same with this header, which has this version.
+fn make_with(folder: &Path, template: Template, header: &str, version: u32) -> Plugin {
     let name = format!("my-{template}");
     let dir = folder.join(&name);
     let files = scaffold(&dir, &name, template, &SdkSource::default()).expect("a project");
@@ -32,12 +37,13 @@ pub fn make(folder: &Path, template: Template) -> Plugin {
         let text = std::fs::read_to_string(file).expect("a file");
         assert!(!text.contains("{{"), "{} is filled in", file.display());
     }
+    std::fs::write(dir.join("hearth_plugin.h"), header).expect("the header");
     let output = Command::new("make").arg("FLAGS=-Wall -Wextra -Werror -fPIC -shared").current_dir(&dir).output();
     let output = output.expect("make can be started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let plugin = load(&dir.join(format!("lib{}.so", name.replace('-', "_")))).expect("the new plugin loads");
     let identity = plugin.identity();
-    assert_eq!((identity.name.as_str(), identity.version.as_str(), identity.header), (&*name, "0.1.0", Some(1)));
+    assert_eq!((identity.name.as_str(), identity.version.as_str(), identity.header), (&*name, "0.1.0", Some(version)));
     assert_eq!(identity.description, template.description());
     plugin
 }
@@ -83,6 +89,12 @@ fn a_plugin_in_c_is_built_and_used() {
     second.load_state(&handler.save_state().expect("a state")).expect("its own state");
     let error = second.load_state(b"x").expect_err("no state of it");
     assert_eq!(error.message(), "its state is damaged");
+}
+
+#[test]
+fn a_plugin_of_the_first_header_is_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    shows_a_line(&make_with(folder.path(), Template::C, include_str!("../stored/header-1.h"), 1));
 }
 
 #[test]
@@ -245,10 +257,10 @@ fn each_mismatch_says_whose_fault_and_how_it_is_mended() {
         assert!(text.lines().count() <= 4 && words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
     };
     let newer =
-        [("#include \"hearth_plugin.h\"", "#include \"hearth_plugin.h\"\n#undef HEARTH_ABI\n#define HEARTH_ABI 2")];
+        [("#include \"hearth_plugin.h\"", "#include \"hearth_plugin.h\"\n#undef HEARTH_ABI\n#define HEARTH_ABI 3")];
     refused(
         &newer,
-        &["`faulty` 0.1.0", "newer than this program", "version 2 of", "versions 1 to 1", "install a newer"],
+        &["`faulty` 0.1.0", "newer than this program", "version 3 of", "versions 1 to 2", "install a newer"],
     );
     let older =
         [("#include \"hearth_plugin.h\"", "#include \"hearth_plugin.h\"\n#undef HEARTH_ABI\n#define HEARTH_ABI 0")];
