@@ -67,6 +67,10 @@ enum Action {
         /// [default: 0]
         #[arg(long, value_name = "VALUE")]
         noise: Option<f64>,
+        /// `spleen`: volumes that take longer to learn: more noise, organs of like intensity, voxels of
+        /// several tissues, and another field of view in every case
+        #[arg(long)]
+        hard: bool,
     },
 }
 
@@ -117,6 +121,9 @@ pub fn run(args: &Args) -> Outcome {
         }
         Action::Phantom { kind, test: 1.., .. } if !matches!(kind, Kind::Spheres) => {
             Err(Failure::new("--test is for `spheres`: make a second folder with another --seed"))
+        }
+        Action::Phantom { kind, hard: true, .. } if !matches!(kind, Kind::Spleen) => {
+            Err(Failure::new("--hard is for `spleen`: the others have one difficulty each"))
         }
         Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout, .. } => {
             folders::check_free(out)?;
@@ -171,9 +178,10 @@ pub fn run(args: &Args) -> Outcome {
             );
             Ok(())
         }
-        Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, .. } => {
+        Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, hard, .. } => {
             folders::check_free(out)?;
-            phantom_spleen(out, *cases as usize, size.map(|size| size as usize), *seed)?;
+            let options = spleen_options(size.map(|size| size as usize), *seed).hard(*hard);
+            write_spleens(out, *cases as usize, &options)?;
             // The recipe `demo` uses the last four for validation.
             let hint = match *cases > 4 {
                 true => format!("; try: hearth train demo --data {} --out run", out.display()),
@@ -214,11 +222,20 @@ pub fn phantom_slides(out: &Path, cases: usize, size: Option<usize>, seed: u64) 
 
 /// Writes CT-like volumes with a spleen, as a Decathlon folder.
 pub fn phantom_spleen(out: &Path, cases: usize, size: Option<usize>, seed: u64) -> Outcome {
-    let mut options = phantom::SpleenOptions::default();
-    (options.seed, options.progress) = (seed, progress());
-    if let Some(size) = size {
-        options.size = size;
+    write_spleens(out, cases, &spleen_options(size, seed))
+}
+
+/// Options for volumes with a spleen.
+pub fn spleen_options(size: Option<usize>, seed: u64) -> phantom::SpleenOptions {
+    let options = phantom::SpleenOptions::default().seed(seed).progress(progress());
+    match size {
+        Some(size) => options.size(size),
+        None => options,
     }
-    phantom::spleen(out, cases, &options).while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
+}
+
+/// Writes volumes with a spleen with these options.
+pub fn write_spleens(out: &Path, cases: usize, options: &phantom::SpleenOptions) -> Outcome {
+    phantom::spleen(out, cases, options).while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
     Ok(())
 }

@@ -16,6 +16,7 @@
 mod brats;
 mod decathlon_folder;
 mod hands;
+mod harder;
 mod lung;
 mod pathology;
 mod shapes;

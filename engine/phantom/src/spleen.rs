@@ -15,6 +15,7 @@ use hearth_transforms::{Draw, DrawKey};
 use rayon::prelude::*;
 
 use super::decathlon_folder::{About, Folder};
+use super::harder::{Harder, partial_volume};
 use super::shapes::{Organ, smooth};
 
 /// Width of the field of view, in mm.
@@ -28,13 +29,16 @@ pub struct SpleenOptions {
     pub size: usize,
     /// The same seed yields the same volumes.
     pub seed: u64,
+    /// Whether training takes longer: twice the noise, organs of like intensity, voxels of several
+    /// tissues, and another field of view in every case.
+    pub hard: bool,
     /// How progress is shown.
     pub progress: Progress,
 }
 
 impl Default for SpleenOptions {
     fn default() -> Self {
-        SpleenOptions { size: 64, seed: 0, progress: Progress::None }
+        SpleenOptions { size: 64, seed: 0, hard: false, progress: Progress::None }
     }
 }
 
@@ -69,16 +73,25 @@ pub fn spleen_case(case: usize, options: &SpleenOptions) -> (Image, Image) {
     let draw = DrawKey::new(options.seed, 0, 0).draw(&format!("spleen phantom {case}"), 0, 0);
     let size = options.size;
     let shape = [size, size, (size * 5 / 8).max(8)];
-    let grid = grid(case, shape, &draw);
-    let anatomy = Anatomy::new(&draw);
-    let noise = draw.between(14.0, 22.0) as f32;
+    let mut grid = grid(case, shape, &draw);
+    let mut anatomy = Anatomy::new(&draw);
+    let mut noise = draw.between(14.0, 22.0) as f32;
+    if options.hard {
+        let harder = Harder::new(options.seed, case);
+        harder.view(&mut grid);
+        harder.alike(anatomy.soft.iter_mut().chain([&mut anatomy.stomach]), anatomy.spleen.hu);
+        noise = harder.noise;
+    }
     let plane = shape[1] * shape[2];
     let mut hu = vec![0.0_f32; shape[0] * plane];
     let mut label = vec![0.0_f32; shape[0] * plane];
     hu.par_chunks_mut(plane).zip(label.par_chunks_mut(plane)).enumerate().for_each(|(x, (hu, label))| {
         for (i, (hu, label)) in hu.iter_mut().zip(label).enumerate() {
-            let at = affine::apply(&grid, [x as f64, (i / shape[2]) as f64, (i % shape[2]) as f64]);
-            let (value, is_spleen) = anatomy.at(at);
+            let voxel = [x as f64, (i / shape[2]) as f64, (i % shape[2]) as f64];
+            let (value, is_spleen) = match options.hard {
+                true => partial_volume(&grid, voxel, |at| anatomy.at(at)),
+                false => anatomy.at(affine::apply(&grid, voxel)),
+            };
             *hu = value as f32;
             *label = f32::from(u8::from(is_spleen));
         }
@@ -258,6 +271,35 @@ mod tests {
             best = best.max(2.0 * f64::from(both as u32) / (picked + count) as f64);
         }
         assert!(best < 0.5, "a threshold reaches Dice {best}");
+    }
+
+    /// The contrast between the spleen and other soft tissue, in units of the noise.
+    #[test]
+    fn a_hard_case_has_the_same_spleen_with_less_contrast() {
+        let spread = |hard: bool| {
+            let values: Vec<f64> = (0..6)
+                .map(|case| {
+                    let (image, label) = spleen_case(case, &SpleenOptions { hard, ..SpleenOptions::default() });
+                    let marks = label.to_vec();
+                    let values: Vec<f32> = image.to_vec();
+                    let inside = values.iter().zip(&marks).filter(|(_, mark)| **mark > 0.0);
+                    let inside: Vec<f64> = inside.map(|(value, _)| f64::from(*value)).collect();
+                    let mean = inside.iter().sum::<f64>() / inside.len() as f64;
+                    (inside.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / inside.len() as f64).sqrt()
+                })
+                .collect();
+            values.iter().sum::<f64>() / values.len() as f64
+        };
+        assert!(spread(true) > 1.2 * spread(false), "{} {}", spread(true), spread(false));
+        for case in 0..6 {
+            let volume = |hard| {
+                let (image, label) = spleen_case(case, &SpleenOptions { hard, ..SpleenOptions::default() });
+                let [a, b, c] = image.spacing();
+                label.to_vec().iter().filter(|mark| **mark > 0.0).count() as f64 * a * b * c
+            };
+            let ratio = volume(true) / volume(false);
+            assert!((0.7..1.2).contains(&ratio), "case {case}: {ratio} of the volume is in view");
+        }
     }
 
     #[test]
