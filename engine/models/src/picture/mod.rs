@@ -2,13 +2,14 @@
 //!
 //! * [`labels`], [`regions`], [`classification`], [`regression`], [`reconstruction`]: one picture
 //!   for each kind of prediction.
-//! * [`sheet`]: many slices in a grid. [`bars`], [`Plot`]: values.
+//! * [`sheet`]: many slices in a grid. [`bars`], [`Plot`], [`Curves`]: values.
 //!
 //! Volumes are drawn in the world's axes, in the usual orientation of radiology, however they are
 //! stored ([`View`]). Canvas, font and colours are those of `hearth-pictures`.
 
 mod bars;
 mod board;
+mod curves;
 mod images;
 mod legend;
 mod maps;
@@ -28,6 +29,7 @@ use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::folders::replace;
 
 pub use bars::{Bar, bars};
+pub use curves::{Curve, Curves};
 pub use hearth_pictures::{Canvas, Rgb};
 pub use images::reconstruction;
 pub use maps::{labels, regions};

@@ -8,12 +8,12 @@ const POINT: Rgb = [128, 138, 168];
 /// colour-blind readers.
 const MARK: Rgb = [230, 159, 0];
 
-const WIDTH: usize = 960;
-const HEIGHT: usize = 600;
-const LEFT: usize = 110;
-const RIGHT: usize = 30;
-const TOP: usize = 84;
-const BOTTOM: usize = 70;
+pub(super) const WIDTH: usize = 960;
+pub(super) const HEIGHT: usize = 600;
+pub(super) const LEFT: usize = 110;
+pub(super) const RIGHT: usize = 30;
+pub(super) const TOP: usize = 84;
+pub(super) const BOTTOM: usize = 70;
 
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Plot<'a> {
 }
 
 /// The mapping from values to pixels along one axis.
-struct Scale {
+pub(super) struct Scale {
     axis: Axis,
     low: f64,
     high: f64,
@@ -58,7 +58,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn new(axis: Axis, values: impl Iterator<Item = f64>, (from, to): (usize, usize)) -> Self {
+    pub(super) fn new(axis: Axis, values: impl Iterator<Item = f64>, (from, to): (usize, usize)) -> Self {
         let bent = |value: f64| if axis == Axis::Log { value.log10() } else { value };
         let finite = values.map(bent).filter(|value| value.is_finite());
         let (mut low, mut high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -71,13 +71,13 @@ impl Scale {
         Self { axis, low, high, from: from as f64, to: to as f64 }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    pub(super) fn place(&self, value: f64) -> f64 {
         let value = if self.axis == Axis::Log { value.log10() } else { value };
         self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
     }
 
     /// The positions of grid lines: whole decades, or round steps.
-    fn ticks(&self) -> Vec<f64> {
+    pub(super) fn ticks(&self) -> Vec<f64> {
         let range = self.high - self.low;
         let step = match self.axis {
             Axis::Log => (range / 8.0).ceil().max(1.0),
@@ -89,7 +89,7 @@ impl Scale {
     }
 }
 
-fn number(value: f64, axis: Axis) -> String {
+pub(super) fn number(value: f64, axis: Axis) -> String {
     match axis {
         Axis::Log => format!("{value:.0e}"),
         Axis::Linear => axis::number(value),
