@@ -31,9 +31,9 @@ pub fn run(args: &Args) -> Outcome {
     let chain = pipeline(&format!("{DETERMINISTIC}{random}"))?;
     let cached = chain.run_deterministic(sample(image, label))?;
     let mut epoch = 0;
-    let times = timed(args.runs * 4, 1, || {
+    let times = timed(args.runs() * 4, 1, || {
         epoch += 1;
-        chain.run_random(cached.clone(), DrawKey::new(args.seed, epoch, 0))?;
+        chain.run_random(cached.clone(), DrawKey::new(args.seed(), epoch, 0))?;
         Ok(())
     })?;
     say(

@@ -13,7 +13,7 @@ pub fn load(args: &Args) -> Outcome {
     let path = args.file(0, "a NIfTI file: hearth bench load CT.nii.gz")?;
     let bytes = std::fs::metadata(path).while_doing(|| format!("cannot read {}", path.display()))?.len();
     let shape = read_nifti(path)?.spatial_shape();
-    let times = timed(args.runs, 1, || {
+    let times = timed(args.runs(), 1, || {
         read_nifti(path)?;
         Ok(())
     })?;
@@ -35,7 +35,7 @@ pub fn preprocess(args: &Args) -> Outcome {
     let ready = one()?;
     let [x, y, z] = ready.image("image")?.shape();
     let out = [ready.image("image")?.channels(), x, y, z];
-    let times = timed(args.runs, 1, || one().map(|_| ()))?;
+    let times = timed(args.runs(), 1, || one().map(|_| ()))?;
     say(
         args,
         json!({

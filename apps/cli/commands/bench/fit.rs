@@ -16,7 +16,7 @@ pub fn run(args: &Args) -> Outcome {
     let classes = labels.keys().max().map_or(2, |highest| *highest as usize + 1);
     let names: Vec<String> =
         (0..classes as u32).map(|class| labels.get(&class).cloned().unwrap_or_else(|| class.to_string())).collect();
-    let amp = if args.amp.word() == "none" { "fp32" } else { args.amp.word() };
+    let amp = if args.amp().word() == "none" { "fp32" } else { args.amp().word() };
     let patch = args.patch.unwrap_or(32);
     let patch = format!("[{patch}, {patch}, {patch}]");
     for (option, key, value) in [
@@ -27,9 +27,9 @@ pub fn run(args: &Args) -> Outcome {
         ("--patch", "inferer.roi_size", patch),
         ("--val", "data.validation", format!("{{ last = {} }}", args.val.unwrap_or(4))),
         ("--epochs", "training.epochs", args.epochs().to_string()),
-        ("--seed", "training.seed", args.seed.to_string()),
-        ("--device", "training.device", args.device.clone()),
-        ("--tune", "training.tune", args.tune.clone()),
+        ("--seed", "training.seed", args.seed().to_string()),
+        ("--device", "training.device", args.device_name().to_owned()),
+        ("--tune", "training.tune", args.tune().to_owned()),
         ("--amp", "training.precision", amp.to_owned()),
     ] {
         document.set_option(option, key, &value)?;
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Outcome {
         args,
         json!({
             "bench": "fit", "data": file_name(folder), "target": goal.target, "seconds": reached.hit,
-            "epochs": reached.epochs, "best": reached.best, "total": reached.total, "device": args.device,
+            "epochs": reached.epochs, "best": reached.best, "total": reached.total, "device": args.device_name(),
         }),
     )
 }

@@ -1,10 +1,13 @@
 //! `hearth bench`: benchmarks on this machine, with one JSON line per measurement, under the names of
 //! MONAI's benchmark. Every number is the median of `--runs` runs after a warm-up.
 
+mod course;
 mod crop;
+mod datasets;
 mod files;
 mod fit;
 mod ladder;
+mod markdown;
 mod models;
 mod networks;
 mod options;
@@ -32,41 +35,47 @@ pub struct Args {
     /// The benchmark to run
     bench: Bench,
     /// The input files: for load: CT; for preprocess, crop, stored: CT LABEL; for tiles: a slide; for
-    /// fit: a Decathlon folder; for ladder: RECIPE DATA; for models: names of networks
+    /// fit: a Decathlon folder; for ladder: RECIPE DATA, or nothing for generated volumes; for
+    /// datasets: a Decathlon folder of CT, or nothing; for models: names of networks
     files: Vec<PathBuf>,
-    /// The number of measurements after the warm-up
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    runs: u32,
+    /// The number of measurements after the warm-up [default: 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    runs: Option<u32>,
     /// The number of threads [default: all of the machine]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// step, profile, infer: the network [default: unet]
     #[arg(long)]
     net: Option<networks::Net>,
-    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// Time to spend on choosing GPU kernels: off, quick, full or auto
-    #[arg(long, default_value = "auto")]
-    tune: String,
-    /// The mixed precision
-    #[arg(long, default_value = "none")]
-    amp: Amp,
-    /// step, profile, infer, crop, stored, tiles, fit: the patch size along each axis, in voxels
-    /// (tiles: pixels)
+    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto [default: cpu]
+    #[arg(long)]
+    device: Option<String>,
+    /// Time to spend on choosing GPU kernels: off, quick, full or auto [default: auto]
+    #[arg(long)]
+    tune: Option<String>,
+    /// The mixed precision [default: none; ladder: what the device computes fastest in]
+    #[arg(long)]
+    amp: Option<Amp>,
+    /// step, profile, infer, crop, stored, tiles, fit, datasets: the patch size along each axis, in
+    /// voxels (tiles: pixels)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     patch: Option<u32>,
-    /// step, profile: the number of patches in a batch
+    /// step, profile: the number of patches in a batch; datasets: the number of cases [default: 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: Option<u32>,
-    /// infer: the size N of the volume, which has N x N x N/2 voxels [default: 160]
+    /// infer: the size N of the volume, which has N x N x N/2 voxels [default: 160]; ladder, datasets:
+    /// the voxels in plane of generated volumes, 16 to 1024 [default: 64, 128]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096))]
     size: Option<u32>,
+    /// ladder, datasets: the number of generated volumes [default: 24, 12]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    cases: Option<u32>,
     /// infer: the number of windows per batch [default: 4]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sw_batch: Option<u32>,
-    /// fit, ladder: the maximum number of epochs [default: 60]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    /// fit, ladder: the maximum number of epochs [default: 60]; datasets: the number of epochs
+    /// [default: 3]
+    #[arg(long, visible_alias = "max-epochs", value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
     /// fit, ladder: the number of epochs between validations [default: 2]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -77,12 +86,21 @@ pub struct Args {
     /// fit, ladder: stop at this mean Dice [default: 0.8]
     #[arg(long)]
     target: Option<f64>,
-    /// fit, ladder: the seed
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// ladder: a folder for the table and its picture
+    /// fit, ladder, datasets, models, crop, stored, tiles: the seed [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// ladder: the number of trainings of each row, with seeds from --seed on [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: Option<u32>,
+    /// datasets: measure this kind only, in this process
+    #[arg(long)]
+    kind: Option<datasets::Kind>,
+    /// ladder, datasets: a folder for tables, raw lines and pictures
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// ladder: continue in --out; finished trainings are not repeated
+    #[arg(long, requires = "out")]
+    resume: bool,
     /// Print only the JSON line, without the readable line on standard error
     #[arg(long)]
     json: bool,
@@ -106,8 +124,10 @@ enum Bench {
     Infer,
     /// Train to a target Dice
     Fit,
-    /// A recipe's training, with one more speed-up in each row
+    /// A recipe's training to a target, with one more speed-up in each row
     Ladder,
+    /// Loading from each kind of data set: start, epochs, memory
+    Datasets,
     /// Forward and backward passes of every network's example
     Models,
     /// The cost of recording a profile, per training step
@@ -116,7 +136,7 @@ enum Bench {
     Import,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Amp {
     None,
     Bf16,
@@ -156,6 +176,7 @@ pub fn run(args: &Args) -> Outcome {
         Bench::Tiles => tiles::run(args),
         Bench::Fit => fit::run(args),
         Bench::Ladder => ladder::run(args),
+        Bench::Datasets => datasets::run(args),
         Bench::Models => models::run(args),
         Bench::Profile => profiling::run(args),
         Bench::Import => import(args),
@@ -166,7 +187,7 @@ pub fn run(args: &Args) -> Outcome {
 fn import(args: &Args) -> Outcome {
     let program = std::env::current_exe()?;
     let mut error = None;
-    let times = timed(args.runs, 1, || {
+    let times = timed(args.runs(), 1, || {
         let output = std::process::Command::new(&program).arg("--help").output();
         error = output.err().or(error.take());
         Ok(())
@@ -180,8 +201,8 @@ fn import(args: &Args) -> Outcome {
 impl Args {
     /// The device, with the requested tuning.
     fn device(&self) -> Outcome<Device> {
-        let tune: TuneWord = self.tune.parse().while_doing(|| "--tune")?;
-        let device = device::parse(&self.device)?;
+        let tune: TuneWord = self.tune().parse().while_doing(|| "--tune")?;
+        let device = device::parse(self.device_name())?;
         tune.set(&device);
         Ok(device)
     }
@@ -191,6 +212,31 @@ impl Args {
         self.files
             .get(n)
             .ok_or_else(|| Failure::new(format!("hearth bench {} needs {what}", options::word(self.bench))))
+    }
+
+    /// The number of measurements after the warm-up.
+    fn runs(&self) -> u32 {
+        self.runs.unwrap_or(5)
+    }
+
+    /// The name of the device.
+    fn device_name(&self) -> &str {
+        self.device.as_deref().unwrap_or("cpu")
+    }
+
+    /// The word for the tuning of kernels.
+    fn tune(&self) -> &str {
+        self.tune.as_deref().unwrap_or("auto")
+    }
+
+    /// The mixed precision.
+    fn amp(&self) -> Amp {
+        self.amp.unwrap_or(Amp::None)
+    }
+
+    /// The seed, or the first one.
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(0)
     }
 
     /// The network of `step`, `profile` and `infer`.
@@ -240,8 +286,8 @@ fn median(seconds: &mut [f64]) -> f64 {
 /// The kernel tuning since the first measurement began.
 static CLOCK: LazyLock<TuningClock> = LazyLock::new(TuningClock::start);
 
-/// Prints a measurement.
-fn say(args: &Args, fields: Value) -> Outcome {
+/// The line of a measurement: what was measured, and by which program.
+fn stamped(fields: Value) -> Value {
     let mut line = Map::new();
     line.insert("peer".into(), "hearth".into());
     line.insert("hearth".into(), env!("CARGO_PKG_VERSION").into());
@@ -255,12 +301,16 @@ fn say(args: &Args, fields: Value) -> Outcome {
         line.insert("tuned_kernels".into(), tuning.kernels.into());
         line.insert("tuning_seconds".into(), tuning.seconds.into());
     }
-    out!("{}", Value::Object(line.clone()));
+    Value::Object(line)
+}
+
+/// Prints a measurement.
+fn say(args: &Args, fields: Value) -> Outcome {
+    let line = stamped(fields);
+    out!("{line}");
     if !args.json {
-        let name = line.get("bench").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = line.get("bench").and_then(Value::as_str).unwrap_or_default();
         match line.get("seconds").and_then(Value::as_f64) {
-            // The table shows this.
-            _ if name == "ladder" => {}
             Some(seconds) => crate::note!("{name}: {}", crate::terminal::seconds(seconds)),
             None if name == "models" => {}
             None => crate::note!("{name}: the target was not reached"),

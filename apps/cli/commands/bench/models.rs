@@ -24,16 +24,16 @@ pub fn run(args: &Args) -> Outcome {
     let mut failed = Vec::new();
     for name in if names.is_empty() { all } else { names } {
         let mut child = std::process::Command::new(&program);
-        child.args(["bench", "models", &name, "--json", "--runs", &args.runs.to_string()]);
+        child.args(["bench", "models", &name, "--json", "--runs", &args.runs().to_string()]);
         child.args([
             "--device",
-            &args.device,
+            args.device_name(),
             "--tune",
-            &args.tune,
+            args.tune(),
             "--seed",
-            &args.seed.to_string(),
+            &args.seed().to_string(),
             "--amp",
-            args.amp.word(),
+            args.amp().word(),
         ]);
         if let Some(threads) = args.threads {
             child.args(["--threads", &threads.to_string()]);
@@ -50,16 +50,16 @@ fn measure(args: &Args, name: &str) -> Outcome {
     let input = config.example_input();
     let plain = args.device()?;
     let device = plain.clone().autodiff();
-    let precision = args.amp.precision();
+    let precision = args.amp().precision();
     precision.check(&plain)?;
-    let net = precision.apply(config.init(&device, args.seed)?);
+    let net = precision.apply(config.init(&device, args.seed())?);
     net.check_input(input)?;
-    plain.seed(args.seed);
+    plain.seed(args.seed());
     let x = Tensor::<5>::random(input, Distribution::Uniform(0.0, 1.0), &device);
     let base = peak();
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
-    for turn in 0..=args.runs {
-        net.set_draw(args.seed, turn.into());
+    for turn in 0..=args.runs() {
+        net.set_draw(args.seed(), turn.into());
         let start = std::time::Instant::now();
         let (outputs, own) = net.forward_with_loss(x.clone());
         let squares = outputs.into_iter().map(|y| y.cast(DType::F32).powi_scalar(2).mean());
@@ -78,7 +78,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
         }
     }
     let fields = json!({
-        "bench": "models", "name": entry.name, "input": input, "device": args.device, "amp": args.amp.word(),
+        "bench": "models", "name": entry.name, "input": input, "device": args.device_name(), "amp": args.amp().word(),
         "forward": median(&mut forward), "backward": median(&mut backward), "base": base, "peak": peak(),
     });
     say(args, fields)

@@ -106,7 +106,7 @@ pub(super) struct Training {
 impl Training {
     pub(super) fn new(args: &Args) -> Outcome<Self> {
         let plain = args.device()?;
-        let precision = args.amp.precision();
+        let precision = args.amp().precision();
         precision.check(&plain)?;
         let device = plain.clone().autodiff();
         let case = args.net().case()?;
@@ -160,13 +160,13 @@ impl Training {
 /// Measures the time of a training step.
 pub fn step(args: &Args) -> Outcome {
     let mut training = Training::new(args)?;
-    let warm_up = if args.device.starts_with("cpu") { 2 } else { 8 };
-    let times = timed(args.runs, warm_up, || training.step())?;
+    let warm_up = if args.device_name().starts_with("cpu") { 2 } else { 8 };
+    let times = timed(args.runs(), warm_up, || training.step())?;
     say(
         args,
         json!({
             "bench": "step", "net": training.word, "patch": training.patch, "batch": training.batch,
-            "device": args.device, "amp": args.amp.word(), "seconds": times.median, "min": times.min,
+            "device": args.device_name(), "amp": args.amp().word(), "seconds": times.median, "min": times.min,
             "max": times.max,
         }),
     )
@@ -175,7 +175,7 @@ pub fn step(args: &Args) -> Outcome {
 /// Measures sliding-window inference over a volume.
 pub fn infer(args: &Args) -> Outcome {
     let device = args.device()?;
-    let precision = args.amp.precision();
+    let precision = args.amp().precision();
     precision.check(&device)?;
     let case = args.net().case()?;
     let (patch, channels) = (args.patch.unwrap_or(case.patch) as usize, case.config.in_channels());
@@ -191,15 +191,15 @@ pub fn infer(args: &Args) -> Outcome {
     device.seed(0);
     let volume = [size, size, size / 2];
     let image = Tensor::<5>::random([1, channels, size, size, size / 2], Distribution::Normal(0.0, 1.0), &device);
-    let times = timed(args.runs, 1, || {
+    let times = timed(args.runs(), 1, || {
         inferer.infer(image.clone(), &|windows| net.forward(windows))?;
         device.sync().while_doing(|| "the device failed")
     })?;
     say(
         args,
         json!({
-            "bench": "infer", "net": case.word, "patch": patch, "volume": volume, "device": args.device,
-            "amp": args.amp.word(), "seconds": times.median, "min": times.min, "max": times.max,
+            "bench": "infer", "net": case.word, "patch": patch, "volume": volume, "device": args.device_name(),
+            "amp": args.amp().word(), "seconds": times.median, "min": times.min, "max": times.max,
         }),
     )
 }

@@ -24,7 +24,7 @@ pub fn run(args: &Args) -> Outcome {
     training.step()?;
     let mut seconds: [Vec<f64>; 3] = Default::default();
     let mut last = None;
-    for _ in 0..args.runs {
+    for _ in 0..args.runs() {
         for (kind, seconds) in seconds.iter_mut().enumerate() {
             layer_ranges(kind == 2);
             let recording = (kind > 0).then(Recording::start).transpose()?;

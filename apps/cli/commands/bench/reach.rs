@@ -7,6 +7,7 @@ use std::time::Instant;
 use hearth_engine::Event;
 use serde_json::json;
 
+use super::course::{Course, Point};
 use super::median;
 use crate::error::Outcome;
 use crate::note;
@@ -39,6 +40,8 @@ pub struct Reached {
     pub best: f64,
     /// The name of the key metric, with `dice` for `mean_dice`.
     pub metric: String,
+    /// All validations.
+    pub curve: Vec<Point>,
 }
 
 /// Values that the handlers record.
@@ -46,8 +49,7 @@ pub struct Reached {
 struct Notes {
     began: Option<Instant>,
     epochs: Vec<f64>,
-    best: f64,
-    hit: Option<f64>,
+    course: Course,
 }
 
 #[derive(Clone, Default)]
@@ -87,10 +89,7 @@ pub fn reach(document: Document, data: &Path, goal: &Goal) -> Outcome<Reached> {
         let value = cx.host.run("validation")?.get(&key).copied().unwrap_or(f64::NAN);
         let seconds = start.elapsed().as_secs_f64();
         note!("{}", json!({ "epoch": cx.state.epoch, &named: value, "seconds": seconds }));
-        let mut notes = shared.open();
-        notes.best = notes.best.max(value);
-        if value >= target {
-            notes.hit = Some(seconds);
+        if shared.open().course.add(cx.state.epoch, seconds, value, target) {
             cx.host.terminate("the target is reached");
         }
         Ok(())
@@ -100,5 +99,7 @@ pub fn reach(document: Document, data: &Path, goal: &Goal) -> Outcome<Reached> {
     let mut notes = notes.open();
     let epoch = if notes.epochs.is_empty() { f64::NAN } else { median(&mut notes.epochs) };
     let epochs = trainer.engine().state().epoch;
-    Ok(Reached { prepared, epoch, hit: notes.hit, total, epochs, best: notes.best, metric })
+    let course = std::mem::take(&mut notes.course);
+    let (hit, best) = (course.hit(goal.target).map(|point| point.seconds), course.best());
+    Ok(Reached { prepared, epoch, hit, total, epochs, best, metric, curve: course.points })
 }

@@ -24,10 +24,10 @@ pub fn run(args: &Args) -> Outcome {
     ))?;
     let folder = tempfile::tempdir().while_doing(|| "cannot make a temporary folder".to_owned())?;
     let case = Item::new(file_name(image)).with("image", image).with("label", label);
-    let kept = PersistentDataset::new(vec![case], chain.seed(args.seed), folder.path(), StoreOptions::default())?;
+    let kept = PersistentDataset::new(vec![case], chain.seed(args.seed()), folder.path(), StoreOptions::default())?;
     kept.fill(1, Progress::None)?;
     let mut epoch = 0;
-    let times = timed(args.runs * 10, 1, || {
+    let times = timed(args.runs() * 10, 1, || {
         epoch += 1;
         kept.get(0, epoch)?;
         Ok(())
