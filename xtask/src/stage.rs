@@ -107,7 +107,7 @@ impl Stage {
     /// its links lead.
     fn documents(&self) -> Outcome {
         let doc = self.share().join("doc");
-        for folder in ["", "plugins", "reference"] {
+        for folder in ["", "guide", "plugins", "reference"] {
             let from = root().join("docs").join(folder);
             fs::create_dir_all(doc.join(folder))?;
             for entry in fs::read_dir(&from)? {

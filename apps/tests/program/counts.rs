@@ -31,7 +31,7 @@ fn root() -> PathBuf {
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)).into();
-    for folder in ["docs", "docs/plugins", "docs/cluster"] {
+    for folder in ["docs", "docs/guide", "docs/plugins", "docs/cluster"] {
         let entries = std::fs::read_dir(root().join(folder)).expect("a folder");
         let files = entries.map(|entry| entry.expect("an entry").path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|end| end == "md")));

@@ -2,6 +2,7 @@
 
 mod alone;
 mod bad_input;
+mod benches;
 mod brats;
 #[cfg(target_os = "linux")]
 mod campaign;
@@ -28,6 +29,7 @@ mod every_model;
 mod exports;
 mod from_monai;
 mod generation;
+mod guide;
 mod handlers;
 mod inspect;
 #[cfg(target_os = "linux")]
