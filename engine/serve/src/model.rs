@@ -66,8 +66,14 @@ pub enum Format {
     /// NIfTI, compressed.
     #[default]
     Nifti,
+    /// NIfTI, not compressed.
+    PlainNifti,
     /// NRRD, compressed.
     Nrrd,
+    /// MetaImage in one file, compressed.
+    MetaImage,
+    /// FreeSurfer's MGH, compressed.
+    Mgz,
     /// A segmentation of 3D Slicer: NRRD with a name and a colour for each label.
     SegNrrd,
     /// A DICOM segmentation that refers to the given series.
@@ -78,12 +84,18 @@ pub enum Format {
 
 impl Format {
     /// The words of `?format=`, and the file extensions of MONAI Label's `result_extension`.
-    const WORDS: [(&'static str, Format); 11] = [
+    const WORDS: [(&'static str, Format); 17] = [
         ("nifti", Format::Nifti),
         ("nii.gz", Format::Nifti),
         (".nii.gz", Format::Nifti),
+        ("nii", Format::PlainNifti),
+        (".nii", Format::PlainNifti),
         ("nrrd", Format::Nrrd),
         (".nrrd", Format::Nrrd),
+        ("mha", Format::MetaImage),
+        (".mha", Format::MetaImage),
+        ("mgz", Format::Mgz),
+        (".mgz", Format::Mgz),
         ("seg.nrrd", Format::SegNrrd),
         (".seg.nrrd", Format::SegNrrd),
         ("seg", Format::DicomSeg),
@@ -101,7 +113,10 @@ impl Format {
     pub fn end(self) -> &'static str {
         match self {
             Format::Nifti => ".nii.gz",
+            Format::PlainNifti => ".nii",
             Format::Nrrd => ".nrrd",
+            Format::MetaImage => ".mha",
+            Format::Mgz => ".mgz",
             Format::SegNrrd => ".seg.nrrd",
             Format::DicomSeg => ".dcm",
             Format::Json => ".json",

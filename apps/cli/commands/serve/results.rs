@@ -1,10 +1,10 @@
-//! Converts a label map to the requested format: NIfTI, NRRD, a segmentation of 3D Slicer, DICOM SEG,
-//! volumes.
+//! Converts a label map to the requested format: NIfTI, NRRD, MetaImage, MGZ, a segmentation of 3D Slicer,
+//! DICOM SEG, volumes.
 
 use std::path::Path;
 
 use hearth_data::writers::Segment;
-use hearth_data::{Image, NiftiOptions, WriteOptions, write_image, write_nifti};
+use hearth_data::{Image, NiftiOptions, WriteOptions, write_image};
 use hearth_serve::{Answer, Format, Refusal};
 use serde_json::{Map, Value, json};
 
@@ -29,8 +29,7 @@ pub fn of_image(image: &Image, format: Format, names: &Names, is_label: bool, ou
     let nifti = if is_label { NiftiOptions::label() } else { NiftiOptions::default() };
     let writing = |error: &dyn std::error::Error| Refusal::Failed(format!("cannot write the result: {error}"));
     match format {
-        Format::Nifti => write_nifti(&path, image, nifti).map_err(|error| writing(&error))?,
-        Format::Nrrd => {
+        Format::Nifti | Format::PlainNifti | Format::Nrrd | Format::MetaImage | Format::Mgz => {
             let options = WriteOptions::default().nifti(nifti);
             write_image(&path, image, &options).map_err(|error| writing(&error))?;
         }
@@ -111,11 +110,15 @@ mod tests {
     #[test]
     fn formats_hold_the_same_labels() {
         let folder = tempfile::tempdir().expect("a folder");
-        for format in [Format::Nifti, Format::Nrrd, Format::SegNrrd] {
+        let volumes =
+            [Format::Nifti, Format::PlainNifti, Format::Nrrd, Format::MetaImage, Format::Mgz, Format::SegNrrd];
+        for format in volumes {
             let answer = of_image(&map(), format, &names(), true, folder.path()).expect("a file");
             let file = answer.file.expect("a file");
             assert!(file.to_string_lossy().ends_with(format.end()));
-            assert_eq!(read_image(&file).expect("an image").to_vec(), map().to_vec(), "{format:?}");
+            let read = read_image(&file).expect("an image");
+            assert_eq!((read.to_vec(), read.affine), (map().to_vec(), map().affine), "{format:?}");
+            assert_eq!(read.meta.stored_type, "uint8", "{format:?}");
         }
     }
 

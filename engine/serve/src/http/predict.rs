@@ -107,6 +107,8 @@ pub fn client(request: &Request) -> String {
 pub fn format_of(word: Option<&str>) -> Result<Format, Fault> {
     let Some(word) = word else { return Ok(Format::default()) };
     Format::of_word(word).ok_or_else(|| {
-        Fault::bad(format!("the format {word:?} is not known, expected nifti, nrrd, seg.nrrd, seg or json"))
+        Fault::bad(format!(
+            "the format {word:?} is not known, expected nifti, nii, nrrd, mha, mgz, seg.nrrd, seg or json"
+        ))
     })
 }
