@@ -3,20 +3,29 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hearth_data::dicom::write::SegmentationType;
-use hearth_data::writers::read_codes;
+use hearth_data::writers::{PluginWriter, read_codes};
 use hearth_models::cases::Sought;
-use hearth_models::writers::{Codes, OutputOptions, SurfaceFormat};
+use hearth_models::writers::{Codes, OutputOptions, SurfaceFormat, VolumeFormat};
+use hearth_registry::component::is_of_a_plugin;
 
 use crate::error::{Failure, Outcome};
 
 /// Options that select the files to write next to each result.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FileArgs {
+    /// The format of results that are volumes, and of further volumes, which keep nii.gz where it is png
+    /// [default: nii.gz; for an nnU-Net model that of its data set]
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub format: Option<VolumeFormat>,
     /// Also write NAME_prob.nii.gz: the probabilities, one channel per label or region; for an nnU-Net
     /// model NAME.npz
     #[arg(long)]
     pub probabilities: bool,
+    /// Also write the result by a writer of a plugin, PLUGIN.NAME: NAME_seg with the ending of its files
+    #[arg(long, value_name = "NAME")]
+    pub writer: Option<String>,
     /// Label formats for hospitals and viewers.
     #[command(flatten)]
     pub regions: RegionArgs,
@@ -110,12 +119,14 @@ impl FileArgs {
     pub fn options(&self, uncertainty: bool) -> Outcome<OutputOptions> {
         let Self { regions, .. } = self;
         Ok(OutputOptions {
+            format: self.format,
             probabilities: self.probabilities,
             uncertainty,
             dicom_seg: regions.dicom_seg.then(|| regions.segmentation()),
             rtstruct: regions.rtstruct,
             dicom_sr: regions.dicom_sr,
             seg_nrrd: regions.seg_nrrd,
+            writer: self.writer.as_deref().map(plugin_writer).transpose()?,
             surfaces: regions.surfaces.map(|format| match format {
                 Surfaces::Stl => SurfaceFormat::Stl,
                 Surfaces::Obj => SurfaceFormat::Obj,
@@ -130,11 +141,13 @@ impl FileArgs {
     /// The given options that apply only to results with volumes.
     pub fn of_volumes(&self) -> impl Iterator<Item = &'static str> {
         let given = [
+            ("--format", self.format.is_some()),
             ("--probabilities", self.probabilities),
             ("--dicom-seg", self.regions.dicom_seg),
             ("--rtstruct", self.regions.rtstruct),
             ("--dicom-sr", self.regions.dicom_sr),
             ("--seg-nrrd", self.regions.seg_nrrd),
+            ("--writer", self.writer.is_some()),
             ("--surfaces", self.regions.surfaces.is_some()),
             ("--codes", self.regions.codes.is_some()),
             ("--statistics", self.statistics),
@@ -143,6 +156,21 @@ impl FileArgs {
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
     }
+}
+
+/// The writer of a plugin that `--writer` names.
+fn plugin_writer(name: &str) -> Outcome<PluginWriter> {
+    if !is_of_a_plugin(name) {
+        let advice = "expected PLUGIN.NAME; the formats of this program are chosen by --format";
+        return Err(Failure::new(format!("--writer {name}: {advice}")));
+    }
+    PluginWriter::find(name).map_err(|fault| Failure::new(format!("--writer {name}: {fault}")))
+}
+
+/// The parser of `--format`, from the table of formats.
+fn formats() -> impl TypedValueParser<Value = VolumeFormat> {
+    let words = VolumeFormat::words().map(|(word, what)| PossibleValue::new(word).help(what));
+    PossibleValuesParser::new(words).try_map(|word| VolumeFormat::of_word(&word))
 }
 
 impl RegionArgs {
@@ -167,7 +195,7 @@ impl RegionArgs {
 #[cfg(test)]
 mod tests {
     use clap::{Args, Command};
-    use hearth_models::writers::WRITERS;
+    use hearth_models::writers::{VolumeFormat, WRITERS};
 
     use crate::commands::{ensemble, predict};
 
@@ -181,5 +209,22 @@ mod tests {
             let has = |command: &Command| command.get_arguments().any(|given| given.get_long() == Some(&flag[2..]));
             assert!(commands.iter().any(has), "no command takes {flag}");
         }
+    }
+
+    #[test]
+    fn each_format_of_volumes_is_a_word_of_both_commands() {
+        for (word, what) in VolumeFormat::words() {
+            let words = ["run", "-i", "a", "-o", "out", "--format", word];
+            let given = [parsed::<predict::Args>(&words).files, parsed::<ensemble::Args>(&words).files];
+            for files in given {
+                assert_eq!(files.format, Some(VolumeFormat::of_word(word).expect("a format")), "{what}");
+            }
+        }
+    }
+
+    fn parsed<A: Args>(words: &[&str]) -> A {
+        let command = A::augment_args(Command::new("hearth").no_binary_name(true));
+        let found = command.try_get_matches_from(words).expect("words that are known");
+        A::from_arg_matches(&found).expect("arguments")
     }
 }

@@ -147,6 +147,57 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
     }
 }
 
+/// The options of formats, and the ending of the results of an NRRD.
+const FORMATS: [(&str, &str); 6] =
+    [("as-input", ".nrrd"), ("nrrd", ".nrrd"), ("mha", ".mha"), ("mgz", ".mgz"), ("mgh", ".mgh"), ("nii", ".nii")];
+
+/// The values are those of the NIfTI file, on the same grid and in the same type; a second call finds the files.
+#[test]
+fn every_family_writes_volumes_in_each_format() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (ct, input) = (text(&series(dir.path())), text(&dir.path().join("ct.nrrd")));
+    succeed(&["convert", &ct, &input]);
+    for (family, words) in families(dir.path()) {
+        let call = |image: &str, out: &Path, more: &[&str]| -> Vec<String> {
+            let (out, more) = (text(out), more.iter().map(|word| (*word).to_owned()));
+            let given = ["-i", image, "-o", &out, "--device", "cpu", "--json"].map(str::to_owned);
+            words.iter().cloned().chain(given).chain(more).collect()
+        };
+        let labels = |out: &Path, more: &[&str]| {
+            let done = line(&succeed(&call(&input, out, more)));
+            assert!(done["error"].is_null(), "{family}: {done}");
+            PathBuf::from(done["outputs"]["labels"].as_str().unwrap_or_else(|| panic!("{family}: {done}")))
+        };
+        let out = dir.path().join(format!("formats of {family}"));
+        let usual = labels(&out.join("usual"), &[]);
+        let expected = read_image(&usual).expect("labels");
+        for (format, ending) in FORMATS {
+            let at = out.join(format);
+            let file = labels(&at, &["--format", format]);
+            let name = usual.file_name().expect("a name").to_string_lossy().replace(".nii.gz", ending);
+            assert_eq!(file.file_name().expect("a name").to_string_lossy(), name, "{family}");
+            let found = read_image(&file).unwrap_or_else(|error| panic!("{family}, {format}: {error}"));
+            assert_eq!(
+                (found.shape(), found.channels()),
+                (expected.shape(), expected.channels()),
+                "{family}, {format}"
+            );
+            assert!(affine::distance(&found.affine, &expected.affine) < 1e-3, "{family}, {format}");
+            assert!(found.to_vec() == expected.to_vec(), "{family}, {format}");
+            assert_eq!(found.meta.stored_type, expected.meta.stored_type, "{family}, {format}");
+            assert!(record_path(&file).is_file(), "{family}, {format}");
+            let again = run(&call(&input, &at, &["--format", format]));
+            assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{family}");
+        }
+        // DICOM comes back as a SEG, which refers to the series.
+        let to_refuse = run(&call(&ct, &out.join("dicom"), &["--format", "as-input"]));
+        let said = errors(&to_refuse);
+        let words = ["as-input", "one of nii.gz, nii, nrrd, mha, mgz, mgh, png", "--dicom-seg"];
+        assert_eq!(to_refuse.status.code(), Some(1), "{family}: {said}");
+        words.iter().for_each(|word| assert!(said.contains(word), "{family}: {said}"));
+    }
+}
+
 #[test]
 fn what_a_model_cannot_give_is_one_sentence() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -164,6 +215,7 @@ fn what_a_model_cannot_give_is_one_sentence() {
     refused(&models, &["--probabilities"], &["--probabilities", "folder of models"]);
     refused(&models, &["--with", &nnunet], &["--with", "several models"]);
     refused(&models, &["--dicom-seg", "--seg-type", "fractional"], &["fractional", "folder of models"]);
+    refused(&nnunet, &["--writer", "Text"], &["--writer Text", "PLUGIN.NAME", "--format"]);
     fail(&["export", &nnunet, &format!("{out}.hearth"), "--checkpoint", "latest"], 1, &["--checkpoint", "is for runs"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
 }

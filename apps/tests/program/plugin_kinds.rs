@@ -140,6 +140,30 @@ fn wrong_components_are_found_by_a_dry_run() {
     );
 }
 
+/// A voxel of the result in each line, as the plugin of the test writes.
+#[test]
+fn results_are_written_by_a_writer_of_a_plugin_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile(folder.path(), "kinds", SOURCE);
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet/organs_legacy_nomirror");
+    let (image, out) = (text(&model.join("input/s01_0000.nii.gz")), folder.path().join("out"));
+    let predict = |writer: &str| {
+        let words = ["predict", &text(&model.join("model")), "-i", &image, "-o", &text(&out), "--device", "cpu"];
+        let writer = ["--writer", writer];
+        hearth().env("HEARTH_PLUGIN_PATH", &library).args(words).args(writer).output().unwrap()
+    };
+    let refused = predict("kinds.Crop");
+    assert!(errors(&refused).contains("--writer kinds.Crop"), "{}", errors(&refused));
+    assert!(!out.exists());
+    let output = predict("kinds.Text");
+    assert!(output.status.success(), "{}", errors(&output));
+    let labels = read_image(out.join("s01.nii.gz")).unwrap().to_vec();
+    let written = fs::read_to_string(out.join("s01.txt")).unwrap();
+    let written: Vec<f32> = written.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(written == labels && labels.iter().any(|label| *label > 0.0));
+    assert!(errors(&predict("kinds.Text")).contains("done by an earlier call"));
+}
+
 #[test]
 fn images_are_converted_by_a_writer_of_a_plugin() {
     let folder = tempfile::tempdir().unwrap();

@@ -23,18 +23,14 @@ const FAILED: &str = "failed.csv";
 /// The key of a record with the respects in which an image is unlike those of the training.
 const UNLIKE: &str = "unlike_training";
 
-/// Endings of results, which are not part of the name of a case; a longer one comes first.
-const ENDS: [&str; 9] = [
-    "_picture.png",
-    "_statistics.json",
-    "_seg.nii.gz",
-    "_pred.nii.gz",
-    "_std.nii.gz",
-    "_prob.nii.gz",
-    "_seg.dcm",
-    ".nii.gz",
-    ".nii",
-];
+/// Endings of results that are no volumes, which are not part of the name of a case.
+const ENDS: [&str; 4] = ["_picture.png", "_statistics.json", "_seg.dcm", ".seg.nrrd"];
+
+/// The formats of volumes.
+const FORMATS: [&str; 7] = [".nii.gz", ".nii", ".nrrd", ".mha", ".mgz", ".mgh", ".png"];
+
+/// The ends of the names of volumes before the format.
+const VOLUMES: [&str; 4] = ["_seg", "_pred", "_std", "_prob"];
 
 /// A remark on a prediction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +128,13 @@ fn case_of(top: &Path, path: &Path) -> String {
     let inner: PathBuf = inner.components().filter(|part| part.as_os_str() != RECORDS).collect();
     let name = inner.to_string_lossy().replace('\\', "/");
     let name = name.strip_suffix(RECORD).unwrap_or(&name);
-    ENDS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned()
+    if let Some(case) = ENDS.iter().find_map(|end| name.strip_suffix(end)) {
+        return case.to_owned();
+    }
+    match FORMATS.iter().find_map(|format| name.strip_suffix(format)) {
+        Some(volume) => VOLUMES.iter().find_map(|end| volume.strip_suffix(end)).unwrap_or(volume).to_owned(),
+        None => name.to_owned(),
+    }
 }
 
 fn failures(path: &Path, found: &mut Found) -> Result<(), ReportError> {
@@ -163,6 +165,7 @@ mod tests {
         let of = |remarks: &[&str]| json!({ "input": "a.nii.gz", "unlike_training": remarks }).to_string();
         write("records/a_picture.png.hearth.json", of(&["spacing 5 mm"]));
         write("records/a_seg.nii.gz.hearth.json", of(&["spacing 5 mm"]));
+        write("records/d_seg.nrrd.hearth.json", of(&["spacing 5 mm"]).replace("a.nii.gz", "d.nrrd"));
         write("patient/records/b_seg.nii.gz.hearth.json", json!({ "input": "b.nii.gz" }).to_string());
         write("records/c_seg.nii.gz.hearth.json", "{".to_owned());
         write("failed.csv", "image,why\n\"x, y\",no image\n".to_owned());
@@ -172,11 +175,12 @@ mod tests {
         let expected = [
             remark(Some("x, y"), "failed: no image"),
             remark(Some("a"), "unlike the training data: spacing 5 mm"),
+            remark(Some("d"), "unlike the training data: spacing 5 mm"),
             remark(None, "2 files skipped"),
         ];
         assert_eq!(remarks_in(folder.path(), 1).expect("read"), expected);
         write("failed.csv", "case,dice\na,0.5\n".to_owned());
-        assert_eq!(remarks_in(folder.path(), 1).expect("read").len(), 2);
+        assert_eq!(remarks_in(folder.path(), 1).expect("read").len(), 3);
         assert!(remarks_in(&folder.path().join("none"), 0).is_err());
     }
 }

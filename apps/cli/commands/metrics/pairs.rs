@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hearth_data::writers::SUFFIXES;
 use hearth_data::{quality, readers};
 
 use crate::error::{Failure, Outcome};
@@ -57,10 +58,7 @@ pub fn find(pred: &Path, label: &Path) -> Outcome<Pairs> {
     match (is_folder(pred), is_folder(label)) {
         (false, false) => {
             let case = pred.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-            let case = [".nii.gz", ".nii", ".npy", ".png"]
-                .iter()
-                .find_map(|end| case.strip_suffix(end))
-                .map_or(case.clone(), str::to_owned);
+            let case = SUFFIXES.iter().find_map(|end| case.strip_suffix(end)).map_or(case.clone(), str::to_owned);
             Ok(Pairs { found: vec![Pair { case, pred: pred.to_owned(), label: label.to_owned() }], alone: Vec::new() })
         }
         (true, true) => folders(pred, label),

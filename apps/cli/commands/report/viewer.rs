@@ -16,8 +16,8 @@ use crate::recipe::{Document, Output};
 use crate::run::{Cases, Plan};
 use hearth_models::writers::{only, reading, window};
 
-/// The end of a prediction's file name.
-const END: &str = "_seg.nii.gz";
+/// The ends of a prediction's file name, in the order of the search.
+const ENDS: [&str; 6] = ["_seg.nii.gz", "_seg.nii", "_seg.nrrd", "_seg.mha", "_seg.mgz", "_seg.mgh"];
 
 /// The volumes of the chosen cases, for the runs.
 pub fn volumes(args: &Args, runs: &[Run]) -> Outcome<Vec<Volume>> {
@@ -42,11 +42,17 @@ pub fn volumes(args: &Args, runs: &[Run]) -> Outcome<Vec<Volume>> {
                 let known: Vec<&str> = items.iter().map(|item| item.case.as_str()).collect();
                 return Err(Failure::new(format!("--viewer: {} ({})", unknown("case", case, &known), data.display())));
             };
-            let predicted = args.pictures.get(place).map(|folder| folder.join(format!("{case}{END}")));
+            let predicted = args.pictures.get(place).map(|folder| prediction(folder, case));
             found.push(volume(&plan, item, predicted.as_deref(), place).while_doing(|| format!("--viewer {case}"))?);
         }
     }
     Ok(found)
+}
+
+/// The prediction of a case in a folder; where there is none, the usual name.
+fn prediction(folder: &Path, case: &str) -> PathBuf {
+    let mut files = ENDS.iter().map(|end| folder.join(format!("{case}{end}")));
+    files.find(|file| file.is_file()).unwrap_or_else(|| folder.join(format!("{case}{}", ENDS[0])))
 }
 
 fn volume(plan: &Plan, item: &Item, predicted: Option<&Path>, run: usize) -> Outcome<Volume> {

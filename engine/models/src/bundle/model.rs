@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hearth_bundle::{Effect, Metadata, Resolver};
-use hearth_data::{Image, NiftiOptions, write_nifti};
+use hearth_data::{Image, NiftiOptions};
 use hearth_onnx::About;
 use hearth_recipe::{Context as _, Outcome, RecipeError};
 use hearth_run::Fingerprint;
@@ -25,6 +25,7 @@ use crate::model::{
 };
 use crate::open::OpenOptions;
 use crate::package::Unpacked;
+use crate::writers::write_volume;
 
 /// A bundle whose inference config predicts images one by one; any other bundle runs as its config
 /// defines.
@@ -288,7 +289,7 @@ impl PredictedMap for BundleMap {
             true => NiftiOptions::label().description(&self.made_by),
             false => NiftiOptions::default().description(&self.made_by),
         };
-        Ok(write_nifti(path, &self.image, options)?)
+        write_volume(path, &self.image, options)
     }
 
     fn probabilities(&self) -> Outcome<Option<Image>> {
@@ -297,7 +298,7 @@ impl PredictedMap for BundleMap {
 
     fn write_probabilities(&self, paths: &[PathBuf]) -> Outcome {
         for (path, maps) in paths.iter().zip(&self.probabilities) {
-            write_nifti(path, maps, NiftiOptions::default().description(&self.made_by))?;
+            write_volume(path, maps, NiftiOptions::default().description(&self.made_by))?;
         }
         Ok(())
     }

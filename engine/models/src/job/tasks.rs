@@ -11,7 +11,7 @@ use crate::cases::{Case, files_key};
 use crate::job::Job;
 use crate::job::results::skipped;
 use crate::model::Card;
-use crate::writers::{OutputOptions, Writer, wanted};
+use crate::writers::{Holds, OutputOptions, Writer, in_format, wanted};
 
 /// The name of a case, and its result.
 pub(crate) type NamedResult = (String, PathBuf);
@@ -34,6 +34,18 @@ pub(crate) struct Task {
 }
 
 impl Job<'_> {
+    /// The result of a case; of one that is refused the usual one.
+    fn result_of(&self, case: &Case) -> PathBuf {
+        let card = self.model.card();
+        let format = self.format_of(case).ok().flatten();
+        self.path_of(case, &in_format(card.ending.clone(), Holds::Result, format))
+    }
+
+    /// The ending of the volumes of a case, if a format is requested.
+    fn format_of(&self, case: &Case) -> Outcome<Option<&'static str>> {
+        self.outputs.format.map(|format| format.ending_for(case, self.model.card())).transpose()
+    }
+
     /// The file of a case with this ending.
     fn path_of(&self, case: &Case, end: &str) -> PathBuf {
         let mut name = case.stem();
@@ -60,7 +72,7 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
     for path in given {
         for case in job.model.cases(path, job.sought)? {
             // Of folds each predicts its own cases, and the table lists those that are done.
-            results.push((case.name(), job.path_of(&case, &job.model.card().ending)));
+            results.push((case.name(), job.result_of(&case)));
             if job.only.is_some_and(|only| !only.contains(&case.name())) {
                 continue;
             }
@@ -79,15 +91,22 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
 
 /// Claims the files of a case; `None` if an earlier call has made all of them from the same sources.
 fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outcome<Option<Task>> {
-    if let Some(why) = case.refused() {
-        let refused = Some(RecipeError::new(why));
-        let (files, key) = (Vec::new(), Value::Null);
-        return Ok(Some(Task { files, series: None, previous: None, partial: None, key, refused, case }));
-    }
+    let known = match case.refused() {
+        Some(why) => Err(RecipeError::new(why)),
+        None => job.format_of(&case),
+    };
+    let format = match known {
+        Ok(format) => format,
+        Err(refused) => {
+            let (files, key) = (Vec::new(), Value::Null);
+            let refused = Some(refused);
+            return Ok(Some(Task { files, series: None, previous: None, partial: None, key, refused, case }));
+        }
+    };
     let card = job.model.card();
     let named = |end: &String| job.path_of(&case, end);
     let of = |writer: &'static Writer| {
-        let paths: Vec<PathBuf> = (writer.endings)(&job.outputs, card).iter().map(named).collect();
+        let paths: Vec<PathBuf> = writer.endings_in(&job.outputs, card, format).iter().map(named).collect();
         (writer, paths)
     };
     let files: Vec<(&'static Writer, Vec<PathBuf>)> = wanted(&job.outputs, card).map(of).collect();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hearth_data::{Image, NiftiOptions, write_nifti};
+use hearth_data::{Image, NiftiOptions};
 use hearth_package::Label;
 use hearth_recipe::Outcome;
 use hearth_recipe::recipe::{Output, Recipe};
@@ -20,6 +20,7 @@ use crate::run::segment::{Reading, Ready, Segmented, Wanted};
 use crate::run::trained::Trained;
 use crate::slides::SlidePreparer;
 use crate::slides::find::{PARTIAL, slides_of};
+use crate::writers::write_volume;
 
 /// The network of a run as a model.
 pub struct RunModel {
@@ -269,7 +270,7 @@ impl PredictedMap for RunMap {
             true => NiftiOptions::label().description(&self.made_by),
             false => self.volume(),
         };
-        Ok(write_nifti(path, &self.written, options)?)
+        write_volume(path, &self.written, options)
     }
 
     fn probabilities(&self) -> Outcome<Option<Image>> {
@@ -278,7 +279,7 @@ impl PredictedMap for RunMap {
 
     fn write_probabilities(&self, paths: &[PathBuf]) -> Outcome {
         for (path, maps) in paths.iter().zip(&self.found.probabilities) {
-            write_nifti(path, maps, self.volume())?;
+            write_volume(path, maps, self.volume())?;
         }
         Ok(())
     }

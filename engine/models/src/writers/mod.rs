@@ -4,6 +4,7 @@
 //! files and the function that writes them. Rejections and claims follow from the table, so no
 //! option is ignored.
 
+mod format;
 mod options;
 mod picture;
 pub mod regions;
@@ -17,6 +18,8 @@ use hearth_recipe::{Outcome, RecipeError};
 use hearth_run::outputs::Outputs;
 use serde_json::Value;
 
+pub use format::VolumeFormat;
+pub(crate) use format::{in_format, write_volume};
 pub use options::{Codes, OutputOptions, SurfaceFormat};
 pub use picture::{Pictures, only, reading, window};
 pub use rows::WRITERS;
@@ -44,6 +47,17 @@ pub enum Need {
     Uncertainty,
 }
 
+/// The content of files, of which `--format` chooses the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// The result on the grid of an image.
+    Result,
+    /// Further numbers on that grid, such as probabilities.
+    Numbers,
+    /// Anything else, which has a format of its own.
+    Other,
+}
+
 /// A kind of file.
 pub struct Writer {
     /// The option that requests it; empty for files that are always written.
@@ -52,16 +66,27 @@ pub struct Writer {
     pub what: &'static str,
     /// The requirement of the model.
     pub need: Need,
+    /// The content of its files.
+    pub holds: Holds,
     /// Whether it refers to a DICOM series.
     pub needs_series: bool,
     /// Whether its files may be missing: an empty label has no surface.
     pub optional: bool,
     /// Whether the file is requested.
     pub(crate) wanted: fn(&OutputOptions, &Card) -> bool,
-    /// The endings that are appended to a case's name for its files.
+    /// The endings that are appended to a case's name for its files, where no format is requested: see
+    /// [`endings_in`](Self::endings_in).
     pub(crate) endings: fn(&OutputOptions, &Card) -> Vec<String>,
     /// Writes the files.
     pub(crate) write: fn(&mut Writing<'_, '_>, &[PathBuf]) -> Outcome,
+}
+
+impl Writer {
+    /// The endings that are appended to a case's name for its files, with volumes in the format of an ending.
+    pub(crate) fn endings_in(&self, options: &OutputOptions, card: &Card, format: Option<&str>) -> Vec<String> {
+        let own = (self.endings)(options, card).into_iter();
+        own.map(|end| in_format(end, self.holds, format)).collect()
+    }
 }
 
 /// A prediction that is being written.
@@ -146,6 +171,13 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
             return Err(RecipeError::new(format!("{} {}; {lacks}", writer.flag, writer.what)));
         }
     }
+    if let Some(format) = options.format {
+        if !wanted(options, card).any(|writer| writer.holds != Holds::Other) {
+            let what = "--format chooses the format of volumes";
+            return Err(RecipeError::new(format!("{what}; {}", predicts(card))));
+        }
+        format.suits(card)?;
+    }
     if options.dicom_seg == Some(hearth_data::dicom::write::SegmentationType::Fractional) && !abilities.probabilities {
         let what = "--seg-type fractional stores probabilities";
         return Err(RecipeError::new(format!("{what}; {}", of_family(card, "probabilities"))));
@@ -167,4 +199,61 @@ fn predicts(card: &Card) -> String {
 
 fn of_family(card: &Card, what: &str) -> String {
     format!("this {} gives no {what}: remove it", card.family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(kind: Kind, ending: &str) -> Card {
+        Card {
+            family: "run",
+            title: String::new(),
+            description: String::new(),
+            made_by: String::new(),
+            kind,
+            labels: Vec::new(),
+            file_labels: Vec::new(),
+            channels: Vec::new(),
+            modalities: Vec::new(),
+            checksum: None,
+            ending: ending.to_owned(),
+            probability_endings: vec!["_prob.nii.gz"],
+            names_a_winner: false,
+            maps: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn formats_are_those_of_volumes() {
+        let abilities = Abilities { probabilities: true, ..Abilities::default() };
+        let checked = |kind: Kind, format: VolumeFormat| {
+            let options = OutputOptions { format: Some(format), ..OutputOptions::default() };
+            check(&options, &card(kind, "_seg.nii.gz"), abilities).map_err(|error| error.line())
+        };
+        for (kind, format, words) in [
+            (Kind::Scores, VolumeFormat::Nrrd, ["--format", "numbers of the whole image"]),
+            (Kind::SlideMap, VolumeFormat::AsInput, ["--format", "maps of whole slides"]),
+            (Kind::Image, VolumeFormat::Png, ["--format", "whole numbers"]),
+        ] {
+            let error = checked(kind, format).expect_err("refused");
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+        for kind in [Kind::Labels, Kind::Regions, Kind::Image] {
+            assert!(checked(kind, VolumeFormat::Nrrd).is_ok() && checked(kind, VolumeFormat::AsInput).is_ok());
+        }
+    }
+
+    #[test]
+    fn all_volumes_of_a_case_have_the_requested_format() {
+        let options =
+            OutputOptions { probabilities: true, uncertainty: true, statistics: true, ..OutputOptions::default() };
+        let card = card(Kind::Labels, "_seg.nii.gz");
+        let endings = |format: Option<&str>| -> Vec<String> {
+            wanted(&options, &card).flat_map(|writer| writer.endings_in(&options, &card, format)).collect()
+        };
+        assert_eq!(endings(None), ["_prob.nii.gz", "_statistics.json", "_std.nii.gz", "_seg.nii.gz"]);
+        assert_eq!(endings(Some(".mha")), ["_prob.mha", "_statistics.json", "_std.mha", "_seg.mha"]);
+        assert_eq!(endings(Some(".png")), ["_prob.nii.gz", "_statistics.json", "_std.nii.gz", "_seg.png"]);
+    }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use hearth_data::dicom::write::{Coding, SegmentationType};
-use hearth_data::writers::RegionFile;
+use hearth_data::writers::{PluginWriter, RegionFile};
+
+use crate::writers::VolumeFormat;
 
 /// The codes of labels, by name.
 pub type Codes = BTreeMap<String, Coding>;
@@ -27,9 +29,11 @@ impl SurfaceFormat {
     }
 }
 
-/// The files that are written in addition to each result.
+/// The files that are written in addition to each result, and the format of volumes.
 #[derive(Clone, Debug, Default)]
 pub struct OutputOptions {
+    /// `--format`: the format of the volumes, if it is not that of the model's family.
+    pub format: Option<VolumeFormat>,
     /// `--probabilities`: a probability for each label or region.
     pub probabilities: bool,
     /// `--uncertainty`: the difference between augmented predictions.
@@ -42,6 +46,8 @@ pub struct OutputOptions {
     pub dicom_sr: bool,
     /// `--seg-nrrd`: a segmentation of 3D Slicer.
     pub seg_nrrd: bool,
+    /// `--writer`: the result, by a writer of a plugin.
+    pub writer: Option<PluginWriter>,
     /// `--surfaces`: a mesh of each label.
     pub surfaces: Option<SurfaceFormat>,
     /// `--picture`: outlines, scores or images.

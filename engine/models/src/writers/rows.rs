@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use hearth_data::NiftiOptions;
 use hearth_data::writers::{RegionFile, SurfaceOptions, file_part};
-use hearth_data::{NiftiOptions, write_nifti};
 use hearth_recipe::{Context, Outcome, RecipeError, notice};
 use hearth_run::folders::replace;
 use serde_json::json;
@@ -13,15 +13,16 @@ use crate::job::volumes::{IDENTIFIERS, MADE_BY, VOLUMES_ML};
 use crate::job::{OF_PREDICTIONS, VVC, millilitres, of_predictions};
 use crate::model::Kind;
 use crate::writers::regions::{Regions, dicom_ending};
-use crate::writers::{Need, Writer, Writing, slides};
+use crate::writers::{Holds, Need, Writer, Writing, in_format, slides, write_volume};
 
 /// Every kind of output file of a prediction, in writing order. The result, whose ending is that of the
-/// model's card, is written last: if it exists, all other files do.
+/// model's card in the requested format, is written last: if it exists, all other files do.
 pub const WRITERS: &[Writer] = &[
     Writer {
         flag: "--probabilities",
         what: "writes the probability of each label or region",
         need: Need::Probabilities,
+        holds: Holds::Numbers,
         needs_series: false,
         optional: false,
         wanted: |options, _| options.probabilities,
@@ -32,6 +33,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--dicom-seg",
         what: "writes regions",
         need: Need::Labels,
+        holds: Holds::Other,
         needs_series: true,
         optional: false,
         wanted: |options, _| options.dicom_seg.is_some(),
@@ -45,6 +47,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--rtstruct",
         what: "writes regions",
         need: Need::Labels,
+        holds: Holds::Other,
         needs_series: true,
         optional: false,
         wanted: |options, _| options.rtstruct,
@@ -55,6 +58,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--dicom-sr",
         what: "writes volumes of regions",
         need: Need::Labels,
+        holds: Holds::Other,
         needs_series: true,
         optional: false,
         wanted: |options, _| options.dicom_sr,
@@ -68,6 +72,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--seg-nrrd",
         what: "writes regions",
         need: Need::Labels,
+        holds: Holds::Other,
         needs_series: false,
         optional: false,
         wanted: |options, _| options.seg_nrrd,
@@ -75,9 +80,24 @@ pub const WRITERS: &[Writer] = &[
         write: segmentation,
     },
     Writer {
+        flag: "--writer",
+        what: "writes the result by a plugin",
+        need: Need::Volume,
+        holds: Holds::Other,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.writer.is_some(),
+        endings: |options, card| {
+            let end = options.writer.as_ref().and_then(|writer| writer.endings().first());
+            end.map(|end| in_format(card.ending.clone(), Holds::Result, Some(end.as_str()))).into_iter().collect()
+        },
+        write: by_plugin,
+    },
+    Writer {
         flag: "--surfaces",
         what: "writes regions",
         need: Need::Labels,
+        holds: Holds::Other,
         needs_series: false,
         optional: true,
         wanted: |options, _| options.surfaces.is_some(),
@@ -91,6 +111,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--statistics",
         what: "measures labels",
         need: Need::Labels,
+        holds: Holds::Other,
         needs_series: false,
         optional: false,
         wanted: |options, _| options.statistics,
@@ -101,6 +122,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--disagreement",
         what: "writes where the runs differ",
         need: Need::Volume,
+        holds: Holds::Numbers,
         needs_series: false,
         optional: false,
         wanted: |_, card| card.kind.is_volume() && !card.maps.is_empty(),
@@ -111,6 +133,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--disagreement",
         what: "writes where the runs differ",
         need: Need::SlideMap,
+        holds: Holds::Other,
         needs_series: false,
         optional: false,
         wanted: |_, card| card.kind == Kind::SlideMap && !card.maps.is_empty(),
@@ -123,6 +146,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "",
         what: "writes detections",
         need: Need::SlideMap,
+        holds: Holds::Other,
         needs_series: false,
         optional: false,
         wanted: |_, card| card.kind == Kind::SlideMap,
@@ -133,6 +157,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "",
         what: "writes a pyramid of the map",
         need: Need::SlideMap,
+        holds: Holds::Other,
         needs_series: false,
         optional: false,
         wanted: |_, card| card.kind == Kind::SlideMap,
@@ -143,6 +168,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--picture",
         what: "draws the prediction",
         need: Need::Any,
+        holds: Holds::Other,
         needs_series: false,
         optional: false,
         wanted: |options, card| options.picture || card.kind == Kind::SlideMap,
@@ -153,6 +179,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "--uncertainty",
         what: "compares predictions of augmented images",
         need: Need::Uncertainty,
+        holds: Holds::Numbers,
         needs_series: false,
         optional: false,
         wanted: |options, _| options.uncertainty,
@@ -163,6 +190,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "",
         what: "",
         need: Need::Any,
+        holds: Holds::Other,
         needs_series: false,
         optional: false,
         wanted: |_, card| card.kind == Kind::SlideMap,
@@ -173,6 +201,7 @@ pub const WRITERS: &[Writer] = &[
         flag: "",
         what: "",
         need: Need::Any,
+        holds: Holds::Result,
         needs_series: false,
         optional: false,
         wanted: |_, card| card.kind.is_volume(),
@@ -248,6 +277,15 @@ fn segmentation(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
+fn by_plugin(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let ([path], Some(writer)) = (paths, &writing.options.writer) else { return Ok(()) };
+    let (image, case) = (writing.map()?.file_image()?, writing.case.stem());
+    let write = || writer.write(path, &image, &case.to_string_lossy()).map(|_| ());
+    writing.make(path, || write().while_doing(|| format!("cannot write {}", path.display())))?;
+    writing.report.file("plugin", path);
+    Ok(())
+}
+
 fn surfaces(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     let Some(format) = writing.options.surfaces else { return Ok(()) };
     let regions = Regions::new(writing.map()?, writing.card, &writing.options.codes)?;
@@ -284,7 +322,7 @@ fn disagreement(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     let options = NiftiOptions::default().description(&writing.card.made_by);
     for (path, (name, map)) in paths.iter().zip(writing.map()?.disagreement()) {
         let doing = || format!("cannot write {}", path.display());
-        writing.make(path, || write_nifti(path, map, options.clone()).while_doing(doing))?;
+        writing.make(path, || write_volume(path, map, options.clone()).while_doing(doing))?;
         writing.report.file(name, path);
     }
     Ok(())
@@ -308,7 +346,7 @@ fn uncertainty(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
     let mut facts = writing.facts.clone();
     facts[VVC] = json!(found.vvc);
     facts[OF_PREDICTIONS] = of_predictions(&volumes, found);
-    let write = || write_nifti(path, &found.std, options).while_doing(|| format!("cannot write {}", path.display()));
+    let write = || write_volume(path, &found.std, options).while_doing(|| format!("cannot write {}", path.display()));
     writing.outputs.make(path, facts, write)?;
     writing.report.uncertainty(path, found, &volumes);
     Ok(())

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_data::nifti::{Header, LabelAffine, read_nifti_values, write_nifti_labels};
+use hearth_data::nifti::{DataType, Header, LabelAffine, read_nifti_values, write_nifti_labels};
 use hearth_data::orientation::directions;
 use hearth_data::writers::{WriteOptions, write_image};
-use hearth_data::{Image, ReadOptions, affine, read_image_with};
+use hearth_data::{Image, NiftiOptions, ReadOptions, affine, read_image_with};
 use hearth_nnunet::{Axes3, Case, Volume};
 
 use crate::error::{Context, Outcome, RecipeError};
@@ -283,18 +283,27 @@ impl Grid {
         image
     }
 
-    /// Writes labels on this grid, with 16 bits if `wide`.
+    /// Writes labels on this grid in the format of the file's name, with 16 bits if `wide`.
     pub fn write(&self, path: &Path, labels: &Volume<u16>, wide: bool) -> Outcome {
         match self {
-            Grid::Nifti { header, affine, turned } => {
+            Grid::Nifti { header, affine, turned } if is_nifti(path) => {
                 let turned = turned.map(|turned| turn_back(labels.clone(), turned));
                 let labels = turned.as_ref().unwrap_or(labels);
                 Ok(write_nifti_labels(path, header, &labels.data, wide, *affine)?)
             }
-            Grid::Picture => write_image(path, &self.image(labels), &WriteOptions::label())
-                .while_doing(|| path.display().to_string()),
+            _ => {
+                let stored = if wide { DataType::U16 } else { DataType::U8 };
+                let options = WriteOptions::default().nifti(NiftiOptions::label().data_type(stored));
+                write_image(path, &self.image(labels), &options).while_doing(|| path.display().to_string())
+            }
         }
     }
+}
+
+/// Whether a file is NIfTI by its name.
+fn is_nifti(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_lowercase();
+    name.ends_with(".nii.gz") || name.ends_with(".nii")
 }
 
 /// Reads the labels of a file, in the axes of the case with this grid.
@@ -303,7 +312,13 @@ impl Grid {
 /// A file that cannot be read or is not a label map.
 pub fn read_labels(reader: Reader, path: &Path, grid: &Grid) -> Outcome<Volume<u16>> {
     let doing = || format!("the labels {}", path.display());
-    let image = read_file(reader_as_it_lies(reader), &path.to_owned()).while_doing(doing)?;
+    let reader = reader_as_it_lies(reader);
+    let image = if reader == Reader::Picture || is_nifti(path) {
+        read_file(reader, &path.to_owned()).while_doing(doing)?
+    } else {
+        let image = read_image_with(path, &ReadOptions::default()).while_doing(doing)?;
+        CaseImage::of_image(&image, reader).while_doing(doing)?
+    };
     let label = |value: &f32| {
         let whole = value.fract() == 0.0 && (0.0..=65_535.0).contains(value);
         whole.then_some(*value as u16)

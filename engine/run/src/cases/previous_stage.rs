@@ -9,9 +9,11 @@ use crate::outputs::record_of;
 use hearth_recipe::recipe::Recipe;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// The endings of label map names, in the order of the search: those that `hearth predict` writes
-/// for a run, and for a model of nnU-Net.
-const ENDS: [&str; 4] = ["_seg.nii.gz", ".nii.gz", "_seg.nii", ".nii"];
+/// The formats of label maps that `hearth predict` writes, in the order of the search.
+const FORMATS: [&str; 7] = [".nii.gz", ".nii", ".nrrd", ".mha", ".mgz", ".mgh", ".png"];
+
+/// The ends of label map names before the format: those of a run, and of a model of nnU-Net.
+const ENDS: [&str; 2] = ["_seg", ""];
 
 /// The label file of a case in the folder of an earlier stage. The name may also be that of an
 /// image file (`CASE_0000.nii.gz`), which has the labels of its case.
@@ -25,9 +27,11 @@ pub fn labels_of_stage(folder: &Path, case: &str) -> Outcome<PathBuf> {
     }
     let case = case.replace(['/', '\\'], "_");
     let names = [case.as_str(), case.strip_suffix("_0000").unwrap_or(&case)];
-    let files = names.iter().flat_map(|name| ENDS.map(|end| folder.join(format!("{name}{end}"))));
-    files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-        let expected = format!("expected {case}_seg.nii.gz or {case}.nii.gz");
+    let ends = || FORMATS.iter().flat_map(|format| ENDS.map(|end| format!("{end}{format}")));
+    let mut files = names.iter().flat_map(|name| ends().map(move |end| folder.join(format!("{name}{end}"))));
+    files.find(|file| file.is_file()).ok_or_else(|| {
+        let others = FORMATS[1..].join(", ");
+        let expected = format!("expected {case}_seg.nii.gz or {case}.nii.gz (or {others})");
         let advice = "hearth predict with the earlier stage writes them; give their folder by --previous-stage";
         RecipeError::new(format!(
             "{} has no labels of the earlier stage for case {case}: {expected}; {advice}",
@@ -96,7 +100,7 @@ mod tests {
     #[test]
     fn labels_are_found_by_the_names_that_predict_gives() {
         let folder = tempfile::tempdir().expect("a folder");
-        for name in ["a_seg.nii.gz", "b.nii.gz", "c.nii.gz", "c_seg.nii.gz", "d_0000_seg.nii.gz"] {
+        for name in ["a_seg.nii.gz", "b.nii.gz", "c.nii.gz", "c_seg.nii.gz", "d_0000_seg.nii.gz", "f_seg.nrrd"] {
             std::fs::write(folder.path().join(name), "").expect("written");
         }
         let found = |case: &str| {
@@ -109,6 +113,7 @@ mod tests {
             ("b", "b.nii.gz"),
             ("c", "c_seg.nii.gz"),
             ("d_0000", "d_0000_seg.nii.gz"),
+            ("f_0000", "f_seg.nrrd"),
         ] {
             assert_eq!(found(case).expect(case), file);
         }
