@@ -265,7 +265,9 @@ impl Command {
     }
 
     fn run(self) -> Outcome {
-        if self.ranks().is_none() && ranks::is_launched()? {
+        // An isolated plugin inherits the launcher's variables from its rank.
+        let isolated = matches!(&self, Command::Plugin(args) if args.serves_a_rank());
+        if self.ranks().is_none() && !isolated && ranks::is_launched()? {
             let what = "a launcher started several ranks, but this command runs in a single process";
             let several = "train, evaluate, predict, ensemble and preprocess run on several";
             return Err(Failure::new(format!("{what}: {several}")));

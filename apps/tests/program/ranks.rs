@@ -125,6 +125,24 @@ fn ranks_take_the_steps_of_one_and_measure_the_same() {
     }
 }
 
+/// Each rank starts its plugins' processes, which inherit the launcher's variables.
+#[cfg(target_os = "linux")]
+#[test]
+fn isolated_plugins_change_nothing_in_ranks() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    phantom(dir.path(), 5);
+    for by in launchers() {
+        let run = |out: &str, more: &[&str]| {
+            let job = Job { folder: dir.path(), by, ranks: 2, out };
+            job.succeed(&[&["--epochs", "2"][..], more].concat());
+            weights(&job.out())
+        };
+        let name = format!("{by:?}").replace(['(', ')', '"'], "");
+        assert_eq!(run(&format!("{name}-plain"), &[]), run(&format!("{name}-isolated"), &["--isolated"]), "{name}");
+    }
+}
+
 /// Cases that are drawn by weight are those of one rank; each rank keeps to its own cores, if there are
 /// enough.
 #[test]

@@ -70,6 +70,13 @@ enum Action {
     ServeIsolated,
 }
 
+impl Args {
+    /// Whether this is the process of an isolated plugin, which a rank may have started.
+    pub fn serves_a_rank(&self) -> bool {
+        matches!(self.action, Action::ServeIsolated)
+    }
+}
+
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
