@@ -137,3 +137,27 @@ fn copy_all(from: &Path, to: &Path) {
         }
     }
 }
+
+/// A resumed run names the checkpoints that it cannot use, whether they are the newest or the best.
+#[test]
+fn a_resumed_run_names_its_damaged_checkpoints() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (run, data) = trained(dir.path(), "run");
+    let (best, last) = (tagged(&run, "-best"), tagged(&run, "-final"));
+    // A file that is cut off, as by a full disk: its manifest does not fit any more.
+    for folder in [&best, &last] {
+        let file = folder.join("network.safetensors");
+        let bytes = fs::read(&file).expect("read");
+        fs::write(file, &bytes[..bytes.len() - 4]).expect("written");
+    }
+    let words = ["train", "--resume", "--data", &text(&data), "--out", &text(&run), "--epochs", "4"];
+    let output = crate::common::run(&words);
+    let said = crate::common::errors(&output);
+    assert!(output.status.success(), "{said}");
+    for folder in [&best, &last] {
+        assert!(
+            said.lines().any(|line| line.contains(&name(folder)) && line.contains("network.safetensors")),
+            "{said}"
+        );
+    }
+}

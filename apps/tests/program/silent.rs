@@ -371,3 +371,66 @@ fn an_image_unlike_those_of_the_training_is_named_as_such() {
     let page = fs::read_to_string(page).expect("a page");
     assert!(page.contains("Remarks on predictions") && page.contains("unlike the training data: spacing"));
 }
+
+/// A table without a row, as a spreadsheet leaves it: no prediction, and no exit code of success.
+#[test]
+fn a_table_without_a_case_is_an_error() {
+    let bench = Bench::new(2);
+    succeed(&bench.train("run", &[], &["--epochs", "1"]));
+    let (run, table, out) = (bench.at("run"), bench.at("list.csv"), bench.at("out"));
+    fs::write(&table, "image,label\n").expect("written");
+    fail(&["predict", &run, "-i", &table, "-o", &out, "--device", "cpu"], 1, &["list.csv", "names no case"]);
+    fail(&["evaluate", &run, "--data", &table, "--device", "cpu"], 1, &["names no case"]);
+    assert!(!Path::new(&out).exists(), "nothing is left");
+}
+
+/// Another step than the network was trained with, written into the run's recipe afterwards.
+#[test]
+fn a_recipe_that_was_edited_after_the_training_is_named() {
+    let bench = Bench::new(2);
+    succeed(&bench.train("run", &[], &["--epochs", "1"]));
+    let (run, recipe) = (bench.at("run"), bench.at("run/recipe.toml"));
+    let image = text(&bench.data.join("imagesTr/spleen_00.nii.gz"));
+    let predict = |out: &str| run_of(&["predict", &run, "-i", &image, "-o", &bench.at(out), "--device", "cpu"]);
+    assert!(!predict("before").contains("edited"));
+    let written = fs::read_to_string(&recipe).expect("a recipe");
+    let edited = written.replacen("a_max = 164.0", "a_max = 300.0", 1);
+    assert_ne!(edited, written);
+    fs::write(&recipe, edited).expect("written");
+    let said = predict("after");
+    assert!(said.contains("was edited after the training") && said.contains("a_max is 300.0"), "{said}");
+    assert!(said.contains("trained with 164.0"), "{said}");
+}
+
+/// What a command that succeeds reports.
+fn run_of(words: &[&str]) -> String {
+    let output = run(words);
+    assert!(output.status.success(), "{}", errors(&output));
+    errors(&output)
+}
+
+/// Values that the recipe's range maps to next to a single one, and images of a single value.
+#[test]
+fn a_training_on_images_without_contrast_is_warned_of() {
+    let bench = Bench::new(2);
+    let far = "transforms.4={ name = \"ScaleIntensityRange\", keys = [\"image\"], a_min = 5000.0, a_max = 9000.0, \
+               b_min = 0.0, b_max = 1.0, clip = true }";
+    let said = errors(&run(&bench.train("a", &[far], &["--epochs", "1"])));
+    assert!(said.contains("next to one value after ScaleIntensityRange of 5000 to 9000"), "{said}");
+    let said = errors(&run(&bench.train("b", &[], &["--epochs", "1"])));
+    assert!(!said.contains("ScaleIntensityRange"), "{said}");
+}
+
+/// Without an orientation in the header, left and right are a guess.
+#[test]
+fn an_image_without_an_orientation_is_named() {
+    let bench = Bench::new(2);
+    let (image, plain) = (text(&bench.data.join("imagesTr/spleen_00.nii.gz")), bench.at("plain.nii"));
+    assert!(!run_of(&["convert", &image, &plain]).contains("orientation"));
+    let mut bytes = fs::read(&plain).expect("read");
+    // qform_code and sform_code of the header.
+    bytes[252..256].fill(0);
+    fs::write(&plain, bytes).expect("written");
+    let said = run_of(&["convert", &plain, &bench.at("again.nii.gz")]);
+    assert!(said.contains("plain.nii") && said.contains("states no orientation"), "{said}");
+}

@@ -61,7 +61,7 @@ pub use plan::{Plan, named};
 pub use profile::{Profiled, Profiling, profile};
 pub use progress::{PassProgress, Windows};
 pub use ranks::{evaluated, finish, gathered, is_reported, together};
-pub use record::held_out;
+pub use record::{held_out, warn_of_edits};
 pub use resume::check_resume;
 pub use session::{Finished, Session, evaluator, trainer};
 pub use start::{Start, weights_file};

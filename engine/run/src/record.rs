@@ -72,6 +72,26 @@ pub fn run_id(folder: &RunFolder) -> Outcome<Option<String>> {
     Ok(Record::read(folder)?.and_then(|record| record.id))
 }
 
+/// What decides what a network was trained to see and to say.
+const LEARNED: [&str; 4] = ["task", "labels", "network", "transforms"];
+
+/// Warns if the recipe in a run's folder has other steps, labels or layers than the run was trained with.
+pub fn warn_of_edits(folder: &RunFolder) {
+    let path = folder.recipe();
+    // A recipe or a record that cannot be read ends the command elsewhere.
+    let (Ok(Some(record)), Ok(now)) = (Record::read(folder), hearth_files::read_to_string(&path)) else { return };
+    if let Some((key, before, now)) = edit(&record.recipe, &now) {
+        let path = path.display();
+        warning!("{path} was edited after the training: {key} is {now}, the network was trained with {before}");
+    }
+}
+
+/// The first difference of what is learned.
+fn edit(before: &str, now: &str) -> Option<(String, String, String)> {
+    let (before, now): (Table, Table) = (toml::from_str(before).ok()?, toml::from_str(now).ok()?);
+    LEARNED.iter().find_map(|key| difference(key, before.get(*key)?, now.get(*key)?))
+}
+
 impl Record {
     /// The record of a new run with this plan and data, whose training cases are looked at.
     pub fn of_new(plan: &Plan, data: &Path) -> Outcome<Self> {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use hearth_engine::{RunError, RunErrorKind};
 use hearth_recipe::recipe::PluginChanges;
-use hearth_recipe::{Outcome, RecipeError};
+use hearth_recipe::{Outcome, RecipeError, warning};
+use hearth_train::checkpoint::CheckpointError;
 use hearth_train::{RunFolder, checkpoint};
 
 use crate::plan::Plan;
@@ -32,7 +33,14 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder, changes: &Plug
     if checkpoint::list(&folder.checkpoints())?.is_empty() {
         return Ok(());
     }
-    let newest = checkpoint::newest_of(&folder.checkpoints(), run_id(folder)?.as_deref())?;
+    let run = run_id(folder)?;
+    let newest = checkpoint::newest_of(&folder.checkpoints(), run.as_deref())?;
+    // Training does not need it, and the commands that use the run's network will.
+    if let Err(damaged @ CheckpointError::Damaged { .. }) =
+        checkpoint::chosen(&folder.checkpoints(), Some("best"), run.as_deref())
+    {
+        warning!("{damaged}; the run continues without it, until a better one is found");
+    }
     let (done, asked) = (newest.manifest.header.epoch, plan.recipe.training.epochs);
     if asked < done {
         let root = folder.root().display();

@@ -103,6 +103,9 @@ impl Layout for Csv {
         let modalities = if images.len() == wants.images.len() { wants.images.clone() } else { Vec::new() };
         let mut list = CaseList { name: title(path), modalities, ..CaseList::default() };
         list.lack(lacking, wants, |cases| wrong(path, format!("files are missing:{cases}")))?;
+        if cases.is_empty() {
+            return Err(wrong(path, "names no case: it has no row below its column names".to_owned()));
+        }
         list.sort(cases, wants);
         Ok(list)
     }

@@ -356,4 +356,7 @@ fn what_is_no_data_set_is_told() {
     let file = dir.path().join("notes.txt");
     fs::write(&file, "x").expect("written");
     fails(&file, &wants(&[]), &["not a list of cases", ".csv"]);
+    let table = dir.path().join("list.csv");
+    fs::write(&table, "image,label\n").expect("written");
+    fails(&table, &wants(&[]), &["names no case", "row"]);
 }

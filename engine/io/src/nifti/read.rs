@@ -40,6 +40,13 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
              as by nibabel and SPM"
         );
     }
+    if !header.analyze && header.sform_code <= 0 && header.qform_code <= 0 && spatial_dims == 3 {
+        let path = path.display();
+        tracing::warn!(
+            "{path}: its header states no orientation (sform and qform codes are 0): the axes are taken to run from right \
+             to left, back to front and feet to head, as by nibabel"
+        );
+    }
     for what in header.unusable() {
         tracing::warn!("{}: {what}", path.display());
     }

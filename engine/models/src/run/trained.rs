@@ -22,6 +22,7 @@ use hearth_run::Plan;
 use hearth_run::check_windows;
 use hearth_run::checkpoint_file;
 use hearth_run::named;
+use hearth_run::warn_of_edits;
 
 /// A trained network, ready to predict.
 pub struct Trained {
@@ -179,6 +180,7 @@ impl Trained {
     /// A damaged run, a missing checkpoint or device, or a fault that cannot be accepted.
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
         let document = Document::open(&folder.recipe())?;
+        warn_of_edits(folder);
         let which = opening.checkpoint;
         let opened = Self::with_weights(document, opening, || {
             let (name, bytes) = checkpoint_file(folder, which)?;

@@ -163,15 +163,25 @@ pub fn newest_of(dir: &Path, run: Option<&str>) -> Result<Checkpoint, Checkpoint
         tracing::warn!("checkpoint {} is skipped: {damage}", path.display());
         skipped.push(format!("{}: {damage}", name_of(path)));
     };
-    for entry in list(dir)? {
-        match entry.manifest {
-            Err(damage) => skip(&entry.path, &damage),
-            Ok(_) => match Checkpoint::open(&entry.path) {
-                Ok(checkpoint) => return checkpoint.check_run(run),
+    let time_of = |path: &Path| parts_of(&name_of(path)).map(|(time, _)| time);
+    let mut broken = Vec::new();
+    // Those without a usable manifest are the last of the list.
+    let mut found = None;
+    for Entry { path, manifest } in list(dir)? {
+        match manifest {
+            Err(damage) => broken.push((path, damage)),
+            Ok(_) if found.is_some() => {}
+            Ok(_) => match Checkpoint::open(&path) {
+                Ok(checkpoint) => found = Some(checkpoint),
                 Err(CheckpointError::Damaged { path, damage }) => skip(&path, &damage),
                 Err(other) => return Err(other),
             },
         }
+    }
+    let from = found.as_ref().and_then(|checkpoint| time_of(&checkpoint.path));
+    broken.iter().filter(|(path, _)| time_of(path) >= from).for_each(|(path, damage)| skip(path, damage));
+    if let Some(checkpoint) = found {
+        return checkpoint.check_run(run);
     }
     let skipped = if skipped.is_empty() { String::new() } else { format!("; skipped: {}", skipped.join("; ")) };
     Err(CheckpointError::None { dir: dir.to_owned(), skipped })
