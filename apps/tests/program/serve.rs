@@ -312,7 +312,8 @@ fn damaged_volumes_and_labels_of_other_grids_are_not_stored() {
     let model = format!("organs={}", text(&golden("organs_legacy_nomirror/model")));
     let store = dir.path().join("store");
     let server = Serving::start(&[&model, "--datastore", &text(&store)]);
-    let image = fs::read(golden("organs_legacy_nomirror/input/s01_0000.nii.gz")).expect("an image");
+    let content = fs::read(golden("organs_legacy_nomirror/input/s01_0000.nii.gz")).expect("an image");
+    let image = content.clone();
     let label = fs::read(golden("organs_legacy_nomirror/expected/s01.nii.gz")).expect("labels");
     assert_eq!(server.form("PUT", "/datastore/?image=ct", "ct.nii.gz", &image).0, 200);
     assert_eq!(server.form("PUT", "/datastore/?image=zipped", "ct.zip", &zip(&[("a/ct.nii.gz", &image)])).0, 200);
@@ -337,6 +338,12 @@ fn damaged_volumes_and_labels_of_other_grids_are_not_stored() {
         assert!(status == 422 && said.contains("not on the image's grid"), "{status} {said}");
         let (status, said) = server.form("PUT", &path, "label.nii.gz", &label[..label.len() / 2]);
         assert_eq!(status, 422, "{said}");
+        // The image itself: on its own grid, and with values that no label has.
+        let (status, said) = server.form("PUT", &path, "label.nii.gz", &content);
+        assert!(status == 422 && said.contains("not a label map"), "{status} {said}");
+        // Another image in its place would leave the label on a grid of no image.
+        let (status, said) = server.form("PUT", &format!("/datastore/?image={image}"), "ct.nii", &plain);
+        assert!(status == 422 && said.contains("has labels"), "{status} {said}");
     }
     assert!(!store.join("bad.nii.gz").exists() && !store.join("labels/final/ct.nii").exists());
     assert_eq!(fs::read(store.join("labels/final/ct.nii.gz")).expect("a label"), label);

@@ -9,6 +9,14 @@ pub trait Volumes: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// A file that is damaged or is not an image, as a message.
     fn grid(&self, path: &Path) -> Result<Grid, String>;
+
+    /// Reads all of a label map. By default any image is one.
+    ///
+    /// # Errors
+    /// As [`Volumes::grid`]; values that are not those of a label map.
+    fn label(&self, path: &Path) -> Result<Grid, String> {
+        self.grid(path)
+    }
 }
 
 /// The voxels of an image in space.

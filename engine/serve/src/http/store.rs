@@ -65,8 +65,15 @@ async fn uploaded(app: &App, request: Request) -> Result<(PathBuf, Map<String, V
     Ok((file.path.clone(), info, upload))
 }
 
+/// What a volume is read as.
+#[derive(Clone, Copy)]
+enum Kind {
+    Image,
+    Label,
+}
+
 /// Reads a volume to its end, if the server has a reader: its grid. An archive is unpacked next to it.
-async fn volume(app: &App, file: &Path) -> Result<Option<Grid>, Fault> {
+async fn volume(app: &App, file: &Path, kind: Kind) -> Result<Option<Grid>, Fault> {
     if app.options.volumes.is_none() {
         return Ok(None);
     }
@@ -76,16 +83,19 @@ async fn volume(app: &App, file: &Path) -> Result<Option<Grid>, Fault> {
     // The same bytes under another name; they are counted already.
     tokio::fs::hard_link(file, &path).await?;
     let input = app.input(vec![UploadedFile { field: "file".to_owned(), path }], &workspace).await?;
-    Ok(Some(grid(app, input, workspace).await?))
+    Ok(Some(grid(app, input, workspace, kind).await?))
 }
 
 /// The grid of an input.
-async fn grid(app: &App, input: PathBuf, workspace: Arc<Workspace>) -> Result<Grid, Fault> {
+async fn grid(app: &App, input: PathBuf, workspace: Arc<Workspace>, kind: Kind) -> Result<Grid, Fault> {
     let Some(volumes) = app.options.volumes.clone() else { return Err(Fault::failed("no reader of volumes")) };
     // The semaphore is never closed.
     let _place = app.reading.acquire().await.map_err(|error| Fault::failed(error.to_string()))?;
     let read = move || {
-        let found = catch_unwind(AssertUnwindSafe(|| volumes.grid(&input)));
+        let found = catch_unwind(AssertUnwindSafe(|| match kind {
+            Kind::Image => volumes.grid(&input),
+            Kind::Label => volumes.label(&input),
+        }));
         let found = found.unwrap_or_else(|_| Err("its reader ended by an error in this program".to_owned()));
         found.map_err(|why| Fault::unusable(format!("it cannot be stored: {}", workspace.without_paths(&why))))
     };
@@ -94,10 +104,10 @@ async fn grid(app: &App, input: PathBuf, workspace: Arc<Workspace>) -> Result<Gr
 
 /// Checks that a label is on the grid of its image: with another, no one could tell what it marks.
 async fn on_the_grid(app: &App, image: &str, file: &Path) -> Result<(), Fault> {
-    let Some(label) = volume(app, file).await? else { return Ok(()) };
+    let Some(label) = volume(app, file, Kind::Label).await? else { return Ok(()) };
     let workspace = app.spool.workspace()?;
     let input = app.of_datastore(image, &workspace).await?;
-    let image = grid(app, input, workspace).await?;
+    let image = grid(app, input, workspace, Kind::Image).await?;
     // 3D Slicer stores the part of a segmentation that has segments.
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let is_part = split(&name).1 == ".seg.nrrd";
@@ -106,12 +116,31 @@ async fn on_the_grid(app: &App, image: &str, file: &Path) -> Result<(), Fault> {
         .map_err(|what| Fault::unusable(format!("the label is not on the image's grid: {what}")))
 }
 
+/// Checks that an image that replaces another one is on the grid of the labels that stay.
+async fn fits_its_labels(app: &App, id: &str, found: &Grid) -> Result<(), Fault> {
+    let all = app.stored(|store| store.all()).await?;
+    if all["objects"][id]["labels"].as_object().is_none_or(Map::is_empty) {
+        return Ok(());
+    }
+    let workspace = app.spool.workspace()?;
+    let input = app.of_datastore(id, &workspace).await?;
+    // Labels were on the grid of the image that is there.
+    let Ok(before) = grid(app, input, workspace, Kind::Image).await else { return Ok(()) };
+    before.check(found, false).map_err(|what| {
+        Fault::unusable(format!(
+            "the image {id:?} has labels, and this one is on another grid: {what}; delete the image with its labels first"
+        ))
+    })
+}
+
 /// `PUT /datastore/image`.
 pub async fn add_image(State(app): Shared, Query(params): Query<Params>, request: Request) -> Result<Response, Fault> {
     let (file, info, upload) = uploaded(&app, request).await?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let id = params.name().unwrap_or_else(|_| split(&name).0.to_owned());
-    volume(&app, &file).await?;
+    if let Some(found) = volume(&app, &file, Kind::Image).await? {
+        fits_its_labels(&app, &id, &found).await?;
+    }
     let stored = id.clone();
     app.stored(move |store| store.add_image(&stored, &file, info)).await?;
     drop(upload);
