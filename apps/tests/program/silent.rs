@@ -434,3 +434,22 @@ fn an_image_without_an_orientation_is_named() {
     let said = run_of(&["convert", &plain, &bench.at("again.nii.gz")]);
     assert!(said.contains("plain.nii") && said.contains("states no orientation"), "{said}");
 }
+
+/// The same image under two names would be trained on and measured on; names of labels in another order
+/// would be learned as one another.
+#[test]
+fn images_in_both_parts_and_labels_in_another_order_are_named() {
+    let bench = Bench::new(3);
+    let at = |folder: &str, case: &str| bench.data.join(folder).join(format!("spleen_{case}.nii.gz"));
+    // The last case validates.
+    for folder in ["imagesTr", "labelsTr"] {
+        fs::copy(at(folder, "00"), at(folder, "02")).expect("copied");
+    }
+    let said = errors(&run(&bench.train("a", &[], &["--dry-run"])));
+    assert!(said.contains("1 case of the validation") && said.contains("spleen_02 and spleen_00"), "{said}");
+    bench.list(|list| list["labels"] = json!({"0": "background", "1": "liver", "2": "Spleen"}));
+    let three = ["labels=[\"background\", \"spleen\", \"liver\"]", "network.out_channels=3"];
+    fail(&bench.train("b", &three, &["--dry-run"]), 1, &["calls label 1 \"liver\"", "label 2", "in the order"]);
+    let right = ["labels=[\"background\", \"liver\", \"spleen\"]", "network.out_channels=3"];
+    assert!(run(&bench.train("c", &right, &["--dry-run"])).status.success());
+}

@@ -6,6 +6,7 @@ pub mod folds;
 pub mod label_check;
 pub mod patients;
 pub mod previous_stage;
+mod twins;
 pub mod usable;
 
 use std::collections::{HashMap, HashSet};
@@ -187,7 +188,24 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
             recipe.labels.join(", ")
         )));
     }
+    if recipe.output() == Output::Labels && !maps {
+        check_meanings(list, recipe)?;
+    }
     Ok(())
+}
+
+/// Rejects a recipe that has the data set's names of labels in another order.
+fn check_meanings(list: &CaseList, recipe: &Recipe) -> Outcome {
+    let place = |name: &str| recipe.labels.iter().position(|label| label.eq_ignore_ascii_case(name));
+    let mut named = list.labels.iter().map(|(label, name)| (*label as usize, name, place(name)));
+    match named.find(|(label, _, place)| place.is_some_and(|place| place != *label)) {
+        Some((label, name, Some(place))) => Err(RecipeError::new(format!(
+            "the data set {:?} calls label {label} {name:?}, and the recipe has this name for label {place}: list `labels` \
+             in the order of the data set",
+            list.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Words about a split that the data set itself decides, or that ignores what the data set

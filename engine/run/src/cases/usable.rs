@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use hearth_data::{CacheDataset, CacheOptions, Item, Pipeline};
 
+use crate::cases::twins::twins;
 use crate::cases::{Cases, label_check};
 use crate::memory::dataset::spread;
 use crate::plan::Plan;
-use hearth_recipe::{Context, Outcome};
+use hearth_recipe::{Context, Outcome, warning};
 
 /// The cases of a data set, with the checks that a training makes before it reads them.
 ///
@@ -18,6 +19,9 @@ pub fn usable(plan: &Plan, data: &Path) -> Outcome<Cases> {
     // Checked before the work begins.
     plan.recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
     let cases = Cases::open(data, &plan.recipe)?;
+    if let Some(what) = twins(&cases.training, &cases.validation) {
+        warning!("--data {}: {what}", data.display());
+    }
     label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     Ok(cases)
 }
