@@ -1,6 +1,7 @@
 //! Selection of a network on the command line: by name and parameters, or from a recipe.
 
 use hearth_machine::{Allowance, readable};
+use hearth_nn::layers::without_draws;
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec};
 use hearth_registry::{Document, Entry, Node, Registry, read, unknown_name};
 
@@ -90,6 +91,11 @@ impl Chosen {
         let device = hearth_train::device::parse("cpu")?;
         let net = self.config.init(&device, 0);
         Ok(net.map_err(|error| self.document.located("network", error.in_table(self.config.node())))?)
+    }
+
+    /// The network with weights of 0, to count what it costs.
+    pub fn to_count(&self) -> Outcome<AnyNetwork> {
+        without_draws(|| self.build())
     }
 
     /// The shape of the requested input, or else that of the network's example.

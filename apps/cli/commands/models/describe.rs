@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Outcome {
         (_, Some(recipe)) => Chosen::by_recipe(recipe, &args.changes)?,
         (name, None) => Chosen::by_name(name.as_deref().unwrap_or_default(), &args.changes)?,
     };
-    let net = chosen.build()?;
+    let net = chosen.to_count()?;
     let input = chosen.input_or(&net, args.input.as_deref(), args.batch as usize)?;
     let cost = cost(&net, input, args.parts as usize)?;
     if args.json {

@@ -45,7 +45,7 @@ pub fn text() -> Outcome<String> {
     page.push_str(COSTS);
     for Example { entry, config } in &examples {
         let chosen = Chosen::by_name(entry.name, &[])?;
-        let net = chosen.build()?;
+        let net = chosen.to_count()?;
         let cost = cost(&net, config.example_input(), 1)?;
         let parameters = thousands(cost.total.parameters);
         let (flops, activations) = (giga(cost.total.flops()), bytes(cost.total.activation_bytes()));

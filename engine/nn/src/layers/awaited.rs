@@ -1,4 +1,5 @@
-//! Deferred initial weights, for networks whose weights are read from a file: [`awaiting_weights`].
+//! Networks whose initial weights nobody reads: [`awaiting_weights`] for those that are read from a file,
+//! [`without_draws`] for those that are counted.
 
 use std::cell::Cell;
 
@@ -8,6 +9,7 @@ use hearth_kernels::scoped;
 
 thread_local! {
     static AWAITED: Cell<bool> = const { Cell::new(false) };
+    static UNDRAWN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Builds networks whose weights are read from a file right after construction. Initial weights are
@@ -15,6 +17,17 @@ thread_local! {
 /// longer than reading them.
 pub fn awaiting_weights<R>(build: impl FnOnce() -> R) -> R {
     scoped(&AWAITED, true, build)
+}
+
+/// Builds networks whose drawn initial weights are 0 instead, for counts and shapes: drawing takes most of the
+/// time of building a network.
+pub fn without_draws<R>(build: impl FnOnce() -> R) -> R {
+    scoped(&UNDRAWN, true, build)
+}
+
+/// Whether this thread is within [`without_draws`].
+pub(super) fn are_undrawn() -> bool {
+    UNDRAWN.get()
 }
 
 /// Whether this thread is within [`awaiting_weights`].

@@ -32,7 +32,7 @@ pub use activation::{Act, PRelu, Plain};
 pub(crate) use activation::{activated_sum, gelu, leaky_relu, relu, residual_sum, swish};
 pub use adn::{Adn, AdnLayer, AdnOptions};
 pub(crate) use adn::{Optional, act, norm, norm_then_act};
-pub use awaited::awaiting_weights;
+pub use awaited::{awaiting_weights, without_draws};
 pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
 pub use drop_path::DropPath;

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 use rayon::prelude::*;
 
-use super::awaited::{are_awaited, when_used};
+use super::awaited::{are_awaited, are_undrawn, when_used};
 use super::rehearsal::{self, unwritten};
 use super::{Draw, Init};
 
@@ -62,6 +62,9 @@ impl Scope {
     pub fn draw<const D: usize>(&self, name: &str, shape: [usize; D], draw: Draw) -> Param<Tensor<D>> {
         if self.count(name, &shape) {
             return unwritten(shape, &self.device);
+        }
+        if are_undrawn() {
+            return Param::from_tensor(Tensor::zeros(shape, &self.device));
         }
         let key = self.key(name);
         let values = move |device: &Device| Tensor::from_data(TensorData::new(drawn(key, &shape, draw), shape), device);

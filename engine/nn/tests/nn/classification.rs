@@ -1,6 +1,7 @@
 //! Classification networks and transformers: sizes, options, inputs, first weights.
 
 use burn::tensor::{Device, Tensor};
+use hearth_nn::layers::without_draws;
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig};
 use hearth_nn::weights;
 use safetensors::SafeTensors;
@@ -18,7 +19,7 @@ fn network(value: Value) -> AnyNetwork {
 
 /// Number of parameters, without running statistics and constants.
 fn parameters(value: Value) -> usize {
-    let bytes = weights::to_bytes(&network(value)).expect("weights");
+    let bytes = weights::to_bytes(&without_draws(|| network(value))).expect("weights");
     let file = SafeTensors::deserialize(&bytes).expect("safetensors");
     let trains = |name: &str| ["running_", "num_batches", "position_index"].iter().all(|part| !name.contains(part));
     file.tensors().iter().filter(|(name, _)| trains(name)).map(|(_, view)| view.shape().iter().product::<usize>()).sum()
@@ -192,7 +193,7 @@ fn options_that_cannot_be_are_named() {
 #[test]
 fn first_weights_have_monais_distributions() {
     let deviation = |value: Value, key: &str| {
-        let bytes = weights::to_bytes(&network(value)).expect("weights");
+        let bytes = weights::to_bytes(&without_draws(|| network(value))).expect("weights");
         let file = SafeTensors::deserialize(&bytes).expect("safetensors");
         let view = file.tensor(key).expect(key);
         let values: Vec<f64> =

@@ -3,6 +3,7 @@
 
 use burn::tensor::Device;
 use hearth_nn::cost::{Cost, cost};
+use hearth_nn::layers::without_draws;
 use hearth_nn::networks::{Network, NetworkConfig, NetworkSpec, UNetConfig};
 use hearth_registry::Registry;
 use serde_json::{Value, json};
@@ -13,7 +14,8 @@ use serde_json::{Value, json};
 const RECORDED: &str = include_str!("monai_costs.json");
 
 fn count(config: &NetworkConfig, input: [usize; 5]) -> Cost {
-    let net = config.init(&Device::default(), 0).unwrap_or_else(|error| panic!("{config:?}: {error}"));
+    let net = without_draws(|| config.init(&Device::default(), 0));
+    let net = net.unwrap_or_else(|error| panic!("{config:?}: {error}"));
     cost(&net, input, 20).unwrap_or_else(|error| panic!("{config:?}: {error}"))
 }
 
