@@ -2,6 +2,7 @@
 
 mod alone;
 mod bad_input;
+mod bench_layers;
 mod benches;
 mod brats;
 #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@ mod datasets;
 mod files;
 mod fit;
 mod ladder;
+mod layers;
 mod markdown;
 mod models;
 mod networks;
@@ -101,6 +102,9 @@ pub struct Args {
     /// ladder: continue in --out; finished trainings are not repeated
     #[arg(long, requires = "out")]
     resume: bool,
+    /// layers: start no measurement after this number of seconds [default: 60]
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
     /// Print only the JSON line, without the readable line on standard error
     #[arg(long)]
     json: bool,
@@ -130,6 +134,8 @@ enum Bench {
     Datasets,
     /// Forward and backward passes of every network's example
     Models,
+    /// Convolutions of UNet, nnU-Net and SwinUNETR, each in three directions and three types
+    Layers,
     /// The cost of recording a profile, per training step
     Profile,
     /// The program's start-up
@@ -178,6 +184,7 @@ pub fn run(args: &Args) -> Outcome {
         Bench::Ladder => ladder::run(args),
         Bench::Datasets => datasets::run(args),
         Bench::Models => models::run(args),
+        Bench::Layers => layers::run(args),
         Bench::Profile => profiling::run(args),
         Bench::Import => import(args),
     }

@@ -9,7 +9,7 @@ use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig};
 use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
 use hearth_profile::range;
 use hearth_train::{DeviceScaler, GradScaler, Precision};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Args, say, timed};
 use crate::error::{Context, Outcome};
@@ -24,8 +24,10 @@ pub enum Net {
     UnetFast,
     /// The BraTS recipe's network
     Segresnet,
-    /// nnU-Net's network
+    /// nnU-Net's network, small
     Dynunet,
+    /// nnU-Net's network of a usual size: 32 to 320 channels, two patches of 128 voxels
+    Nnunet,
     /// The shifted-window transformer
     Swinunetr,
 }
@@ -61,14 +63,8 @@ impl Net {
                 });
                 ("segresnet", config, 64, 1)
             }
-            Net::Dynunet => {
-                let config = json!({
-                    "name": "DynUNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2,
-                    "kernel_size": [3, 3, 3, 3, 3], "strides": [1, 2, 2, 2, 2], "upsample_kernel_size": [2, 2, 2, 2],
-                    "filters": [16, 32, 64, 128, 256],
-                });
-                ("dynunet", config, 64, 2)
-            }
+            Net::Dynunet => ("dynunet", dynunet(&[16, 32, 64, 128, 256]), 64, 2),
+            Net::Nnunet => ("nnunet", dynunet(&[32, 64, 128, 256, 320, 320]), 128, 2),
             Net::Swinunetr => {
                 let config = json!({ "name": "SwinUNETR", "in_channels": 1, "out_channels": 2, "feature_size": 24 });
                 ("swinunetr", config, 64, 1)
@@ -86,6 +82,16 @@ impl Net {
             serde_json::from_value(config).while_doing(|| format!("{word} cannot be configured"))?;
         Ok(Case { word, config, patch, batch, loss, labels: if softmax { 1 } else { 3 } })
     }
+}
+
+/// nnU-Net's network with these channels, each level with half the voxels of the one above.
+fn dynunet(filters: &[usize]) -> Value {
+    let levels = filters.len();
+    let strides: Vec<usize> = (0..levels).map(|level| if level == 0 { 1 } else { 2 }).collect();
+    json!({
+        "name": "DynUNet", "spatial_dims": 3, "in_channels": 1, "out_channels": 2, "filters": filters,
+        "kernel_size": vec![3; levels], "strides": strides, "upsample_kernel_size": vec![2; levels - 1],
+    })
 }
 
 /// A network that trains on one batch of random numbers.

@@ -8,11 +8,16 @@ use crate::error::{Failure, Outcome};
 
 /// The benches that compute with a network.
 const COMPUTING: &[Bench] = &[Bench::Step, Bench::Infer, Bench::Fit, Bench::Ladder, Bench::Models, Bench::Profile];
+/// The benches that run on a device.
+const ON_DEVICE: &[Bench] =
+    &[Bench::Step, Bench::Infer, Bench::Fit, Bench::Ladder, Bench::Models, Bench::Profile, Bench::Layers];
 
 /// The options for some benches only: the name, whether it was given, and its benches.
 fn options(args: &Args) -> Vec<(&'static str, bool, &'static [Bench])> {
-    use Bench::{Crop, Datasets, Fit, Import, Infer, Ladder, Load, Models, Preprocess, Profile, Step, Stored, Tiles};
-    const TIMED: &[Bench] = &[Step, Load, Preprocess, Crop, Stored, Tiles, Infer, Models, Profile, Import];
+    use Bench::{
+        Crop, Datasets, Fit, Import, Infer, Ladder, Layers, Load, Models, Preprocess, Profile, Step, Stored, Tiles,
+    };
+    const TIMED: &[Bench] = &[Step, Load, Preprocess, Crop, Stored, Tiles, Infer, Models, Layers, Profile, Import];
     vec![
         ("--net", args.net.is_some(), &[Step, Profile, Infer]),
         ("--patch", args.patch.is_some(), &[Step, Profile, Infer, Crop, Stored, Tiles, Fit, Datasets]),
@@ -30,8 +35,9 @@ fn options(args: &Args) -> Vec<(&'static str, bool, &'static [Bench])> {
         ("--out", args.out.is_some(), &[Ladder, Datasets]),
         ("--resume", args.resume, &[Ladder]),
         ("--runs", args.runs.is_some(), TIMED),
-        ("--device", args.device.is_some(), COMPUTING),
-        ("--tune", args.tune.is_some(), COMPUTING),
+        ("--limit", args.limit.is_some(), &[Layers]),
+        ("--device", args.device.is_some(), ON_DEVICE),
+        ("--tune", args.tune.is_some(), ON_DEVICE),
         ("--amp", args.amp.is_some(), COMPUTING),
     ]
 }
@@ -39,7 +45,7 @@ fn options(args: &Args) -> Vec<(&'static str, bool, &'static [Bench])> {
 /// The largest number of files of a bench.
 fn most_files(bench: Bench) -> usize {
     match bench {
-        Bench::Step | Bench::Infer | Bench::Profile | Bench::Import => 0,
+        Bench::Step | Bench::Infer | Bench::Layers | Bench::Profile | Bench::Import => 0,
         Bench::Load | Bench::Tiles | Bench::Fit | Bench::Datasets => 1,
         Bench::Preprocess | Bench::Crop | Bench::Stored | Bench::Ladder => 2,
         Bench::Models => usize::MAX,
