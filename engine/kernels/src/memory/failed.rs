@@ -2,20 +2,25 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of the last allocation that failed; 0 once its thread has allocated another block.
+/// Bytes of the last allocation that failed.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread of that allocation.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Records a block that is null. A caller that can do without the block continues and allocates
-/// others: a later abort then has another reason.
+/// The second of that allocation, on a clock that only goes forward.
+static WHEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of seconds within which an abort follows the allocation that caused it. Rust may write a
+/// backtrace in between, which allocates other blocks.
+const SOON: usize = 10;
+
+/// Records a block that is null. A caller that can do without the block continues: a later abort has
+/// another reason.
 #[inline]
 pub(super) fn noted(block: *mut u8, size: usize) -> *mut u8 {
     if block.is_null() {
         failed(size);
-    } else if FAILED.load(Ordering::Relaxed) != 0 {
-        went_on();
     }
     block
 }
@@ -23,14 +28,28 @@ pub(super) fn noted(block: *mut u8, size: usize) -> *mut u8 {
 #[cold]
 fn failed(size: usize) {
     ASKED.store(this_thread(), Ordering::Relaxed);
+    WHEN.store(seconds(), Ordering::Relaxed);
     FAILED.store(size, Ordering::Relaxed);
 }
 
-#[cold]
-fn went_on() {
-    if ASKED.load(Ordering::Relaxed) == this_thread() {
-        FAILED.store(0, Ordering::Relaxed);
+/// Bytes of the allocation that ends this thread; 0 if none failed, or not just now.
+fn fatal() -> usize {
+    let soon = seconds().saturating_sub(WHEN.load(Ordering::Relaxed)) <= SOON;
+    let own = ASKED.load(Ordering::Relaxed) == this_thread();
+    if soon && own { FAILED.load(Ordering::Relaxed) } else { 0 }
+}
+
+/// Seconds on a clock that only goes forward.
+fn seconds() -> usize {
+    #[cfg(unix)]
+    {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `now` is valid for writes; the call may be made in a signal handler.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+        usize::try_from(now.tv_sec).unwrap_or(0)
     }
+    #[cfg(not(unix))]
+    0
 }
 
 /// A number that is unique among running threads.
@@ -57,9 +76,9 @@ pub fn report_failures() {
 /// The handler of `SIGABRT`: nothing here allocates, locks or panics.
 #[cfg(unix)]
 extern "C" fn aborted(signal: libc::c_int) {
-    let size = FAILED.load(Ordering::Relaxed);
     // The abort belongs to the thread whose allocation failed.
-    if size == 0 || ASKED.load(Ordering::Relaxed) != this_thread() {
+    let size = fatal();
+    if size == 0 {
         // SAFETY: restores the system's default handling, which applies to the abort when this
         // returns.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -98,19 +117,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_goes_on_is_forgotten() {
-        let mut byte = 0_u8;
+    fn one_that_is_long_ago_is_forgotten() {
+        assert_eq!(fatal(), 0);
         noted(std::ptr::null_mut(), 1 << 30);
-        assert_eq!(FAILED.load(Ordering::Relaxed), 1 << 30);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut byte = 0_u8;
-                noted(&raw mut byte, 1);
-            });
-        });
-        assert_eq!(FAILED.load(Ordering::Relaxed), 1 << 30, "of another thread");
+        // What Rust allocates to write a backtrace.
+        let mut byte = 0_u8;
         noted(&raw mut byte, 1);
-        assert_eq!(FAILED.load(Ordering::Relaxed), 0);
+        assert_eq!(fatal(), 1 << 30);
+        assert_eq!(std::thread::spawn(fatal).join().expect("no panic"), 0, "of another thread");
+        WHEN.fetch_sub(SOON + 1, Ordering::Relaxed);
+        assert_eq!(fatal(), 0);
     }
 
     #[test]

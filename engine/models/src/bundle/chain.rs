@@ -19,6 +19,7 @@ use super::missing::Read;
 use super::nodes::components;
 use super::save::Save;
 use super::writing::Writing;
+use crate::run::segment::check_activation;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// An activation, and a function of the config that follows it.
@@ -263,6 +264,7 @@ impl Step {
                 if !so_far.activated && each.iter().any(|discrete| discrete.argmax) {
                     for (_, key) in self.present(case)? {
                         let mut image = case.sample.take_image(&key)?;
+                        check_activation(&image.data)?;
                         image.data = burn::tensor::activation::softmax(image.data, 0);
                         case.sample.values.insert(key, hearth_data::Value::Image(image));
                     }
@@ -375,6 +377,7 @@ impl Step {
             Work::Activations(each) => {
                 let (activations, function) = &each[place];
                 let mut image = case.sample.take_image(key)?;
+                check_activation(&image.data)?;
                 image.data = activations.apply(image.data.unsqueeze())?.squeeze_dim(0);
                 case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
                 case.dtypes.remove(key);

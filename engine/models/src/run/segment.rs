@@ -8,7 +8,7 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
 use hearth_data::transforms::ResolveRegions;
-use hearth_data::{Affine, DrawKey, Image, Pipeline, Sample, Value};
+use hearth_data::{Affine, DrawKey, Image, Pipeline, Sample, Value, host_device};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::{AnyNetwork, Network};
@@ -398,9 +398,25 @@ fn computed(image: Image) -> Outcome<Image> {
     image.to_host().map_err(|error| RecipeError::of_device(&error))
 }
 
+/// Checks the memory for an activation of values in host memory: its result, and a copy in another order.
+///
+/// # Errors
+/// Values whose activation does not fit.
+pub(crate) fn check_activation<const D: usize>(values: &Tensor<D>) -> Outcome {
+    if values.device() != host_device() {
+        return Ok(());
+    }
+    let bytes = (2 * size_of::<f32>()).saturating_mul(values.shape().num_elements()) as u64;
+    hearth_machine::check_free(bytes).map_err(|what| {
+        let what = format!("the probabilities of the prediction, {:?}, {what}", values.dims());
+        RecipeError::new(format!("{what}: resample the image to larger voxels, or crop it"))
+    })
+}
+
 /// Converts logits to probabilities with the activations of the chain; exclusive classes get a
 /// softmax if it has none.
 pub(crate) fn probabilities(output: Output, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
+    check_activation(&logits)?;
     let mut activated = None;
     for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
         if let Post::Activations(step) = step {
