@@ -25,6 +25,7 @@ mod demos;
 mod dicom;
 mod distances;
 mod ensembles;
+mod evaluation_report;
 mod escapes;
 mod every_model;
 mod exports;
