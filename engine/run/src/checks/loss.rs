@@ -67,7 +67,9 @@ pub(super) fn check_loss(plan: &Plan, network: &AnyNetwork) -> Outcome {
             if recipe.output() == Output::Regions || channels == 1 { "sigmoid" } else { "softmax" }
         );
     }
-    if let Some(missed) = probe.missed {
+    // Of regions, voxels without annotation have a channel of their own in the target.
+    let partial = recipe.output() == Output::Regions && recipe.ignore_index().is_some();
+    if let Some(missed) = probe.missed.filter(|_| !partial) {
         warning!("loss: {name} with these options is no higher {}", missed_text(missed, &recipe.labels, channels));
     }
     let written = recipe.loss.as_ref().map(|loss| loss.node());

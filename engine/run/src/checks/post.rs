@@ -38,6 +38,8 @@ pub(super) fn check_post(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let [_, channels] = network.channels();
     if recipe.learns().generates()
         || !recipe.output().is_map()
+        // Voxels without annotation have a channel of their own in the label.
+        || recipe.output() == Output::Regions && recipe.ignore_index().is_some()
         || channels == 0
         || !recipe.post.prediction.iter().chain(&recipe.post.label).all(known)
     {
