@@ -104,6 +104,8 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
     train::Args {
         recipe: None,
         data: data.to_owned(),
+        #[cfg(feature = "download")]
+        download: false,
         out: out.to_owned(),
         device: Some(args.device.clone()),
         tune: args.tune.clone(),

@@ -1,6 +1,6 @@
 //! `hearth data download`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_data::download::{DECATHLON_TASKS, DecathlonTask, FetchOptions, Tcia, TciaOptions, decathlon};
 
@@ -47,6 +47,37 @@ pub fn run(args: &Args) -> Outcome {
         (_, Some(collection)) => tcia(args, collection, options),
         (Some(task), None) => decathlon_task(args, task, &options),
         (None, None) => Err(Failure::new("give a TASK, or a collection by --tcia")),
+    }
+}
+
+/// Downloads the data set of a training whose folder does not exist yet: the folder's name is that of a task of
+/// the Decathlon, or else of a collection of The Cancer Imaging Archive.
+pub fn of_training(data: &Path) -> Outcome {
+    if data.exists() {
+        return Ok(());
+    }
+    let name = data.file_name().unwrap_or_default().to_string_lossy();
+    let parent = data.parent().unwrap_or(Path::new("")).to_owned();
+    let by_name = || format!("--download: what to get follows from the folder that --data names, {}", data.display());
+    let args = |tcia: Option<String>| Args {
+        task: tcia.is_none().then(|| name.clone().into_owned()),
+        tcia,
+        limit: None,
+        modality: "SEG".to_owned(),
+        out: parent.clone(),
+        keep_archive: false,
+        from: None,
+    };
+    match DecathlonTask::find(&name) {
+        Ok(task) if task.name == name => run(&args(None)),
+        Ok(task) => {
+            let right = parent.join(task.name);
+            Err(Failure::new(format!("give --data {}", right.display())).context(by_name()))
+        }
+        Err(error) if name.is_empty() || name.to_lowercase().starts_with("task") => {
+            Err(Failure::from(error).context(by_name()))
+        }
+        Err(_) => run(&args(Some(name.clone().into_owned()))),
     }
 }
 

@@ -30,6 +30,11 @@ pub struct Args {
     /// folder
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
+    /// If the folder of --data does not exist, download what its name says: a task of the Medical
+    /// Segmentation Decathlon, such as data/Task09_Spleen, or a collection of The Cancer Imaging Archive
+    #[cfg(feature = "download")]
+    #[arg(long, conflicts_with = "dry_run")]
+    pub download: bool,
     /// The folder of the run; it is created if it is missing, and must be empty unless --resume is
     /// given
     #[arg(long, value_name = "RUN")]
@@ -113,6 +118,15 @@ pub struct Args {
 /// Trains, or prints what would be done.
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
+    #[cfg(feature = "download")]
+    if args.download {
+        if ranks::is_launched()? {
+            let what = "--download: every rank would download the same files";
+            let remedy = "run `hearth data download` before the launcher, or use --ranks";
+            return Err(Failure::new(format!("{what}; {remedy}")));
+        }
+        super::download::of_training(&args.data)?;
+    }
     let restarts = Restarts { most: args.max_restarts, may: &|| args.is_begun() };
     args.ranks.run_again(restarts, |ranks| run_rank(&args.settled(), ranks))
 }

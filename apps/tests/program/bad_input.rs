@@ -121,6 +121,23 @@ fn a_task_that_is_not_there_is_told_before_anything_is_fetched() {
     assert!(!dir.path().join("out").exists());
 }
 
+/// `train --download` gets what the folder's name says.
+#[test]
+fn a_training_downloads_by_the_name_of_its_folder() {
+    let dir = temporary();
+    let at = |name: &str| text(&dir.path().join(name));
+    let train = |data: &str, words: &[&str]| {
+        fail(&["train", "demo", "--data", &at(data), "--out", &at("run"), "--download"], 1, words);
+        assert!(!dir.path().join("run").exists() && !dir.path().join(data).exists());
+    };
+    train("spleen", &["--download", "give --data", &at("Task09_Spleen")]);
+    train("Task09_Splen", &["--download", "did you mean \"Task09_Spleen\"?"]);
+    // A folder that is there is read, not replaced.
+    std::fs::create_dir(dir.path().join("Task09_Spleen")).expect("a folder");
+    fail(&["train", "demo", "--data", &at("Task09_Spleen"), "--out", &at("run"), "--download"], 1, &["Task09_Spleen"]);
+    assert!(std::fs::read_dir(dir.path().join("Task09_Spleen")).expect("a folder").next().is_none());
+}
+
 #[test]
 fn a_collection_without_what_is_asked_for_is_told() {
     // A server that answers with nothing, as the archive does if it has no result.
