@@ -139,6 +139,38 @@ fn what_changes_the_course_is_compared() {
 }
 
 /// The handler in a recipe, and a page of the run.
+/// The larger crop's step takes what its own summary says.
+#[test]
+fn two_profiles_are_compared_by_their_summaries() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&phantom(dir.path(), 3));
+    let recipe = slow(dir.path());
+    let folder = |name: &str| text(&dir.path().join(name));
+    for (name, batch) in [("small", "training.batch_size=1"), ("large", "training.batch_size=2")] {
+        let schedule = ["--schedule", "0,1,2", "--layers", "--set", batch];
+        let words = ["profile", &recipe, "--data", &data, "--out", &folder(name), "--device", "cpu"];
+        succeed(&[&words[..], &schedule].concat());
+    }
+    let step = |name: &str| {
+        let summary = json(&dir.path().join(name).join("summary.json"));
+        let rows = summary["step"].as_array().expect("rows").clone();
+        let total = rows.into_iter().find(|row| row["name"] == "total").expect("a step");
+        format!("{:.2} ms", total["mean"].as_f64().expect("seconds") * 1e3)
+    };
+    let said = succeed(&["profile", "--compare", &folder("small"), &folder("large")]);
+    let first = format!("a step takes {}, before {}", step("large"), step("small"));
+    assert!(said.contains(&first) && said.contains("the peak of memory is"), "{first}: {said}");
+    assert!(said.contains("layer, forward and backward, ms") && said.contains("model"), "{said}");
+    let same = succeed(&["profile", "--compare", &folder("small"), &folder("small")]);
+    assert_eq!(same.matches("the same").count(), 2, "{same}");
+    assert_eq!(same.lines().count(), 2, "no table: {same}");
+    fail(&["profile", "--compare", &folder("small"), &data], 1, &["no folder of `hearth profile`"]);
+    fail(&["profile", "--compare", &folder("small")], 2, &["--compare"]);
+    fail(&["profile", &recipe, "--compare", &folder("small"), &folder("large")], 2, &["--compare"]);
+    fail(&["profile", &recipe], 2, &["--data", "--out"]);
+}
+
 #[test]
 fn a_run_with_a_profiler_has_a_report() {
     assert!(plugins_are_built());

@@ -46,8 +46,8 @@ pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) 
         note!("{}", bold(&format!("trying: {}", finding.lever)));
         let mut changed = document.clone();
         finding.sets.iter().try_for_each(|set| changed.set(set))?;
-        let folder = Scratch::new_in(&args.out, ".trying-")
-            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(args.out(), ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out().display()))?;
         let found = measured(args, &changed, folder.path(), how)?;
         let took = found.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
         let mut kept = took < best * (1.0 - NOISE);
@@ -67,12 +67,12 @@ pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) 
         (document, best) = compared(args, &original, document, &mut tried, epochs, how, best)?;
         (document, best) = converged(args, document, &mut tried, epochs, how, best)?;
     }
-    let file = args.out.join("faster.toml");
+    let file = args.out().join("faster.toml");
     folders::replace(&file, &commented(&document, &tried, start, best)?)?;
-    ladder(&args.out, &tried, start)?;
+    ladder(args.out(), &tried, start)?;
     out!("{}", bold(&format!("{start:.2} s an epoch became {best:.2} s: {:.1} times faster", start / best)));
     out!("recipe   {}", file.display());
-    out!("ladder   {}", args.out.join("ladder.png").display());
+    out!("ladder   {}", args.out().join("ladder.png").display());
     Ok(())
 }
 
@@ -104,8 +104,8 @@ fn compared(
         document = original.clone();
         let kept = tried.iter().filter(|tried| tried.kept).flat_map(|tried| &tried.finding.sets);
         kept.into_iter().try_for_each(|set| document.set(set))?;
-        let folder = Scratch::new_in(&args.out, ".trying-")
-            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(args.out(), ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out().display()))?;
         best = measured(args, &document, folder.path(), how)?.facts.as_ref().map_or(best, Facts::cost);
     }
     Ok((document, best))
@@ -142,8 +142,8 @@ fn converged(
             }
             Ok(after) => after,
         };
-        let folder = Scratch::new_in(&args.out, ".trying-")
-            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(args.out(), ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out().display()))?;
         let cost = measured(args, &changed, folder.path(), how)?.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
         let reached = after.reached(&before);
         let took = reached.map_or(f64::INFINITY, |reached| cost * reached as f64 / started as f64);

@@ -86,12 +86,12 @@ pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned
         ] {
             document.set(&set)?;
         }
-        let folder = Scratch::new_in(&args.out, ".trying-")
-            .while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let folder = Scratch::new_in(args.out(), ".trying-")
+            .while_doing(|| format!("cannot write into {}", args.out().display()))?;
         let mut plan = Plan::new(document)?;
         plan.silent = true;
         plan.recipe.profile = None;
-        let mut session = Session::new(plan, &args.data, &args.plugins)?;
+        let mut session = Session::new(plan, args.data(), &args.plugins)?;
         session.start(&folder.path().join("run"))?;
         interrupt::running(session.interrupt_flag());
         let finished = session.run();

@@ -1,6 +1,7 @@
 //! `hearth profile`: measures where the training time goes, and which recipe settings would change it.
 
 mod apply;
+mod compare;
 mod course;
 
 use std::path::{Path, PathBuf};
@@ -26,15 +27,19 @@ use crate::terminal::{self, bold};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file
-    #[arg(value_name = "RECIPE")]
-    pub recipe: String,
+    #[arg(value_name = "RECIPE", required_unless_present = "compare")]
+    pub recipe: Option<String>,
     /// The data set, as for `hearth train`
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "compare")]
+    pub data: Option<PathBuf>,
     /// The output folder for trace.json.gz (opens in Perfetto, ui.perfetto.dev), summary.txt,
     /// summary.json, findings.json, and the run itself; new or empty
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "compare")]
+    pub out: Option<PathBuf>,
+    /// Record nothing: compare the profiles in two folders, by parts of a step, kernels, waits, layers and
+    /// memory
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], exclusive = true)]
+    pub compare: Vec<PathBuf>,
     /// The steps to record: WAIT,WARMUP,ACTIVE or WAIT,WARMUP,ACTIVE,REPEAT [default: an epoch to warm
     /// up, then one with a validation, which the findings need]
     #[arg(long, value_name = "STEPS")]
@@ -68,11 +73,26 @@ pub struct Args {
     pub sets: Vec<String>,
 }
 
-/// Profiles, and reports the findings.
+impl Args {
+    /// The data set; required unless profiles are compared.
+    fn data(&self) -> &Path {
+        self.data.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// The output folder; required unless profiles are compared.
+    fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new(""))
+    }
+}
+
+/// Profiles, and reports the findings; or compares two profiles.
 pub fn run(args: &Args) -> Outcome {
+    if let [before, after] = &args.compare[..] {
+        return compare::run(before, after);
+    }
     Given::check(&args.plugins)?;
     provide_components(&args.plugins);
-    let mut document = bundled::open(&args.recipe)?;
+    let mut document = bundled::open(args.recipe.as_deref().unwrap_or_default())?;
     if let Some(device) = &args.device {
         document.set_option("--device", "training.device", device)?;
     }
@@ -83,19 +103,19 @@ pub fn run(args: &Args) -> Outcome {
     interrupt::listen()?;
     let roof = on_processor.then(measure_roof);
     let how = Profiling { schedule, roof, layers: args.layers, progress: terminal::progress() };
-    let reserved = folders::Reserved::new(&args.out)?;
-    let mut found = measured(args, &document, &args.out, &how)?;
+    let reserved = folders::Reserved::new(args.out())?;
+    let mut found = measured(args, &document, args.out(), &how)?;
     found.findings.extend(balance);
     found.findings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     drop(reserved);
     show(&found);
     let findings = json!({ "facts": found.facts, "findings": found.findings });
-    folders::replace(&args.out.join("findings.json"), &(serde_json::to_string_pretty(&findings)? + "\n"))?;
+    folders::replace(&args.out().join("findings.json"), &(serde_json::to_string_pretty(&findings)? + "\n"))?;
     if args.apply {
         apply::apply(args, document, found, &how)?;
     }
-    out!("trace    {} (opens in https://ui.perfetto.dev)", args.out.join("trace.json.gz").display());
-    out!("tables   {}", args.out.join("summary.txt").display());
+    out!("trace    {} (opens in https://ui.perfetto.dev)", args.out().join("trace.json.gz").display());
+    out!("tables   {}", args.out().join("summary.txt").display());
     Ok(())
 }
 
@@ -115,7 +135,7 @@ fn measured(args: &Args, document: &Document, out: &Path, how: &Profiling) -> Ou
         Some(flag) => interrupt::running(flag),
         None => interrupt::between("the levers are not all tried"),
     };
-    let found = profile(document, &args.data, &args.plugins, out, how, &watch);
+    let found = profile(document, args.data(), &args.plugins, out, how, &watch);
     interrupt::over();
     found?.ok_or_else(Failure::interrupted)
 }
