@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::super::{markdown, median};
 use crate::picture::Bar;
 use crate::table::{self, Lean};
-use crate::terminal::{bytes, seconds};
+use crate::terminal::{self, bytes};
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,11 @@ pub struct Measured {
     pub seconds: f64,
     /// Peak memory of the process in bytes, if the system reports it.
     pub peak: Option<u64>,
+}
+
+/// A time; below a second in milliseconds, since an epoch from memory takes few of them.
+fn seconds(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { terminal::seconds(seconds) }
 }
 
 const COLUMNS: [(&str, Lean); 7] = [
@@ -138,7 +143,7 @@ mod tests {
         let rows = [measured("Dataset", &[2.0, 1.0, 1.5, 1.25], Some(1 << 30)), measured("LMDBDataset", &[0.5], None)];
         let cells = cells(&rows);
         assert_eq!(cells[0], ["Dataset", "1.50 s", "-", "2.00 s", "1.25 s", "7.25 s", "1.0 GiB"]);
-        assert_eq!(cells[1], ["LMDBDataset", "1.50 s", "0.25 s", "0.50 s", "-", "2.00 s", "-"]);
+        assert_eq!(cells[1], ["LMDBDataset", "1.50 s", "250.0 ms", "500.0 ms", "-", "2.00 s", "-"]);
         assert!(page(&rows).contains("| LMDBDataset | 1.50 s |"));
         assert_eq!(rows[0].bar().value, 7.25);
     }

@@ -103,7 +103,7 @@ pub fn rungs(recipe: &Recipe, on: On) -> Outcome<Vec<Rung>> {
         Rung::new(format!("loss {}", name_of(given)?), set("loss", loss)).unless(regular.is_none().then_some(
             "there is no loss of Dice alone to compare with: the recipe's loss has no other term, or no Dice",
         )),
-        Rung::new("optimizer Novograd", set("optimizer", inline(&novograd)?)).unless(is_novograd),
+        Rung::new("optimizer Novograd", set("optimizer", inline(&novograd)?)).unless(is_novograd.or(same_optimizer)),
         Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), set("optimizer", optimizer))
             .unless(same_optimizer),
     ])
