@@ -113,6 +113,8 @@ fn options_that_cannot_learn_are_refused_at_the_start() {
         // Every voxel of every region, whatever is predicted, and none of them.
         (post("{ name = \"Activations\", sigmoid = true }, { name = \"AsDiscrete\", threshold = -0.5 }"),
             &["mean_dice is", "right prediction", "wrong one"]),
+        // Values between 0 and 1 all count as the class.
+        (post("{ name = \"Activations\", sigmoid = true }"), &["decide about no voxel", "wrong one"]),
         (post("{ name = \"Activations\", sigmoid = true }, { name = \"AsDiscrete\", threshold = 1.5 }"),
             &["mean_dice is", "right prediction", "wrong one"]),
         (post("{ name = \"AsDiscrete\", argmax = true, to_onehot = 2 }, \
@@ -133,7 +135,7 @@ fn post(prediction: &str) -> String {
 #[test]
 fn options_that_are_seldom_meant_are_warned_of_at_the_start() {
     let bench = Bench::new(2);
-    let sigmoid = post("{ name = \"Activations\", sigmoid = true }");
+    let sigmoid = post("{ name = \"Activations\", sigmoid = true }, { name = \"AsDiscrete\", threshold = 0.5 }");
     let logits = post("{ name = \"AsDiscrete\", threshold = 0.5 }");
     for (set, words) in [
         ("loss={ name = \"CrossEntropyLoss\", weight = [0.0, 1.0] }", &["\"spleen\" is predicted in place of"][..]),
@@ -150,7 +152,7 @@ fn options_that_are_seldom_meant_are_warned_of_at_the_start() {
         ("training.val_interval=100", &["never validate", "val_interval = 100"]),
         ("handlers=[{ name = \"EarlyStop\", metric = \"nothing\" }]", &["watches \"nothing\"", "mean_dice and loss"]),
         ("handlers=[{ name = \"ReduceLROnPlateau\", min_lr = 1.0 }]", &["min_lr = 1 is not below"]),
-        (&sigmoid, &["decide about no voxel", "\"background\" is measured as a region"]),
+        (&sigmoid, &["\"background\" is measured as a region", "the softmax of DiceCELoss"]),
         (&logits, &["without an activation", "threshold 0.5", "sigmoid = true"]),
     ] {
         let output = run(&bench.train("a", &[set], &["--dry-run"]));
