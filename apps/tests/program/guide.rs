@@ -67,7 +67,7 @@ fn has(text: &str, number: &str) -> bool {
         let (next, second) = (after.next(), after.next());
         let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
         let point = |c: Option<char>| matches!(c, Some('.' | ','));
-        !digit(before) && !point(before) && !digit(next) && !(point(next) && digit(second))
+        !(digit(before) || point(before) || digit(next) || point(next) && digit(second))
     })
 }
 
