@@ -28,7 +28,9 @@ fn dropping(network: &Node) -> Option<(&str, f64)> {
             Value::Leaf(toml::Value::Integer(part)) => part as f64,
             _ => return None,
         };
-        (field.key.contains("drop") && part >= 1.0).then_some((field.key.as_str(), part))
+        // `dropout_dim` is a number of axes.
+        let is_part = field.key.contains("drop") && !field.key.ends_with("_dim");
+        (is_part && part >= 1.0).then_some((field.key.as_str(), part))
     })
 }
 
@@ -43,5 +45,6 @@ mod tests {
         assert_eq!(dropping(&node("attn_drop_rate", 1.0)), Some(("attn_drop_rate", 1.0)));
         assert_eq!(dropping(&node("dropout", 0.5)), None);
         assert_eq!(dropping(&node("act_slope", 2.0)), None);
+        assert_eq!(dropping(&node("dropout_dim", 3.0)), None);
     }
 }
