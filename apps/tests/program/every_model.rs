@@ -152,12 +152,15 @@ const FORMATS: [(&str, &str); 6] =
     [("as-input", ".nrrd"), ("nrrd", ".nrrd"), ("mha", ".mha"), ("mgz", ".mgz"), ("mgh", ".mgh"), ("nii", ".nii")];
 
 /// The values are those of the NIfTI file, on the same grid and in the same type; a second call finds the files.
+/// One family tries all formats, because all have the same writers.
 #[test]
 fn every_family_writes_volumes_in_each_format() {
     let dir = tempfile::tempdir().expect("a folder");
     let (ct, input) = (text(&series(dir.path())), text(&dir.path().join("ct.nrrd")));
     succeed(&["convert", &ct, &input]);
-    for (family, words) in families(dir.path()) {
+    let unpacked = families(dir.path()).into_iter().filter(|(family, _)| !family.starts_with("packed"));
+    for (family, words) in unpacked {
+        let tries_all = family == "nnunet";
         let call = |image: &str, out: &Path, more: &[&str]| -> Vec<String> {
             let (out, more) = (text(out), more.iter().map(|word| (*word).to_owned()));
             let given = ["-i", image, "-o", &out, "--device", "cpu", "--json"].map(str::to_owned);
@@ -171,7 +174,7 @@ fn every_family_writes_volumes_in_each_format() {
         let out = dir.path().join(format!("formats of {family}"));
         let usual = labels(&out.join("usual"), &[]);
         let expected = read_image(&usual).expect("labels");
-        for (format, ending) in FORMATS {
+        for (format, ending) in FORMATS.into_iter().take(if tries_all { FORMATS.len() } else { 1 }) {
             let at = out.join(format);
             let file = labels(&at, &["--format", format]);
             let name = usual.file_name().expect("a name").to_string_lossy().replace(".nii.gz", ending);
@@ -186,8 +189,11 @@ fn every_family_writes_volumes_in_each_format() {
             assert!(found.to_vec() == expected.to_vec(), "{family}, {format}");
             assert_eq!(found.meta.stored_type, expected.meta.stored_type, "{family}, {format}");
             assert!(record_path(&file).is_file(), "{family}, {format}");
-            let again = run(&call(&input, &at, &["--format", format]));
-            assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{family}");
+        }
+        let again = run(&call(&input, &out.join("as-input"), &["--format", "as-input"]));
+        assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{family}");
+        if !tries_all {
+            continue;
         }
         // DICOM comes back as a SEG, which refers to the series.
         let to_refuse = run(&call(&ct, &out.join("dicom"), &["--format", "as-input"]));
