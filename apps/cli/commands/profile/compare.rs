@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::error::{Context, Failure, Outcome};
-use crate::out;
 use crate::table::{self, Lean};
 use crate::terminal::bold;
+use crate::{note, out};
 
 /// The rows of a table, at most.
 const ROWS: usize = 12;
@@ -157,12 +157,21 @@ pub fn run(before: &Path, after: &Path) -> Outcome {
     let of = |values: fn(&Summary) -> Vec<(String, f64)>| paired(&both, values);
     let parts = of(Summary::parts);
     let step = parts.get("total").copied().unwrap_or_default();
+    let with_layers = both.each_ref().map(|summary| !summary.layers.is_empty());
+    if with_layers[0] != with_layers[1] {
+        let which = if with_layers[0] { before } else { after };
+        note!("only {} has layers: it lists more kernels than the other; record both with --layers", which.display());
+    }
     let peak = [both[0].peak(), both[1].peak()];
     let tables = [
         ("part of a step", parts, step[0]),
         ("kernel", of(Summary::kernels), step[0]),
         ("outside of kernels", of(Summary::gaps), step[0]),
-        ("layer, forward and backward", of(Summary::layers), step[0]),
+        (
+            "layer, forward and backward",
+            if with_layers == [true; 2] { of(Summary::layers) } else { Pairs::new() },
+            step[0],
+        ),
     ];
     out!("{}", bold(&format!("a step takes {}", sentence(step, Unit::Time))));
     for (title, pairs, whole) in &tables {
