@@ -6,9 +6,9 @@ use crate::common::succeed;
 
 #[test]
 fn layers_compute_what_their_line_says() {
-    let said = succeed(&["bench", "layers", "--limit", "3", "--runs", "1", "--json"]);
+    let said = succeed(&["bench", "layers", "--limit", "1", "--runs", "1", "--json"]);
     let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert!(lines.len() >= 6, "two layers at least: {said}");
+    assert!(lines.len() >= 3, "a layer in three directions at least: {said}");
     for line in &lines {
         let layer: Vec<f64> = line["layer"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
         let [batch, input, output, edge, kernel, stride] = layer[..] else { panic!("{line}") };

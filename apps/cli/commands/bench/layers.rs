@@ -46,7 +46,7 @@ const LAYERS: [[usize; 6]; 18] = [
 ];
 
 /// The floating-point operations up to which the result is compared with that of the CPU in f32.
-const COMPARED: f64 = 1.5e9;
+const COMPARED: f64 = 8e9;
 /// The calls between two waits for the device, so that the wait is not what is measured.
 const CALLS: u32 = 4;
 
