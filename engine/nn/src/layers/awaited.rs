@@ -1,5 +1,5 @@
-//! Networks whose initial weights nobody reads: [`awaiting_weights`] for those that are read from a file,
-//! [`without_draws`] for those that are counted.
+//! Networks whose initial weights are not used: [`awaiting_weights`] for those whose weights are read from a
+//! file, [`without_draws`] for those that are counted.
 
 use std::cell::Cell;
 
