@@ -131,7 +131,7 @@ fn ranks_take_the_steps_of_one_and_measure_the_same() {
 fn isolated_plugins_change_nothing_in_ranks() {
     assert!(plugins_are_built());
     let dir = tempfile::tempdir().expect("a folder");
-    phantom(dir.path(), 5);
+    phantom(dir.path(), 9);
     for by in launchers() {
         let run = |out: &str, more: &[&str]| {
             let job = Job { folder: dir.path(), by, ranks: 2, out };
