@@ -170,7 +170,8 @@ fn closing_the_terminal_saves_and_nohup_continues() {
     let bench = Bench::new();
     // The shell sends its own signal, before or after the system's.
     for (run, shell_first) in [("closed", false), ("closing", true)] {
-        let (mut terminal, run) = on_a_terminal(&bench, run, "");
+        // The tests themselves may have been started by `nohup`.
+        let (mut terminal, run) = on_a_terminal(&bench, run, "env --default-signal=HUP");
         let process = holder(&run);
         let hang_up = || drop(std::process::Command::new("kill").args(["-HUP", &process]).status());
         if shell_first {
