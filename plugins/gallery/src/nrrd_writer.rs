@@ -1,5 +1,5 @@
 //! A Hearth plugin with a writer of NRRD: a text header (`.nhdr`) and the values in a file next to it (`.raw`), as
-//! 3D Slicer, ITK and Teem read them (https://teem.sourceforge.net/nrrd/format.html).
+//! 3D Slicer, ITK and Teem read them (<https://teem.sourceforge.net/nrrd/format.html>).
 
 use std::fs;
 use std::io::Write;
