@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_data::writers::SUFFIXES;
 use hearth_data::{Image, Item, ReadOptions, read_image_with};
 use hearth_registry::unknown;
 use hearth_report::{Run, Volume};
@@ -16,8 +17,8 @@ use crate::recipe::{Document, Output};
 use crate::run::{Cases, Plan};
 use hearth_models::writers::{only, reading, window};
 
-/// The ends of a prediction's file name, in the order of the search.
-const ENDS: [&str; 6] = ["_seg.nii.gz", "_seg.nii", "_seg.nrrd", "_seg.mha", "_seg.mgz", "_seg.mgh"];
+/// The end of a prediction's file name before its suffix.
+const END: &str = "_seg";
 
 /// The volumes of the chosen cases, for the runs.
 pub fn volumes(args: &Args, runs: &[Run]) -> Outcome<Vec<Volume>> {
@@ -51,8 +52,8 @@ pub fn volumes(args: &Args, runs: &[Run]) -> Outcome<Vec<Volume>> {
 
 /// The prediction of a case in a folder; where there is none, the usual name.
 fn prediction(folder: &Path, case: &str) -> PathBuf {
-    let mut files = ENDS.iter().map(|end| folder.join(format!("{case}{end}")));
-    files.find(|file| file.is_file()).unwrap_or_else(|| folder.join(format!("{case}{}", ENDS[0])))
+    let mut files = SUFFIXES.iter().map(|suffix| folder.join(format!("{case}{END}{suffix}")));
+    files.find(|file| file.is_file()).unwrap_or_else(|| folder.join(format!("{case}{END}.nii.gz")))
 }
 
 fn volume(plan: &Plan, item: &Item, predicted: Option<&Path>, run: usize) -> Outcome<Volume> {

@@ -1,9 +1,9 @@
 //! A picture of several curves over the same axes.
 
-use hearth_pictures::colours::{BACKGROUND, FAINT, GRID, TEXT, of_class};
+use hearth_pictures::colours::{BACKGROUND, FAINT, TEXT, of_class};
 use hearth_pictures::{Canvas, Rgb, text};
 
-use super::plot::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, number};
+use super::axes::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, grid, label_below};
 
 /// The height of a line of the legend.
 const ROW: usize = 24;
@@ -43,13 +43,13 @@ impl Curves<'_> {
         let mut canvas = Canvas::new(WIDTH, HEIGHT + ROW * names.len() + 12, BACKGROUND);
         canvas.text(LEFT, 12, text::TITLE, TEXT, self.title);
         canvas.text(LEFT, 46, text::BODY, TEXT, self.y_label);
-        let middle = (LEFT + WIDTH - RIGHT).saturating_sub(text::width(text::BODY, self.x_label)) / 2;
-        canvas.text(middle, HEIGHT - 36, text::BODY, TEXT, self.x_label);
+        label_below(&mut canvas, self.x_label);
         let points = || self.curves.iter().flat_map(|curve| self.drawn(curve));
         let across = Scale::new(self.x_axis, points().map(|(x, _)| x), (LEFT, WIDTH - RIGHT));
         let values = points().map(|(_, y)| y).chain(self.level);
         let down = Scale::new(Axis::Linear, values, (HEIGHT - BOTTOM, TOP));
-        self.grid(&mut canvas, &across, &down);
+        grid(&mut canvas, &across, &down);
+        self.mark(&mut canvas, &down);
         for curve in self.curves {
             let colour = colour(&names, &curve.name);
             let places: Vec<(f64, f64)> = self.drawn(curve).map(|(x, y)| (across.place(x), down.place(y))).collect();
@@ -85,21 +85,8 @@ impl Curves<'_> {
         names
     }
 
-    fn grid(&self, canvas: &mut Canvas, across: &Scale, down: &Scale) {
-        for tick in across.ticks() {
-            let x = across.place(tick) as usize;
-            canvas.fill(x, TOP, 1, HEIGHT - BOTTOM - TOP, GRID);
-            let words = number(tick, self.x_axis);
-            let half = text::width(text::BODY, &words) / 2;
-            canvas.text(x.saturating_sub(half), HEIGHT - BOTTOM + 6, text::BODY, FAINT, &words);
-        }
-        for tick in down.ticks() {
-            let y = down.place(tick) as usize;
-            canvas.fill(LEFT, y, WIDTH - RIGHT - LEFT, 1, GRID);
-            let words = number(tick, Axis::Linear);
-            let left = LEFT.saturating_sub(text::width(text::BODY, &words) + 10);
-            canvas.text(left, y.saturating_sub(11), text::BODY, FAINT, &words);
-        }
+    /// Draws the dashed line of the level.
+    fn mark(&self, canvas: &mut Canvas, down: &Scale) {
         if let Some(level) = self.level {
             let y = down.place(level) as usize;
             for left in (LEFT..WIDTH - RIGHT).step_by(2 * DASH) {

@@ -7,6 +7,7 @@
 //! Volumes are drawn in the world's axes, in the usual orientation of radiology, however they are
 //! stored ([`View`]). Canvas, font and colours are those of `hearth-pictures`.
 
+mod axes;
 mod bars;
 mod board;
 mod curves;
@@ -28,13 +29,14 @@ use std::path::Path;
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::folders::replace;
 
+pub use axes::Axis;
 pub use bars::{Bar, bars};
 pub use curves::{Curve, Curves};
 pub use hearth_pictures::{Canvas, Rgb};
 pub use images::reconstruction;
 pub use maps::{labels, regions};
 pub use panel::{Layer, Line, Panel};
-pub use plot::{Axis, Plot};
+pub use plot::Plot;
 pub use scores::{classification, regression};
 pub use sheet::sheet;
 pub use slide::SlidePicture;

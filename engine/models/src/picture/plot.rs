@@ -1,28 +1,14 @@
 //! A picture of a curve with axes.
 
-use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, GRID, TEXT};
-use hearth_pictures::{Canvas, Rgb, axis, text};
+use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, TEXT};
+use hearth_pictures::{Canvas, Rgb, text};
+
+use super::axes::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, grid, label_below};
 
 const POINT: Rgb = [128, 138, 168];
 /// The orange of the classes' colours, which is distinguishable from the curve's blue for
 /// colour-blind readers.
 const MARK: Rgb = [230, 159, 0];
-
-pub(super) const WIDTH: usize = 960;
-pub(super) const HEIGHT: usize = 600;
-pub(super) const LEFT: usize = 110;
-pub(super) const RIGHT: usize = 30;
-pub(super) const TOP: usize = 84;
-pub(super) const BOTTOM: usize = 70;
-
-/// The scale of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
-    /// Equal steps for equal differences.
-    Linear,
-    /// Equal steps for equal factors; for values above 0.
-    Log,
-}
 
 /// A curve `y` over `x`, with single points behind it and one marked point.
 pub struct Plot<'a> {
@@ -48,54 +34,6 @@ pub struct Plot<'a> {
     pub mark: Option<((f64, f64), String)>,
 }
 
-/// The mapping from values to pixels along one axis.
-pub(super) struct Scale {
-    axis: Axis,
-    low: f64,
-    high: f64,
-    from: f64,
-    to: f64,
-}
-
-impl Scale {
-    pub(super) fn new(axis: Axis, values: impl Iterator<Item = f64>, (from, to): (usize, usize)) -> Self {
-        let bent = |value: f64| if axis == Axis::Log { value.log10() } else { value };
-        let finite = values.map(bent).filter(|value| value.is_finite());
-        let (mut low, mut high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
-        if low > high {
-            (low, high) = (0.0, 1.0);
-        }
-        if high - low < 1e-12 * high.abs().max(1.0) {
-            (low, high) = (low - 0.5, high + 0.5);
-        }
-        Self { axis, low, high, from: from as f64, to: to as f64 }
-    }
-
-    pub(super) fn place(&self, value: f64) -> f64 {
-        let value = if self.axis == Axis::Log { value.log10() } else { value };
-        self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
-    }
-
-    /// The positions of grid lines: whole decades, or round steps.
-    pub(super) fn ticks(&self) -> Vec<f64> {
-        let range = self.high - self.low;
-        let step = match self.axis {
-            Axis::Log => (range / 8.0).ceil().max(1.0),
-            Axis::Linear => axis::step(range, 6.0),
-        };
-        let first = (self.low / step).ceil() as i64;
-        let all = (first..).map(|i| i as f64 * step).take_while(|tick| *tick <= self.high + 1e-9 * range);
-        all.map(|tick| if self.axis == Axis::Log { 10_f64.powf(tick) } else { tick }).collect()
-    }
-}
-
-pub(super) fn number(value: f64, axis: Axis) -> String {
-    match axis {
-        Axis::Log => format!("{value:.0e}"),
-        Axis::Linear => axis::number(value),
-    }
-}
-
 impl Plot<'_> {
     /// Draws the picture.
     pub fn draw(&self) -> Canvas {
@@ -108,22 +46,8 @@ impl Plot<'_> {
         let values = self.curve.iter().map(|(_, y)| y.min(most)).chain(ends);
         let down = Scale::new(Axis::Linear, values, (HEIGHT - BOTTOM, TOP));
         self.heads(&mut canvas);
-        for tick in across.ticks() {
-            let x = across.place(tick) as usize;
-            canvas.fill(x, TOP, 1, HEIGHT - BOTTOM - TOP, GRID);
-            let words = number(tick, self.x_axis);
-            let half = text::width(text::BODY, &words) / 2;
-            canvas.text(x.saturating_sub(half), HEIGHT - BOTTOM + 6, text::BODY, FAINT, &words);
-        }
-        for tick in down.ticks() {
-            let y = down.place(tick) as usize;
-            canvas.fill(LEFT, y, WIDTH - RIGHT - LEFT, 1, GRID);
-            let words = number(tick, Axis::Linear);
-            let left = LEFT.saturating_sub(text::width(text::BODY, &words) + 10);
-            canvas.text(left, y.saturating_sub(11), text::BODY, FAINT, &words);
-        }
-        let middle = (LEFT + WIDTH - RIGHT).saturating_sub(text::width(text::BODY, self.x_label)) / 2;
-        canvas.text(middle, HEIGHT - 36, text::BODY, TEXT, self.x_label);
+        grid(&mut canvas, &across, &down);
+        label_below(&mut canvas, self.x_label);
 
         let inside = |y: f64| y >= (TOP as f64 - 2.0) && y <= (HEIGHT - BOTTOM) as f64 + 2.0;
         for (x, y) in self.points.iter().map(|(x, y)| (across.place(*x), down.place(*y))) {
@@ -221,14 +145,5 @@ mod tests {
         for curve in [vec![], vec![(1.0, 1.0)], vec![(1.0, f64::NAN), (2.0, 1.0)], vec![(0.0, 1.0), (1.0, 2.0)]] {
             assert_eq!(plot(&curve, &[]).draw().width(), WIDTH);
         }
-    }
-
-    #[test]
-    fn ticks_are_decades_or_round_steps() {
-        let log = Scale::new(Axis::Log, [1e-7, 10.0].into_iter(), (0, 100));
-        let texts: Vec<String> = log.ticks().into_iter().map(|tick| number(tick, Axis::Log)).collect();
-        assert_eq!(texts, ["1e-7", "1e-6", "1e-5", "1e-4", "1e-3", "1e-2", "1e-1", "1e0", "1e1"]);
-        let linear = Scale::new(Axis::Linear, [0.0, 1.0].into_iter(), (0, 100));
-        assert_eq!(linear.ticks().len(), 6);
     }
 }

@@ -187,6 +187,8 @@ pub(crate) fn write_volume(path: &Path, image: &Image, options: NiftiOptions) ->
 mod tests {
     use std::path::PathBuf;
 
+    use hearth_data::writers::SUFFIXES;
+
     use super::*;
 
     #[test]
@@ -194,6 +196,7 @@ mod tests {
         for row in &ROWS {
             assert_eq!(VolumeFormat::of_word(row.word).expect("a format"), row.format);
             assert_eq!(row.format.row().word, row.word);
+            assert!(row.ending.is_empty() || SUFFIXES.contains(&row.ending), "{} is written", row.word);
         }
         let error = VolumeFormat::of_word("minc").expect_err("refused").line();
         assert!(error.contains("\"minc\"") && error.contains("nrrd, mha, mgz"), "{error}");

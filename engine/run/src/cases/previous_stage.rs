@@ -6,13 +6,11 @@ use hearth_data::{Item, Sample};
 
 use crate::cases::Cases;
 use crate::outputs::record_of;
+use hearth_data::writers::SUFFIXES;
 use hearth_recipe::recipe::Recipe;
 use hearth_recipe::{Outcome, RecipeError};
 
-/// The formats of label maps that `hearth predict` writes, in the order of the search.
-const FORMATS: [&str; 7] = [".nii.gz", ".nii", ".nrrd", ".mha", ".mgz", ".mgh", ".png"];
-
-/// The ends of label map names before the format: those of a run, and of a model of nnU-Net.
+/// The ends of label map names before the suffix: those of a run, and of a model of nnU-Net.
 const ENDS: [&str; 2] = ["_seg", ""];
 
 /// The label file of a case in the folder of an earlier stage. The name may also be that of an
@@ -27,11 +25,11 @@ pub fn labels_of_stage(folder: &Path, case: &str) -> Outcome<PathBuf> {
     }
     let case = case.replace(['/', '\\'], "_");
     let names = [case.as_str(), case.strip_suffix("_0000").unwrap_or(&case)];
-    let ends = || FORMATS.iter().flat_map(|format| ENDS.map(|end| format!("{end}{format}")));
+    let ends = || SUFFIXES.iter().flat_map(|suffix| ENDS.map(|end| format!("{end}{suffix}")));
     let mut files = names.iter().flat_map(|name| ends().map(move |end| folder.join(format!("{name}{end}"))));
     files.find(|file| file.is_file()).ok_or_else(|| {
-        let others = FORMATS[1..].join(", ");
-        let expected = format!("expected {case}_seg.nii.gz or {case}.nii.gz (or {others})");
+        let suffixes = SUFFIXES.join(", ");
+        let expected = format!("expected {case}_seg.nii.gz or {case}.nii.gz (or one of {suffixes})");
         let advice = "hearth predict with the earlier stage writes them; give their folder by --previous-stage";
         RecipeError::new(format!(
             "{} has no labels of the earlier stage for case {case}: {expected}; {advice}",

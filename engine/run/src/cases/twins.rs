@@ -67,14 +67,7 @@ fn part_of(path: &Path) -> io::Result<blake3::Hash> {
 
 fn is_same(a: &Path, b: &Path) -> io::Result<bool> {
     let hash = |path: &Path| -> io::Result<blake3::Hash> {
-        let (mut file, mut hasher) = (File::open(path)?, blake3::Hasher::new());
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(hasher.finalize()),
-                count => hasher.update(&buffer[..count]),
-            };
-        }
+        Ok(blake3::Hasher::new().update_reader(File::open(path)?)?.finalize())
     };
     Ok(hash(a)? == hash(b)?)
 }
