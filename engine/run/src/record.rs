@@ -120,7 +120,7 @@ impl Record {
     #[must_use]
     pub fn with_plugins(self, plugins: &[Attached]) -> Self {
         let plugins: Vec<Recorded> = plugins.iter().map(Attached::recorded).collect();
-        Self { components: others(&plugins), plugins, ..self }
+        Self { components: others(&plugins, &self.recipe), plugins, ..self }
     }
 
     /// The record of a resumed run: it has the recipe and the plugins of now, which [`check`](Self::check)
@@ -140,7 +140,8 @@ impl Record {
                 warning!("the plugin `{name}` has changed since the run was started: it was {was}, now it is {now}");
             }
         }
-        let components = others(&plugins);
+        let recipe = plan.recipe.to_toml()?;
+        let components = others(&plugins, &recipe);
         for now in &components {
             let was = self.components.iter().find(|before| name_of(before) == name_of(now));
             if let Some(was) = was.filter(|was| *was != now) {
@@ -148,7 +149,7 @@ impl Record {
                 warning!("the plugin `{name}` has changed since the run was started: it was {was}, now it is {now}");
             }
         }
-        Ok(Self { recipe: plan.recipe.to_toml()?, plugins, components, ..self })
+        Ok(Self { recipe, plugins, components, ..self })
     }
 
     /// The plugins of the run.
@@ -244,10 +245,16 @@ impl Record {
     }
 }
 
-/// The plugins whose components were loaded, without those of the list.
-fn others(plugins: &[Recorded]) -> Vec<String> {
+/// The plugins whose components the recipe names, without those of the list.
+fn others(plugins: &[Recorded], recipe: &str) -> Vec<String> {
+    of_recipe(component::loaded(), plugins, recipe)
+}
+
+/// Of the plugins that a process has loaded, those of one of its recipes.
+fn of_recipe(loaded: Vec<String>, plugins: &[Recorded], recipe: &str) -> Vec<String> {
     let listed = |of: &String| plugins.iter().any(|plugin| plugin.name == name_of(of));
-    component::loaded().into_iter().filter(|of| !listed(of)).collect()
+    let named = |of: &String| recipe.contains(&format!("\"{}.", name_of(of)));
+    loaded.into_iter().filter(|of| named(of) && !listed(of)).collect()
 }
 
 /// The name of a plugin in the version of its components.
@@ -293,5 +300,18 @@ fn difference(key: &str, before: &Value, now: &Value) -> Option<(String, String,
             .enumerate()
             .find_map(|(i, (before, now))| difference(&join(&i.to_string()), before, now)),
         _ => Some((key.to_owned(), before.to_string(), now.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process may have trained with other recipes before.
+    #[test]
+    fn a_run_has_the_components_that_its_recipe_names() {
+        let loaded = vec!["bl 0.1.0".to_owned(), "other 1.0.0".to_owned()];
+        let recipe = "[loss]\nname = \"bl.Boundary\"\nnote = \"an other.Loss\"\n";
+        assert_eq!(of_recipe(loaded, &[], recipe), ["bl 0.1.0"]);
     }
 }
