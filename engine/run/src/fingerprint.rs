@@ -1,6 +1,8 @@
 //! What the images of a training look like, for comparison with the images that its network predicts:
 //! [`Fingerprint`], [`ImageFacts`].
 
+mod contrast;
+
 use std::path::Path;
 
 use hearth_data::orientation::directions;
@@ -12,6 +14,7 @@ use serde_json::Value as Json;
 
 use crate::cases::Cases;
 use crate::plan::Plan;
+use contrast::without_contrast;
 
 /// The file in a run's folder, and the member of a package.
 pub const FINGERPRINT: &str = "fingerprint.json";
@@ -413,35 +416,6 @@ fn scales(chain: &Pipeline) -> bool {
     })
 }
 
-/// Remarks about images of which a network would see next to a single value: every image that was read has
-/// one in a channel, or lies outside of the values that the chain scales.
-fn without_contrast(chain: &Pipeline, images: &[ImageFacts]) -> Vec<String> {
-    let read: Vec<&ImageFacts> = images.iter().filter(|facts| !facts.channels.is_empty()).collect();
-    let Some(first) = read.first() else { return Vec::new() };
-    let mut found = Vec::new();
-    for (channel, values) in first.channels.iter().enumerate() {
-        let single = |facts: &&ImageFacts| facts.channels.get(channel).is_some_and(|own| own.low == own.high);
-        if read.iter().all(single) {
-            found.push(format!("99 % of the voxels of channel {channel} have the value {}", number(values.median)));
-        }
-    }
-    let window = |described: &Json| {
-        let bound = |key: &str| described.get(key).and_then(Json::as_f64);
-        let clips = described.get("clip").and_then(Json::as_bool) == Some(true);
-        Some([bound("a_min")?, bound("a_max")?]).filter(|[least, most]| clips && least < most)
-    };
-    let ranges = chain.steps().iter().filter(|step| step.name() == "ScaleIntensityRange");
-    for window in ranges.filter_map(|step| window(&step.describe())) {
-        let scaled = Fingerprint { scaled_from: Some(window), ..Fingerprint::unknown() };
-        if read.iter().all(|facts| scaled.outside_of_scale(facts).is_some()) {
-            let [low, high] = [first.channels[0].low, first.channels[0].high].map(number);
-            let (first, window) = (format!("{low} to {high}"), span(window));
-            found.push(format!("values such as {first} are next to one value after ScaleIntensityRange of {window}"));
-        }
-    }
-    found
-}
-
 /// The facts of a case whose image is read. A case that cannot be read ends the training elsewhere.
 fn of_values(chain: &Pipeline, item: &Item) -> Option<ImageFacts> {
     let mut sample = item.sample();
@@ -487,28 +461,6 @@ mod tests {
         let facts = ImageFacts::of_grid(&turned, [30, 100, 200], 3);
         assert_eq!(facts.spacing_mm, [0.7, 0.8, 3.0]);
         assert_eq!(facts.extent_mm, [140.0, 80.0, 90.0]);
-    }
-
-    #[test]
-    fn images_without_contrast_are_named() {
-        let scale =
-            "name = \"ScaleIntensityRange\"\nkeys = [\"image\"]\na_min = -57\na_max = 164\nb_min = 0\nb_max = 1";
-        let chain = |clip: bool| {
-            let node: hearth_registry::Node = toml::from_str(&format!("{scale}\nclip = {clip}")).expect("a table");
-            Pipeline::from_nodes(&[node]).expect("a chain")
-        };
-        let of = |low: f64, high: f64| ImageFacts {
-            spacing_mm: [1.0; 3],
-            extent_mm: [100.0; 3],
-            channels: vec![Percentiles { low, median: low, high }],
-        };
-        let said = |images: &[ImageFacts]| without_contrast(&chain(true), images);
-        assert_eq!(said(&[of(-1024.0, 900.0), of(0.0, 1.0)]), Vec::<String>::new());
-        let expected = ["values such as 0 to 1 are next to one value after ScaleIntensityRange of -57 to 164"];
-        assert_eq!(said(&[of(0.0, 1.0), of(0.1, 0.9)]), expected);
-        assert_eq!(without_contrast(&chain(false), &[of(0.0, 1.0)]), Vec::<String>::new());
-        assert_eq!(said(&[of(40.0, 40.0)])[0], "99 % of the voxels of channel 0 have the value 40");
-        assert_eq!(said(&[of(40.0, 40.0), of(-100.0, 900.0)]), Vec::<String>::new());
     }
 
     fn ct() -> Fingerprint {
