@@ -50,12 +50,14 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// Downloads the data set of a training whose folder does not exist yet: the folder's name is that of a task of
-/// the Decathlon, or else of a collection of The Cancer Imaging Archive.
+/// Whether a data set is at this path: a file, or a folder with something in it.
+pub fn is_there(data: &Path) -> bool {
+    data.is_file() || std::fs::read_dir(data).is_ok_and(|mut inside| inside.next().is_some())
+}
+
+/// Downloads the data set of a training: the folder's name is that of a task of the Decathlon, or else of a
+/// collection of The Cancer Imaging Archive.
 pub fn of_training(data: &Path) -> Outcome {
-    if data.exists() {
-        return Ok(());
-    }
     let name = data.file_name().unwrap_or_default().to_string_lossy();
     let parent = data.parent().unwrap_or(Path::new("")).to_owned();
     let by_name = || format!("--download: what to get follows from the folder that --data names, {}", data.display());

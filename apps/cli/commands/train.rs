@@ -30,7 +30,7 @@ pub struct Args {
     /// folder
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// If the folder of --data does not exist, download what its name says: a task of the Medical
+    /// If the folder of --data is missing or empty, download what its name says: a task of the Medical
     /// Segmentation Decathlon, such as data/Task09_Spleen, or a collection of The Cancer Imaging Archive
     #[cfg(feature = "download")]
     #[arg(long, conflicts_with = "dry_run")]
@@ -119,7 +119,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
     #[cfg(feature = "download")]
-    if args.download {
+    if args.download && !super::download::is_there(&args.data) {
         if ranks::is_launched()? {
             let what = "--download: every rank would download the same files";
             let remedy = "run `hearth data download` before the launcher, or use --ranks";
