@@ -221,7 +221,7 @@ fn overlapping_segments_come_back_as_they_went() {
     let by_number = ReadOptions::default().segments(vec!["2".to_owned()]);
     let named = read_segments(at("b.seg.nrrd"), &by_number).expect("read");
     assert_eq!(named.iter().map(|of| (of.label, of.name.as_str())).collect::<Vec<_>>(), [(1, "Spleen")]);
-    assert_eq!(of_request(&by_number), [0.0, 0.0, 1.0, 0.0]);
+    assert_eq!(of_request(&by_number), [0.0, 1.0, 0.0, 0.0]);
     asked.segments_as_channels = true;
     assert_eq!(of_request(&asked), [[0.0, 0.0, 1.0, 1.0], [0.0; 4], [1.0, 0.0, 1.0, 0.0]].concat());
     asked.segments = vec!["heart".to_owned()];
