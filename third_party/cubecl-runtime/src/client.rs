@@ -7,7 +7,7 @@ use crate::{
     server::{
         BufferBinding, Collective, CommunicationId, CopyDescriptor, CubeCount, Handle,
         KernelArguments, KernelResource, MemoryLayout, MemoryLayoutDescriptor,
-        MemoryLayoutStrategy, ProfileError, ProfilingToken, ReduceOperation, Server, ServerError,
+        MemoryLayoutStrategy, NativeStream, NativeWork, ProfileError, ProfilingToken, ReduceOperation, Server, ServerError,
         ServerStorage, ServerUtilities,
     },
     storage::{ComputeStorage, ManagedResource},
@@ -1302,6 +1302,32 @@ impl Client {
     #[track_caller]
     pub fn launch(&self, kernel: Box<dyn CubeKernel>, count: CubeCount, bindings: KernelArguments) {
         unsafe { self.launch_inner(kernel, count, bindings, self.stream_id()) }
+    }
+
+    /// Queues the work of another library, such as a vendor's, between the kernels
+    /// launched before and after it, without waiting for the device. `run` is called on
+    /// the device's thread with the native stream and the addresses of `reads`, then of
+    /// `writes`; it is dropped uncalled by a runtime without native streams, and where a
+    /// buffer that it reads carries a failure. See [`Server::native`].
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::ForeignHandle`] when a buffer is another device's.
+    pub fn native(
+        &self,
+        reads: &[Handle],
+        writes: &[Handle],
+        run: impl FnOnce(NativeStream<'_>) -> Result<(), String> + Send + 'static,
+    ) -> Result<(), ServerError> {
+        let work = NativeWork {
+            reads: self.bindings(reads)?,
+            writes: self.bindings(writes)?,
+            run: Box::new(run),
+        };
+        let stream_id = self.stream_id();
+        self.device
+            .submit(move |server| server.native(work, stream_id));
+        Ok(())
     }
 
     /// Whether the bytes behind `handles` can be trusted, right now and with

@@ -601,6 +601,26 @@ impl ServerError {
     }
 }
 
+/// The work of another library: see [`Server::native`].
+pub struct NativeWork {
+    /// The buffers that it reads.
+    pub reads: Vec<BufferBinding>,
+    /// The buffers that it writes.
+    pub writes: Vec<BufferBinding>,
+    /// Queues it, without waiting for the device. The error becomes that of the buffers
+    /// that it writes.
+    pub run: Box<dyn FnOnce(NativeStream<'_>) -> Result<(), String> + Send>,
+}
+
+/// Where the work of another library is queued, with the device's context current.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeStream<'a> {
+    /// The platform's stream: `CUstream`, `hipStream_t`.
+    pub stream: *mut core::ffi::c_void,
+    /// The addresses on the device, those of the buffers that are read first.
+    pub addresses: &'a [u64],
+}
+
 /// The compute server is responsible for handling resources and computations over resources.
 ///
 /// Everything in the server is mutable, therefore it should be solely accessed through the
@@ -703,6 +723,18 @@ pub trait Server:
         stream_id: StreamId,
         launch_mode: LaunchMode,
     );
+
+    /// Queue the work of another library, such as a vendor's, on the native stream of
+    /// `stream_id`, between the kernels that were launched before and after it.
+    ///
+    /// The server owes the work what it owes a launch: it waits for the streams that
+    /// wrote its buffers, it does not run when a buffer that it reads carries a failure,
+    /// and a failure of its own is carried by the buffers that it writes.
+    ///
+    /// A runtime without native streams drops the work unrun, which is the default.
+    fn native(&mut self, work: NativeWork, stream_id: StreamId) {
+        let _ = (work, stream_id);
+    }
 
     /// Flush all outstanding tasks in the server.
     ///
