@@ -4,7 +4,7 @@
 use burn::tensor::{DType, Tensor};
 
 /// Converts `x` to another floating-point type; returns `x` itself where it already has that type.
-/// Rounds to nearest, ties to even.
+/// Rounds to nearest, ties to even. The shape is unchanged.
 ///
 /// On the CPU, f32, f16 and bf16 are converted on all threads. Other devices and types use Burn's
 /// own conversion, which on the CPU converts one value at a time.

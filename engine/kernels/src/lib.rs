@@ -37,11 +37,21 @@
 //! - [`device_error`]: translates the error of a device for the user.
 //! - [`TuningClock`]: the time spent on finding a GPU's fastest kernels; [`Tune`]: limits it.
 //! - [`join_thread_pool`]: lets the training thread run kernels, too, instead of waiting.
+//! - [`Convolutions`]: whose kernels compute convolutions on NVIDIA GPUs.
 //! - [`use_kernels`]: turns the kernels of networks off, for comparisons.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
 //! Each operation runs on the device of its tensor. Without a kernel for a backend, ordinary tensor
 //! operations compute the same result.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_kernels::{InterpolateMode, interpolate};
+//!
+//! let image = Tensor::ones([1, 8, 8, 4], &Device::default()); // [C, X, Y, Z]
+//! let half = interpolate(image, [4, 4, 2], InterpolateMode::Linear, false);
+//! assert_eq!((half.dims(), half.sum().into_scalar::<f32>()), ([1, 4, 4, 2], 32.0));
+//! ```
 //!
 //! # Layout of an operation
 //!
@@ -89,6 +99,7 @@ mod blend;
 mod cast;
 pub mod choices;
 pub mod conv3d;
+mod convolutions;
 mod copy;
 pub mod counter_rng;
 pub mod device_error;
@@ -142,6 +153,7 @@ mod without_graph;
 
 pub use blend::add_window;
 pub use cast::cast;
+pub use convolutions::{Convolutions, NoVendor};
 pub use exchange::exchange;
 pub use gelu::gelu;
 pub use given_gradient::given_gradient;

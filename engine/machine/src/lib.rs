@@ -36,6 +36,7 @@ mod probe;
 mod process;
 mod rates;
 mod sampler;
+mod slot;
 
 pub use allowance::{Allowance, check_free, memory_limits, readable};
 pub use awake::Awake;
@@ -46,3 +47,4 @@ pub use probe::{About, Machine, Probe, Reading};
 pub use process::{ProcessReading, peak_resident, resident};
 pub use rates::{Rates, Sample};
 pub use sampler::Sampler;
+pub use slot::Slot;

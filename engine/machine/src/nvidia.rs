@@ -42,6 +42,26 @@ pub fn gpu(index: u32) -> Result<Nvidia, String> {
     Nvidia::new(open(None)?, index)
 }
 
+/// The memory and the work of one GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Load {
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Memory in bytes that no process uses.
+    pub free: u64,
+    /// Percent of time in which a kernel ran.
+    pub utilisation: Option<f64>,
+}
+
+/// The GPU at a PCI address, where the driver is installed and knows it.
+pub(crate) fn load_at(address: &str, library: Option<&Path>) -> Option<Load> {
+    let nvml = open(library.map(Path::as_os_str)).ok()?;
+    let gpu = nvml.device_by_pci_bus_id(address).ok()?;
+    let memory = gpu.memory_info().ok()?;
+    let utilisation = gpu.utilization_rates().ok().map(|rates| f64::from(rates.gpu));
+    Some(Load { memory: memory.total, free: memory.free, utilisation })
+}
+
 fn open(library: Option<&OsStr>) -> Result<Arc<Nvml>, String> {
     let nvml = match library {
         Some(library) => Nvml::builder().lib_path(library).init(),

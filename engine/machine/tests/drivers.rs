@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hearth_machine::{Gpu, GpuAbout, GpuReading, Machine, Probe, Rates, Vendor, amd, nvidia};
+use hearth_machine::{Gpu, GpuAbout, GpuReading, Machine, Probe, Rates, Slot, Vendor, amd, nvidia};
 
 /// Builds a stub with these arguments into a folder.
 fn stub(folder: &Path, source: &str, more: &[&str]) -> PathBuf {
@@ -81,6 +81,18 @@ fn every_sensor_of_nvidia_in_its_unit() {
     assert_eq!((second.power, second.utilisation, second.sm_clock), (None, Some(5.0), Some(660.0)));
     let error = nvidia::gpus_of(&folder.path().join("absent.so")).unwrap_err();
     assert!(error.starts_with("no NVIDIA driver was found ("), "{error}");
+}
+
+#[test]
+fn a_card_of_nvidia_is_found_by_its_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = stub(folder.path(), "stub_nvml.c", &[]);
+    let slot = |address: &str| Slot::read_from(address, folder.path(), Some(&library));
+    let first = Slot { memory: Some(80 << 30), free: Some(20 << 30), utilisation: Some(98.0), ..Slot::default() };
+    assert_eq!(slot("0000:01:00.0"), first);
+    let second = Slot { memory: Some(2 << 30), free: Some(1 << 29), utilisation: Some(5.0), ..Slot::default() };
+    assert_eq!(slot("00000001:c1:00.0"), second);
+    assert_eq!(slot("0000:05:00.0"), Slot::default());
 }
 
 /// Both vendors in one machine; one GPU of each is lost, at different times.

@@ -20,7 +20,7 @@ pub enum Channels {
 }
 
 impl Channels {
-    /// Returns one tensor; two are concatenated.
+    /// Returns one tensor, `[B, C, X, Y, Z]`; the channels of two are concatenated.
     ///
     /// # Panics
     /// Where batch or size of the two differ, as in Burn's concatenation.

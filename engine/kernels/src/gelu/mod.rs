@@ -13,7 +13,7 @@ use burn::tensor::Tensor;
 use crate::place;
 
 /// `x` times the normal distribution function at `x` (`torch.nn.GELU`, not the approximation by
-/// tanh).
+/// tanh). The shape is unchanged.
 ///
 /// Errors are a few units in the last place. Without a kernel, it is computed with Burn's `erf`: on
 /// GPUs, Burn's own GELU (0.22.1) has the gradient of the approximation by tanh, which is off by up

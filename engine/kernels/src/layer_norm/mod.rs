@@ -11,7 +11,7 @@ mod tests;
 use burn::tensor::{Tensor, module};
 
 /// `weight (x - mean) / sqrt(variance + eps) + bias` with mean and biased variance of each row of
-/// the last axis.
+/// the last axis of `x`, `[..., features]`; `weight` and `bias` are `[features]`.
 ///
 /// Only `x` is kept for the backward pass. Types other than f32 use Burn's operation.
 ///

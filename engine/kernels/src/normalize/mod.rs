@@ -120,8 +120,9 @@ pub fn follow(running: [Tensor<1>; 2], now: [Tensor<1>; 2], momentum: f64, count
     [follow(mean, mean_now), follow(variance, variance_now * unbiased)]
 }
 
-/// Computes `act(scale x + offset)` by channel: a norm with given statistics. In place where `x`
-/// has no other owner, on the CPU and outside a graph.
+/// Computes `act(scale x + offset)` by channel: a norm with given statistics. `x` is
+/// `[B, C, X, Y, Z]`, `scale` and `offset` are `[C]`. In place where `x` has no other owner, on the CPU
+/// and outside a graph.
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.

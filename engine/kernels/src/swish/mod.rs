@@ -12,7 +12,7 @@ use burn::tensor::{Tensor, activation};
 
 use crate::place;
 
-/// `x` times the logistic function at `x` (`torch.nn.SiLU`).
+/// `x` times the logistic function at `x` (`torch.nn.SiLU`). The shape is unchanged.
 ///
 /// Errors are a few units in the last place. Without a kernel, it is computed with Burn's
 /// operations.

@@ -19,6 +19,8 @@ mod matrices;
 mod three;
 mod tile_kernel;
 mod tiles;
+#[cfg(feature = "cudnn")]
+mod vendor;
 mod weight_tile_kernel;
 mod weight_tiles;
 mod weights;
@@ -47,9 +49,43 @@ const ENOUGH: usize = 1 << 17;
 /// The number of values of a channel that a workgroup adds up.
 const PIECE: usize = 8192;
 
+/// One of the three sums of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sum {
+    /// The output, of the input and the weight.
+    Correlate,
+    /// The input, of the output and the weight.
+    Spread,
+    /// The weight, of the input and the output.
+    Weights,
+}
+
+/// Computes a sum by the vendor's library where it is used, else by `ours`.
+#[cfg(feature = "cudnn")]
+use vendor::computed;
+
+#[cfg(not(feature = "cudnn"))]
+fn computed(
+    _: Sum,
+    reads: [CubeTensor; 2],
+    bias: Option<CubeTensor>,
+    _: &Geometry,
+    ours: impl Fn([CubeTensor; 2], Option<CubeTensor>) -> CubeTensor,
+) -> CubeTensor {
+    ours(reads, bias)
+}
+
+fn correlate(x: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, g: &Geometry) -> CubeTensor {
+    computed(Sum::Correlate, [x, weight], bias, g, |[x, weight], bias| forward(x, weight, bias, g))
+}
+
+fn spread(dy: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, g: &Geometry) -> CubeTensor {
+    computed(Sum::Spread, [dy, weight], bias, g, |[dy, weight], bias| backward(dy, weight, bias, g))
+}
+
 impl ConvolutionOps for CubeBackend {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        forward(x, weight, None, &g)
+        correlate(x, weight, None, &g)
     }
 
     fn correlate_biased(
@@ -58,11 +94,11 @@ impl ConvolutionOps for CubeBackend {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        forward(x, weight, Some(bias), &g)
+        correlate(x, weight, Some(bias), &g)
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        backward(dy, weight, None, &g)
+        spread(dy, weight, None, &g)
     }
 
     fn spread_biased(
@@ -71,11 +107,11 @@ impl ConvolutionOps for CubeBackend {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        backward(dy, weight, Some(bias), &g)
+        spread(dy, weight, Some(bias), &g)
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        weights(x, dy, &g)
+        computed(Sum::Weights, [x, dy], None, &g, |[x, dy], _| weights(x, dy, &g))
     }
 
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
