@@ -101,7 +101,7 @@ ranks_of() { # FOLDER [RANK]
         # It may be gone in between.
         { tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF -- "$1"; } 2>/dev/null || continue
         [ -z "${2:-}" ] || { tr '\0' '\n' <"/proc/$pid/environ" | grep -qxE \
-            "(OMPI_COMM_WORLD_RANK|PMI_RANK|SLURM_PROCID)=$2"; } 2>/dev/null || continue
+            "(OMPI_COMM_WORLD_RANK|PMI_RANK|SLURM_PROCID|HEARTH_RANK)=$2"; } 2>/dev/null || continue
         echo "$pid"
     done
 }

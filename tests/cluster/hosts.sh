@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two network namespaces stand for two hosts, each with its name and its end of a cable. One rank in
-# each trains over TCP; then the cable is cut in the middle of an epoch.
+# each trains over TCP, by both MPIs and by --hosts; then the cable is cut in the middle of an epoch.
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "$0")/common.sh"
 
@@ -39,28 +39,33 @@ case "\$1" in
     *) namespace=$right name=host-right ;;
 esac
 shift
-exec ip netns exec "\$namespace" unshare --uts sh -c "hostname \$name && exec \$*"
+command="\$*"
+exec ip netns exec "\$namespace" unshare --uts sh -c "hostname \$name && exec \${command#exec }"
 AGENT
 # Each rank writes on its own host: nothing that it says crosses a cable that is cut.
 cat >"$work/rank" <<RANK
 #!/bin/sh
-exec "$program" "\$@" 2>"$work/rank\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}.err"
+exec "$program" "\$@" 2>"$work/rank\${HEARTH_RANK:-\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}}.err"
 RANK
 chmod +x "$work/agent" "$work/rank"
 
 # Starts the ranks of `arguments` from the left host, in the background; `launched` is the launcher.
 launch() { # LAUNCHER
-    local words=(-n 2)
+    local words=("mpirun.$1" -n 2)
     case "$1" in
+        hosts) words=(env HEARTH_SSH="$work/agent" HEARTH_REMOTE_PROGRAM="$work/rank" "$program") ;;
         openmpi) words+=(--mca plm_rsh_agent "$work/agent" --host "$net.1:1,$net.2:1" --bind-to none -x RAYON_NUM_THREADS
             --mca btl "tcp,self" --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24") ;;
         # UCX sees that both hosts are one machine, and would share memory.
         mpich) words+=(-genv UCX_TLS "tcp,self" -genv UCX_NET_DEVICES cable -launcher rsh -launcher-exec "$work/agent" -hosts "$net.1,$net.2" -ppn 1 -iface cable) ;;
     esac
+    [ "$1" = hosts ] || words+=("$work/rank")
+    words+=("${arguments[@]}")
+    [ "$1" != hosts ] || words+=(--hosts "$net.1:1,$net.2:1")
     # The words after the script are its arguments.
     # shellcheck disable=SC2016
     ip netns exec "$left" unshare --uts sh -c 'hostname host-left && exec "$@"' launch \
-        "mpirun.$1" "${words[@]}" "$work/rank" "${arguments[@]}" >"$work/launcher.out" 2>&1 &
+        "${words[@]}" >"$work/launcher.out" 2>&1 &
     launched=$!
 }
 
@@ -70,13 +75,16 @@ sent() { ip -n "$left" -s -o link show cable | sed 's/.*TX: *[a-z ]*\\ *\([0-9]*
 make_data 48
 exact=(--epochs 4 --set distributed.mode=exact)
 alone one "${exact[@]}" --set training.batch_size=2
-for launcher in openmpi mpich; do
+for launcher in hosts openmpi mpich; do
+    # MPI names hosts by what they call themselves.
+    first=host-left second=host-right
+    [ "$launcher" != hosts ] || first="$net.1" second="$net.2"
     train "$launcher" "${exact[@]}"
     before="$(sent)"
     launch "$launcher"
     within 60 ended "$launched" || fail "$launcher: the ranks on two hosts do not end"
     wait "$launched" || fail "$launcher: the ranks on two hosts do not train"
-    grep -q "2 ranks on host-left, host-right" "$work/rank0.err" || fail "$launcher: the ranks are not on two hosts"
+    grep -q "2 ranks on $first, $second" "$work/rank0.err" || fail "$launcher: the ranks are not on two hosts"
     same_course "$work/one" "$out"
     summary_has "$out" world_size 2
     # 16 steps of 7600 bytes of gradients, half of which the other rank adds, and the weights to validate.
@@ -91,9 +99,9 @@ for launcher in openmpi mpich; do
     within "$patience" none_left "$out" ||
         fail "$launcher: after $patience s without a network ranks still run: $(ranks_of "$out")"
     took=$((SECONDS - cut))
-    grep -qE "^error: rank 0 ends all ranks.*rank 0 of 2 on host-left: .* of phase [a-z ]+, step [0-9]+: .*rank 1 on host-right" \
+    grep -qE "^error: rank 0 ends all ranks.*rank 0 of 2 on $first: .* of phase [a-z ]+, step [0-9]+: .*rank 1 on $second" \
         "$work/rank0.err" || fail "$launcher: rank 0 does not name rank, host and phase"
-    grep -qE "^error: rank 1 ends all ranks.*rank 1 of 2 on host-right: .* of phase [a-z ]+, step [0-9]+: .*rank 0 on host-left" \
+    grep -qE "^error: rank 1 ends all ranks.*rank 1 of 2 on $second: .* of phase [a-z ]+, step [0-9]+: .*rank 0 on $first" \
         "$work/rank1.err" || fail "$launcher: rank 1 does not name rank, host and phase"
     # A launcher whose other half is out of reach may wait for it for ever.
     kill -KILL "$launched" 2>/dev/null || true

@@ -49,6 +49,16 @@ pub enum Cause {
         /// The reason.
         why: String,
     },
+    /// The connection to another rank has ended without a report.
+    #[error("rank {rank} on {host} is lost: {why}")]
+    Lost {
+        /// The rank.
+        rank: usize,
+        /// The rank's host.
+        host: Arc<str>,
+        /// What the system reports.
+        why: String,
+    },
     /// Another rank started another operation at this point.
     #[error("rank {rank} on {host} started another operation here: {theirs}")]
     Mismatch {
@@ -96,7 +106,7 @@ pub enum Cause {
     /// A call of the library does not return.
     #[error("the {library} library does not return from a call after {} s", .waited.as_secs_f64())]
     Stuck {
-        /// `MPI`, `NCCL` or `RCCL`.
+        /// `MPI`, `NCCL`, `RCCL`, or the thread of `TCP`.
         library: &'static str,
         /// The time since the start of the operation.
         waited: Duration,

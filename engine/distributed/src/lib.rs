@@ -5,8 +5,9 @@
 //! the data would compute.
 //!
 //! - [`Communicator`] exchanges data between ranks: all-reduce, broadcast, gather, barrier. It is
-//!   implemented by [`threads`] of one process and by [`mpi`], whose library is found at run time.
-//! - [`nccl`] computes the sums on the ranks' GPUs, by NCCL or RCCL, on top of one of the two.
+//!   implemented by [`threads`] of one process, by [`mpi`], whose library is found at run time, and by
+//!   [`tcp`], which needs no library.
+//! - [`nccl`] computes the sums on the ranks' GPUs, by NCCL or RCCL, on top of one of these.
 //! - [`Placement`] is the rank that a launcher assigned to this process; [`connect`] opens the
 //!   communicator for it.
 //! - [`Buckets`] group gradients for the all-reduce in the order in which the backward pass yields
@@ -60,12 +61,14 @@ mod bucket;
 mod communicator;
 mod connect;
 mod error;
+mod job;
 pub mod mpi;
 pub mod nccl;
 mod operation;
 mod pending;
 mod placement;
 mod share;
+pub mod tcp;
 pub mod threads;
 mod waits;
 mod wire;
@@ -82,6 +85,7 @@ pub use operation::{AllReduce, Operation, Order, Received};
 pub use pending::Pending;
 pub use placement::{Launcher, Placement, PlacementError, variables};
 pub use share::Share;
+pub use tcp::{TcpCommunicator, TcpError};
 pub use threads::ThreadCommunicator;
 pub use waits::{PhaseWaits, Straggler, Waits, gather_waits, straggler};
 pub use wire::Wire;

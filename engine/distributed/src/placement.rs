@@ -6,6 +6,8 @@ use std::fmt;
 /// The program that started the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Launcher {
+    /// `hearth --hosts`, over `ssh`.
+    Hearth,
     /// Open MPI's `mpirun`.
     OpenMpi,
     /// `mpirun` of MPICH (Hydra), of Intel MPI, and of others that descend from it.
@@ -25,6 +27,7 @@ pub enum Launcher {
 impl fmt::Display for Launcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Launcher::Hearth => "hearth --hosts",
             Launcher::OpenMpi => "mpirun of Open MPI",
             Launcher::Hydra => "mpirun of MPICH",
             Launcher::Mvapich => "mpirun_rsh of MVAPICH2",
@@ -86,11 +89,18 @@ struct Row {
     also: Option<&'static str>,
 }
 
-/// The first row whose variables are set is used. MPI's launchers come before SLURM: within an
-/// allocation they start their own processes through it, whose variables the ranks inherit. PMI
-/// comes after SLURM, which sets PMI's variables for ranks too. `torchrun`'s names are the most
-/// common ones, so all three must be set.
-const ROWS: [Row; 7] = [
+/// The first row whose variables are set is used. The program's own launcher may be called by any
+/// other. MPI's launchers come before SLURM: within an allocation they start their own processes through
+/// it, whose variables the ranks inherit. PMI comes after SLURM, which sets PMI's variables for ranks too.
+/// `torchrun`'s names are the most common ones, so all three must be set.
+const ROWS: [Row; 8] = [
+    Row {
+        launcher: Launcher::Hearth,
+        rank: "HEARTH_RANK",
+        world: "HEARTH_WORLD_SIZE",
+        local_rank: "HEARTH_LOCAL_RANK",
+        also: Some("HEARTH_LOCAL_RANK"),
+    },
     Row {
         launcher: Launcher::OpenMpi,
         rank: "OMPI_COMM_WORLD_RANK",
@@ -202,6 +212,7 @@ mod tests {
     #[test]
     fn each_launcher_is_recognized() {
         let cases = [
+            ("HEARTH_RANK=3 HEARTH_WORLD_SIZE=8 HEARTH_LOCAL_RANK=1 PMI_RANK=0 PMI_SIZE=1", Launcher::Hearth),
             ("OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=1", Launcher::OpenMpi),
             ("PMI_RANK=3 PMI_SIZE=8 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2", Launcher::Hydra),
             ("MV2_COMM_WORLD_RANK=3 MV2_COMM_WORLD_SIZE=8 MV2_COMM_WORLD_LOCAL_RANK=1", Launcher::Mvapich),

@@ -10,14 +10,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use hearth_machine::Awake;
-
 use super::abi::Handle;
 use super::calls::Mpi;
 use super::control::{Control, Fault, Started};
 use super::transfer::{Place, Step, Transfer};
-use crate::pending::Answer;
-use crate::{At, Cause, CommError, Operation, Peer};
+use crate::job::{self, Job, Ticket};
+use crate::{Cause, CommError, Operation, Peer};
 
 /// The number of operations in progress at once.
 pub(super) const LANES: usize = 4;
@@ -45,23 +43,6 @@ pub(super) enum Command {
     Leave { code: i32, why: String, done: Sender<()> },
     /// Ends all processes.
     Abort { code: i32, why: String },
-}
-
-/// An operation, and the receiver of its result.
-pub(super) struct Job {
-    pub operation: Operation,
-    pub at: At,
-    pub started: Awake,
-    pub answer: Sender<Answer>,
-}
-
-/// The rest of a job after its data has been handed to MPI.
-struct Ticket {
-    number: u64,
-    name: &'static str,
-    at: At,
-    started: Awake,
-    answer: Sender<Answer>,
 }
 
 struct Lane<H> {
@@ -146,15 +127,7 @@ impl<H: Handle> Worker<H> {
     }
 
     fn error(&self, ticket: &Ticket, cause: Cause) -> CommError {
-        CommError {
-            rank: self.place.0,
-            world: self.place.1,
-            host: self.hosts[self.place.0].clone(),
-            phase: ticket.at.phase.clone(),
-            step: ticket.at.step,
-            operation: ticket.name,
-            cause: Box::new(cause),
-        }
+        ticket.error(self.place, &self.hosts, cause)
     }
 
     fn take(&mut self, Job { operation, at, started, answer }: Job) {
@@ -221,22 +194,7 @@ impl<H: Handle> Worker<H> {
             tickets.extend(lane.queue.drain(..).map(|(ticket, _)| ticket));
         }
         tickets.sort_by_key(|ticket| ticket.number);
-        let mut tickets = tickets.into_iter();
-        let later = match (cause, tickets.next()) {
-            (cause @ Cause::PeerFault { .. }, Some(ticket)) => {
-                let _ = ticket.answer.send(Err(self.error(&ticket, cause.clone())));
-                cause
-            }
-            (cause, Some(ticket)) => {
-                let error = self.error(&ticket, cause);
-                let _ = ticket.answer.send(Err(error.clone()));
-                Cause::Earlier(error)
-            }
-            (cause, None) => cause,
-        };
-        for ticket in tickets {
-            let _ = ticket.answer.send(Err(self.error(&ticket, later.clone())));
-        }
+        let later = job::fail(tickets, cause, self.place, &self.hosts);
         self.failed.get_or_insert(later);
     }
 
@@ -269,8 +227,7 @@ impl<H: Handle> Worker<H> {
     /// Fails all operations if a deadline has passed, after asking the other ranks for their
     /// states.
     fn check_deadlines(&mut self) {
-        let expired = |ticket: &Ticket| ticket.started.elapsed() > ticket.at.deadline;
-        let tickets = |lane: &Lane<H>| lane.active.as_ref().is_some_and(|(ticket, _)| expired(ticket));
+        let tickets = |lane: &Lane<H>| lane.active.as_ref().is_some_and(|(ticket, _)| ticket.is_late());
         let Some(lane) = self.lanes.iter().position(tickets) else { return };
         let Some((ticket, transfer)) = self.lanes[lane].active.take() else { return };
         // MPI still uses its memory.
