@@ -1,4 +1,4 @@
-//! Reads Python's pickles, protocols 0 to 5, as data.
+//! Reads Python's pickles, protocols 0 to 5, as data, and writes plain values as one ([`Writer`]).
 //!
 //! A pickle is a small program that Python runs when it opens the file. The machine in this crate
 //! carries out the operations that construct values, and knows the calls by which Python, NumPy and
@@ -34,12 +34,14 @@ mod object;
 mod operations;
 mod tensor;
 pub mod torch;
+mod writer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use object::{Array, Foreign, Number, Object, Pickled, Place, Type};
 pub use tensor::{Dtype, Storage, Tensor};
+pub use writer::{Kept, Writer};
 
 /// The handling of functions and classes that this crate does not know.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,6 +18,7 @@
 //! ```
 
 pub mod chrome;
+mod history;
 mod idle;
 mod kernels;
 mod layer;
@@ -27,20 +28,25 @@ mod memory;
 mod owners;
 mod picture;
 mod profile;
+mod reports;
 mod schedule;
 mod statistics;
 mod summary;
 mod timeline;
 mod trace_file;
 
+pub use history::History;
 pub use idle::{Cause, Group, Occupancy};
 pub use kernels::{KernelRow, Roof, kernels, table as kernel_table};
 pub use layer::{Busy, Owners, Recording, TARGET, TimelineLayer, layer, measure_memory};
 pub use layers::{LayerRow, layers, table as layer_table};
-pub use markers::{Markers, MarkersLayer, NoMarkers, Nvtx, Roctx, markers, markers_layer};
+pub use markers::{
+    Category, Markers, MarkersLayer, NoMarkers, Nvtx, OpenRange, Roctx, markers_layer, show_ranges, start_range,
+};
 pub use memory::{Activation, Memory};
 pub use owners::MemoryByOwner;
 pub use profile::Profile;
+pub use reports::{Format, Report};
 pub use schedule::{Action, Schedule, ScheduleError};
 pub use statistics::Statistics;
 pub use summary::{Row, Summary};

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::timeline::{Range, Timeline};
 
 /// The rest, which no other work explains: waiting batches, a checkpoint that is being written.
-const OTHERS: &str = "batches and others";
+pub(crate) const OTHERS: &str = "batches and others";
 
 /// The phases of the training's thread, and the owner of the memory above [`OTHERS`] in each.
 const PHASES: [(&str, &str); 6] = [
@@ -18,6 +18,11 @@ const PHASES: [(&str, &str); 6] = [
     ("optimizer", "gradients"),
     ("validation", "validation"),
 ];
+
+/// The owner of memory that a phase of the training allocates.
+pub(crate) fn owner_of(phase: &str) -> Option<&'static str> {
+    PHASES.iter().find(|(name, _)| *name == phase).map(|(_, owner)| *owner)
+}
 
 /// Memory over time, by owner. Weights, optimizer and caches report their own bytes; the rest in
 /// use is assigned to the phase of the training's thread at that time. Memory that other threads
@@ -111,8 +116,7 @@ impl<'a> Phases<'a> {
     fn at(&self, at: u64) -> Option<&'static str> {
         let next = self.ranges.partition_point(|range| range.start <= at);
         let range = self.ranges.get(next.checked_sub(1)?)?;
-        let owner = PHASES.iter().find(|(name, _)| *name == range.name).map(|(_, owner)| *owner);
-        owner.filter(|_| at <= range.end())
+        owner_of(range.name).filter(|_| at <= range.end())
     }
 }
 

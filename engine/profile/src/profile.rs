@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::chrome;
+use crate::history::History;
 use crate::idle::Occupancy;
 use crate::kernels::{self, KernelRow, Roof, kernels};
 use crate::layer::owners;
@@ -27,6 +28,9 @@ pub struct Profile {
     /// Memory over time, by owner.
     #[serde(skip)]
     pub by_owner: MemoryByOwner,
+    /// Memory over time, as allocations.
+    #[serde(skip)]
+    pub history: Option<History>,
     /// The peak performance of the machine, where it was measured.
     pub roof: Option<Roof>,
     /// The kernels.
@@ -47,11 +51,13 @@ pub struct Profile {
 impl Profile {
     /// Evaluates a recording; `first_load` is the same as in [`Summary::of`].
     pub fn of(timeline: Timeline, first_load: Option<f64>, roof: Option<Roof>) -> Self {
-        let by_owner = MemoryByOwner::of(&timeline, &owners());
+        let kept = owners();
+        let by_owner = MemoryByOwner::of(&timeline, &kept);
         Self {
             summary: Summary::of(&timeline, first_load),
             memory: Memory::of(&timeline, &by_owner),
             by_owner,
+            history: History::of(&timeline, &kept),
             roof,
             kernels: kernels(&timeline, roof),
             layers: layers(&timeline),
@@ -93,7 +99,7 @@ impl Profile {
     }
 
     /// Writes `trace.json.gz`, `summary.json` and `summary.txt` into a folder, which is created,
-    /// and `memory.png` where memory was measured.
+    /// and `memory.png` and `memory_snapshot.pickle` where memory was measured.
     ///
     /// # Errors
     /// Where a file cannot be written.
@@ -105,6 +111,9 @@ impl Profile {
         if let Some(memory) = &self.memory {
             let drawn = picture(&self.by_owner, memory, self.timeline.nanos as f64 * 1e-9).png();
             hearth_files::replace(&folder.join("memory.png"), drawn.map_err(io::Error::other)?)?;
+        }
+        if let Some(history) = &self.history {
+            hearth_files::replace(&folder.join("memory_snapshot.pickle"), history.pickle())?;
         }
         let json = serde_json::to_string_pretty(self)? + "\n";
         hearth_files::replace(&folder.join("summary.json"), json)?;

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use hearth_profile::{Roctx, markers, markers_layer, range};
+use hearth_profile::{Nvtx, Roctx, markers_layer, range, show_ranges, start_range};
 use tracing_subscriber::prelude::*;
 
 #[test]
@@ -23,13 +23,14 @@ fn ranges_arrive_at_roctx() {
         .status();
     assert!(status.expect("it starts").success());
     let said = std::fs::read_to_string(&said).expect("the stub wrote");
-    assert_eq!(said, "+ iteration\n+ transform Spacing\n-\n+ handler \"a b\"\n-\n-\n");
+    let expected = "+ iteration\n+ transform Spacing\n-\n+ handler \"a b\"\n-\nstart upload\n-\nstop\n";
+    assert_eq!(said, expected);
 
     let missing = Roctx::of(folder.path().join("none.so").as_os_str()).expect_err("no file").to_string();
     assert!(missing.contains("none.so"), "{missing}");
-    let other = markers("nsight").err().expect("no such kind").to_string();
+    let other = show_ranges("nsight").expect_err("no such kind").to_string();
     assert!(other.contains("give nvtx or roctx"), "{other}");
-    assert!(markers("nvtx").is_ok());
+    assert!(Nvtx::open().is_ok(), "without a profiler there is nothing to open");
 }
 
 #[test]
@@ -38,10 +39,15 @@ fn as_a_process() {
     if std::env::var_os("STUB_ROCTX").is_none() {
         return;
     }
-    tracing_subscriber::registry().with(markers_layer(markers("roctx").expect("the stub"))).init();
-    range!("iteration", step = 3).in_scope(|| {
+    tracing_subscriber::registry().with(markers_layer()).init();
+    drop(start_range("before"));
+    assert!(range!("before").is_disabled(), "no profiler was chosen");
+    show_ranges("roctx").expect("the stub");
+    let upload = range!("iteration", step = 3).in_scope(|| {
         range!("transform", name = "Spacing", case = "c").in_scope(|| ());
         range!("handler", name = ?"a b").in_scope(|| ());
         tracing::info_span!(target: "other", "foreign").in_scope(|| ());
+        start_range("upload")
     });
+    std::thread::spawn(move || drop(upload)).join().expect("it ends");
 }

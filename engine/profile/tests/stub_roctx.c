@@ -24,3 +24,14 @@ int roctxRangePop(void)
     say("-", "");
     return --depth;
 }
+
+unsigned long long roctxRangeStartA(const char *message)
+{
+    say("start ", message);
+    return 77;
+}
+
+void roctxRangeStop(unsigned long long id)
+{
+    say("stop", id == 77 ? "" : " of another range");
+}

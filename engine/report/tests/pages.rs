@@ -87,6 +87,35 @@ fn folds_stand_side_by_side() {
     assert!(dashed.count() > 2, "the second run is dashed");
 }
 
+/// Epochs of 90 and 45 seconds, 20 of each: the curves end after 30 and 15 minutes.
+#[test]
+fn several_runs_are_compared_over_time_too() {
+    let folds: Vec<tempfile::TempDir> = [("folds/fold0", 90.0), ("folds/fold1", 45.0)]
+        .into_iter()
+        .map(|(name, seconds)| {
+            let folder = copy(name);
+            let log = folder.path().join("log.jsonl");
+            let timed = fs::read_to_string(&log).expect("a log").lines().fold(String::new(), |text, line| {
+                let mut entry: serde_json::Value = serde_json::from_str(line).expect("JSON");
+                if entry["event"] == "epoch" {
+                    entry["wall_seconds"] = seconds.into();
+                }
+                format!("{text}{entry}\n")
+            });
+            fs::write(log, timed).expect("a log");
+            folder
+        })
+        .collect();
+    let page = page_of(&[folds[0].path(), folds[1].path()]);
+    let charts = texts(&elements(&page), "h3");
+    assert!(charts.iter().any(|title| title == "Mean dice over time"), "{charts:?}");
+    let words = texts(&elements(&page), "desc").into_iter().find(|words| words.contains("at minutes"));
+    let words = words.expect("a curve over minutes");
+    assert!(words.contains("at minutes 30,") && words.contains("at minutes 15,"), "{words}");
+    let alone = page_of(&[folds[0].path()]);
+    assert!(!alone.contains("over time"), "a single run has the seconds of its epochs");
+}
+
 #[test]
 fn a_run_that_generates_has_losses_and_no_cases() {
     let page = page_of(&[&data("gan")]);

@@ -1,10 +1,10 @@
-//! roctx, AMD's markers: a library of ROCm, opened at run time. The only `unsafe` of this crate.
+//! roctx, AMD's markers: a library of ROCm, opened at run time.
 
 use std::ffi::{CString, c_char, c_int};
 
 use libloading::Library;
 
-use super::{Markers, NoMarkers};
+use super::{Category, Markers, NoMarkers};
 
 /// The file names of the library: ROCprofiler's since ROCm 6.4, and the older one.
 const NAMES: [&str; 4] =
@@ -17,6 +17,8 @@ const FILE: &str = "HEARTH_ROCTX";
 pub struct Roctx {
     push: unsafe extern "C" fn(*const c_char) -> c_int,
     pop: unsafe extern "C" fn() -> c_int,
+    start: unsafe extern "C" fn(*const c_char) -> u64,
+    stop: unsafe extern "C" fn(u64),
     /// The library of the functions: it stays open as long as they may be called.
     _library: Library,
 }
@@ -55,17 +57,28 @@ impl Roctx {
         // SAFETY: opening roctx runs nothing more than any library of the system may run; the site
         // or the user chose the file.
         let library = unsafe { Library::new(file) }.map_err(refused)?;
-        // SAFETY: the signatures of roctx.h: `int roctxRangePushA(const char *)`, `int roctxRangePop(void)`.
-        let (push, pop) = unsafe {
-            (*library.get(b"roctxRangePushA\0").map_err(refused)?, *library.get(b"roctxRangePop\0").map_err(refused)?)
-        };
-        Ok(Self { push, pop, _library: library })
+        // SAFETY: the signatures of roctx.h: `int roctxRangePushA(const char *)`, `int roctxRangePop(void)`,
+        // `roctx_range_id_t roctxRangeStartA(const char *)`, `void roctxRangeStop(roctx_range_id_t)`.
+        unsafe {
+            Ok(Self {
+                push: *library.get(b"roctxRangePushA\0").map_err(refused)?,
+                pop: *library.get(b"roctxRangePop\0").map_err(refused)?,
+                start: *library.get(b"roctxRangeStartA\0").map_err(refused)?,
+                stop: *library.get(b"roctxRangeStop\0").map_err(refused)?,
+                _library: library,
+            })
+        }
     }
 }
 
+fn text(name: &str) -> CString {
+    CString::new(name.replace('\0', " ")).unwrap_or_default()
+}
+
+/// roctx knows no categories and no colours.
 impl Markers for Roctx {
-    fn push(&self, name: &str) {
-        let name = CString::new(name.replace('\0', " ")).unwrap_or_default();
+    fn push(&self, name: &str, _: Category) {
+        let name = text(name);
         // SAFETY: roctx copies the zero-terminated text, and any thread may call it.
         unsafe { (self.push)(name.as_ptr()) };
     }
@@ -73,5 +86,16 @@ impl Markers for Roctx {
     fn pop(&self) {
         // SAFETY: any thread may call it; without an open range it returns a code.
         unsafe { (self.pop)() };
+    }
+
+    fn start(&self, name: &str, _: Category) -> u64 {
+        let name = text(name);
+        // SAFETY: as for `push`.
+        unsafe { (self.start)(name.as_ptr()) }
+    }
+
+    fn end(&self, id: u64) {
+        // SAFETY: any thread may call it, also another one than that of the start.
+        unsafe { (self.stop)(id) };
     }
 }

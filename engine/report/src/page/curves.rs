@@ -34,6 +34,9 @@ pub fn show(view: &View<'_>) -> Option<Markup> {
     let more = charts.split_off(charts.len().min(SHOWN));
     let mut last = vec![rates(view), seconds(view)];
     charts.append(&mut last);
+    if view.several() {
+        charts.extend(over_time(view, key));
+    }
     let used = |charts: &[Option<LineChart>]| {
         charts.iter().flatten().flat_map(|chart| chart.marks.iter().map(|m| m.glyph)).collect::<Vec<_>>()
     };
@@ -147,6 +150,46 @@ fn rates(view: &View<'_>) -> Option<LineChart> {
 fn seconds(view: &View<'_>) -> Option<LineChart> {
     let points = |epoch: &Epoch| Some((epoch.epoch as f64, epoch.seconds?));
     chart(view, "seconds", "Seconds of each epoch", by_epoch(view, "seconds", points), None)
+}
+
+/// The key metric and the loss of several runs over the time since their first epoch began: epochs of
+/// different recipes take different times.
+fn over_time(view: &View<'_>, key: &str) -> [Option<LineChart>; 2] {
+    let longest = view.each().filter_map(|(_, run)| clock(run).last().map(|(time, _)| *time)).fold(0.0, f64::max);
+    let (unit, length) = match longest {
+        seconds if seconds < 600.0 => ("seconds", 1.0),
+        seconds if seconds < 36_000.0 => ("minutes", 60.0),
+        _ => ("hours", 3600.0),
+    };
+    let chart = |id: &str, what: &str, value: &dyn Fn(&Epoch) -> Option<f64>| {
+        let of = |(place, run): (usize, &Run)| {
+            let points = clock(run).into_iter().filter_map(|(time, epoch)| Some((time / length, value(epoch)?)));
+            Series { name: run.name.clone(), run: place, points: points.collect(), faint: false }
+        };
+        let series: Vec<Series> = view.each().map(of).filter(|series| !series.points.is_empty()).collect();
+        (!series.is_empty()).then(|| LineChart {
+            id: format!("chart-{id}-time"),
+            title: format!("{} over time", capital(what)),
+            x: unit.into(),
+            series,
+            marks: Vec::new(),
+            may_be_log: true,
+        })
+    };
+    [chart("key", &words(key), &|epoch| epoch.metric(key)), chart("loss", "training loss", &|epoch| epoch.loss)]
+}
+
+/// The epochs of a run and the time at their ends, validations and checkpoints included; up to the first one
+/// whose time is not known.
+fn clock(run: &Run) -> Vec<(f64, &Epoch)> {
+    let mut time = 0.0;
+    let timed = run.epochs.iter().map_while(|epoch| Some((epoch.wall_seconds.or(epoch.seconds)?, epoch)));
+    timed
+        .map(|(seconds, epoch)| {
+            time += seconds;
+            (time, epoch)
+        })
+        .collect()
 }
 
 fn by_epoch(view: &View<'_>, what: &str, point: impl Fn(&Epoch) -> Option<(f64, f64)>) -> Vec<Series> {
