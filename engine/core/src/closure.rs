@@ -30,7 +30,9 @@ where
     }
 }
 
-/// A closure as a handler of these events. Messages name it by the file and line of this call.
+/// A closure as a handler of these events. Messages name it by the file and line of this call. An
+/// error of the closure ends the run ([`OnError::Stop`](crate::OnError::Stop)); it has no saved
+/// state.
 ///
 /// ```
 /// use hearth_engine::{Engine, Event, handler_fn};

@@ -75,8 +75,23 @@ pub(crate) struct Entry {
     pub first_error: Option<String>,
 }
 
-/// Drives a run and fires its events; handlers listen. See the [crate's
-/// documentation](crate).
+/// Drives a run and fires its events; handlers listen. The counterpart of ignite's `Engine`; a
+/// trainer has one (`trainer.engine_mut()`). See the [crate's documentation](crate) for a whole
+/// workflow and the order of events.
+///
+/// ```
+/// use hearth_engine::{Better, Engine, Event, Level};
+/// let mut engine = Engine::new("trainer");
+/// engine.set_key_metric("val_mean_dice", Better::Higher);
+/// engine.on(Event::EpochCompleted.every(2) | Event::Completed, |cx| {
+///     cx.host.log(Level::Info, &format!("epoch {}: {:?}", cx.state.epoch, cx.state.metrics));
+///     Ok(())
+/// })?;
+/// // A filter that contradicts itself is refused here, not in the middle of a run.
+/// assert!(engine.on(Event::EpochCompleted.every(0), |_| Ok(())).is_err());
+/// assert_eq!(engine.state().epoch, 0);
+/// # Ok::<(), hearth_engine::RegisterError>(())
+/// ```
 pub struct Engine {
     pub(crate) state: State,
     pub(crate) entries: Vec<Entry>,
@@ -140,7 +155,8 @@ impl Engine {
         self.attach = Some(attach);
     }
 
-    /// Sets what [`Host::run_info`](crate::Host::run_info) returns: a JSON object.
+    /// Sets what [`Host::run_info`](crate::Host::run_info) returns: a JSON object. The text is not
+    /// checked.
     pub fn set_run_info(&mut self, json: impl Into<Arc<str>>) {
         self.info = Some(json.into());
     }
@@ -170,8 +186,10 @@ impl Engine {
     ///
     /// # Errors
     /// When a filter contradicts itself, compares with a counter the event does not have, or an
-    /// event is custom and not registered. The events of handlers (`NAME.EVENT`) are registered
-    /// with the handler that fires them, which may be added later: see [`Engine::check_events`].
+    /// event is custom and not registered; when the handler fires an event whose name has another
+    /// form than `NAME.EVENT`, or whose number another event has. The events of handlers are
+    /// registered with the handler that fires them, which may be added later: see
+    /// [`Engine::check_events`].
     pub fn add_boxed(&mut self, handler: Box<dyn Handler>) -> Result<HandlerId, RegisterError> {
         let alternatives = self.accepted(&*handler)?;
         let own_events = self.register_own(&*handler)?;
@@ -285,7 +303,16 @@ impl Engine {
     }
 
     /// Registers a custom event. Filters on it compare with `counter`. A built-in event without a
-    /// counter (`forward_completed`) gets this one.
+    /// counter (`forward_completed`) gets this one. Registering an event again has no effect.
+    ///
+    /// ```
+    /// use hearth_engine::{Counter, Engine, Event};
+    /// let mut engine = Engine::new("trainer");
+    /// let sampled = engine.register_event("latents_sampled", Some(Counter::Iteration))?;
+    /// engine.on(sampled.every(100), |_| Ok(()))?;
+    /// assert!(engine.on(Event::custom("latent_sampled"), |_| Ok(())).is_err()); // not registered
+    /// # Ok::<(), hearth_engine::RegisterError>(())
+    /// ```
     ///
     /// # Errors
     /// When the name is empty, another name has the same number, or the event already has a
@@ -322,7 +349,8 @@ impl Engine {
         &mut self.state
     }
 
-    /// Sets the metric that decides which epoch is best.
+    /// Sets the metric that decides which epoch is best. Another metric or direction than before
+    /// drops the best value so far.
     pub fn set_key_metric(&mut self, name: &str, better: Better) {
         if self.state.key_metric.as_deref() != Some(name) || self.state.better != better {
             (self.state.best_metric, self.state.best_epoch) = (None, None);
@@ -364,12 +392,12 @@ impl Engine {
         all.into_iter()
     }
 
-    /// Seconds spent in all handlers of each event that was fired.
+    /// Seconds spent in all handlers of each event that was fired, by the event's name.
     pub fn event_times(&self) -> BTreeMap<String, f64> {
         self.tallies().map(|(event, tally)| (event.name().into_owned(), tally.time.as_secs_f64())).collect()
     }
 
-    /// The number of times each event was fired.
+    /// The number of times each event was fired, by the event's name.
     pub fn event_counts(&self) -> BTreeMap<String, u64> {
         self.tallies().map(|(event, tally)| (event.name().into_owned(), tally.calls)).collect()
     }

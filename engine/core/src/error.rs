@@ -3,7 +3,19 @@
 
 use std::fmt;
 
-/// The error of a handler that cannot do its work. Any error converts into it with `?`.
+/// The error of a handler that cannot do its work: a text. Any type that implements
+/// [`std::error::Error`] converts into it with `?`; the text then has its causes too. A boxed error
+/// is no such type: `HandlerError::new(error.to_string())`.
+///
+/// ```
+/// use hearth_engine::HandlerError;
+/// fn patience(text: &str) -> Result<u32, HandlerError> {
+///     let epochs: u32 = text.parse()?;
+///     if epochs == 0 { return Err(HandlerError::new("patience: 0 epochs; give 1 or more")); }
+///     Ok(epochs)
+/// }
+/// assert_eq!(patience("x").unwrap_err().message(), "invalid digit found in string");
+/// ```
 pub struct HandlerError(String);
 
 impl HandlerError {
@@ -36,7 +48,8 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// The error of a host that cannot do what a handler requested.
+/// The error of a host that cannot do what a handler requested: a text, without a type that a
+/// handler could match on. `?` converts it into a [`HandlerError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostError(String);
 
@@ -46,7 +59,7 @@ impl HostError {
         Self(message.into())
     }
 
-    /// The error for a request that this host does not support.
+    /// The error for a request that this host does not support: "`WHAT` is not supported".
     pub fn not_offered(what: &str) -> Self {
         Self(format!("`{what}` is not supported"))
     }

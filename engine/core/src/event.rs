@@ -171,12 +171,14 @@ impl Event {
         }
     }
 
-    /// This event, every `n`-th time: when its counter is a multiple of `n`.
+    /// This event, every `n`-th time: when its counter is a multiple of `n` (with a bound, counted
+    /// from there: see [`Filter::passes`](crate::Filter::passes)). Registration refuses 0, and for an
+    /// event without a counter anything but 1.
     pub fn every(self, n: u64) -> When {
         When::from(self).every(n)
     }
 
-    /// This event when its counter is `k`.
+    /// This event when its counter is `k`, from 1.
     pub fn once(self, k: u64) -> When {
         When::from(self).once(k)
     }

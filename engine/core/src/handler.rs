@@ -71,6 +71,10 @@ pub trait Handler: Send {
     }
 
     /// Called for every event subscribed to, in the order of registration.
+    ///
+    /// # Errors
+    /// If the handler cannot do its work. [`on_error`](Self::on_error) decides what becomes of the
+    /// run.
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError>;
 
     /// What an error of this handler does to the run.
@@ -83,19 +87,36 @@ pub trait Handler: Send {
         Ranks::All
     }
 
-    /// The state to store in checkpoints.
+    /// The state to store in checkpoints; `None` (the default) stores nothing. A handler that
+    /// returns a state must be registered when the run is resumed, or be given up with
+    /// [`Engine::restore_without`](crate::Engine::restore_without).
     fn save_state(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Restores what `save_state` returned.
+    /// Restores what `save_state` returned. The default ignores it.
+    ///
+    /// # Errors
+    /// If the bytes are not a state of this handler; the run is then not resumed.
     fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
         let _ = state;
         Ok(())
     }
 }
 
-/// The arguments of a handler's call.
+/// The arguments of a handler's call: what happened, how far the run is, and the host that carries out
+/// requests.
+///
+/// ```
+/// use hearth_engine::{Engine, Event};
+/// Engine::new("trainer").on(Event::LossCompleted, |cx| {
+///     let loss = cx.host.output("loss")?;
+///     cx.host.scalar("train/loss", loss);
+///     if !loss.is_finite() { cx.host.terminate(&format!("{}: loss {loss}", cx.event)); }
+///     Ok(())
+/// })?;
+/// # Ok::<(), hearth_engine::RegisterError>(())
+/// ```
 pub struct Context<'a> {
     /// The event that happened.
     pub event: Event,

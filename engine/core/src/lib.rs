@@ -121,7 +121,7 @@
 //!   returns. The next `run` resumes there; see [`Engine::run`] for resuming in another process.
 //! - An error of the workflow, or of a handler whose policy is to stop the run: `ExceptionRaised`
 //!   fires once, each of its handlers is called once, and `run` returns the error. Checkpoints that
-//!   were requested and not yet written are dropped. (ignite swallows an exception when a handler
+//!   were requested and not yet begun are dropped. (ignite swallows an exception when a handler
 //!   listens to it, or calls the handlers twice. This engine swallows nothing.)
 //! - A checkpoint is written when all handlers of the event have run; within an iteration, when the
 //!   iteration is complete. A checkpoint therefore always lies between two iterations, and a run
@@ -159,7 +159,7 @@ pub use host::{
     trace,
 };
 pub use run_error::{RegisterError, RunEnd, RunError, RunErrorKind};
-pub use state::{Better, Metrics, Pass, Scalar, State};
+pub use state::{Better, Metrics, Pass, Scalar, State, Termination};
 pub use store::{Attach, Attachment, Store};
 pub use when::{Accept, Filter, When, WhenError};
 pub use workflow::{Ask, BoxError, Snapshot, Wants, Workflow, Written};

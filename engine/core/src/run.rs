@@ -10,7 +10,7 @@ use crate::dispatch::Requests;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::run_error::{RunEnd, RunError, RunErrorKind};
-use crate::state::{Pass, State};
+use crate::state::{Pass, State, Termination};
 use crate::workflow::{Ask, BoxError, Workflow};
 
 /// The next step of the loop.
@@ -120,7 +120,11 @@ impl Engine {
     /// - A state restored from a snapshot fires `Started` (handlers open their files there), but
     ///   not `EpochStarted` for an epoch in progress: what handlers and workflow recorded at its
     ///   start is in their own saved state.
-    /// - A terminated run continues with the next epoch, on a new pass over the data.
+    /// - A terminated run continues with the next epoch, on a new pass over the data. A *restored*
+    ///   terminated run has ended: only `Started` and `Completed` are fired, and the result is the
+    ///   same [`RunEnd::Terminated`]. It continues if `max_epochs` is larger than it was, if
+    ///   `state_mut().terminated` is set to `None`, or if the handler that asked for the end is left
+    ///   out: it is one of [`Engine::restore_without`], or a run of one process does not have it.
     /// - A failed run resumes like a restored one, with the iteration that failed.
     /// - A finished run continues when `max_epochs` is larger now, and starts from epoch 0 when it
     ///   is the same. A *restored* finished run has nothing left to do in that case: only `Started`
@@ -141,6 +145,9 @@ impl Engine {
                 self.rewind(0);
             }
             self.requests = Requests::default();
+            if !self.progress.restored {
+                self.state.terminated = None;
+            }
         }
         self.state.max_epochs = max_epochs;
         self.go(workflow)
@@ -251,7 +258,10 @@ impl Engine {
         loop {
             spans.follow(step, &self.state);
             let (event, next) = self.take(step, workflow)?;
-            let Some(mut next) = next else { return self.complete(workflow, RunEnd::Completed) };
+            let Some(mut next) = next else {
+                let ended = self.state.terminated.as_ref().map(|end| end.why.clone());
+                return self.complete(workflow, ended.map_or(RunEnd::Completed, RunEnd::Terminated));
+            };
             if let Some(event) = event.filter(|event| self.decides_after(*event)) {
                 self.agree(workflow)?;
                 if let Some(Ask { by, why }) = self.requests.wants.terminate.take() {
@@ -259,6 +269,7 @@ impl Engine {
                     drop(spans);
                     self.abandon();
                     self.state.epoch_done = true;
+                    self.state.terminated = Some(self.termination(by, &why));
                     self.fire(Event::Terminate, workflow)?;
                     return self.complete(workflow, RunEnd::Terminated(why));
                 }
@@ -311,6 +322,10 @@ impl Engine {
                 if self.state.epoch > self.state.max_epochs {
                     return Err(self.error(RunErrorKind::MaxEpochs { asked: self.state.max_epochs }));
                 }
+                if self.has_ended() {
+                    return Ok((None, None));
+                }
+                self.state.terminated = None;
                 let next = match self.state.epoch_length {
                     _ if self.state.epoch == 0 || self.state.epoch_done => Step::NextEpoch,
                     Some(length) if self.state.epoch_iteration >= length => Step::EndEpoch,
@@ -407,6 +422,20 @@ impl Engine {
                 Ok((Some(Event::EpochCompleted), Some(Step::NextEpoch)))
             }
         }
+    }
+
+    /// The end that a handler asks for now.
+    pub(crate) fn termination(&self, by: String, why: &str) -> Termination {
+        Termination { by, why: why.to_owned(), max_epochs: self.state.max_epochs }
+    }
+
+    /// Whether a restored run was ended by a handler that would end it here, too.
+    fn has_ended(&self) -> bool {
+        let is_here = |name: &String| self.entries.iter().any(|entry| entry.key == *name && entry.handler.is_some());
+        let end = self.state.terminated.as_ref();
+        // Of several processes, one alone may have the handler, and all have to decide the same.
+        let several = self.state.world_size > 1;
+        end.is_some_and(|end| self.state.max_epochs <= end.max_epochs && (several || is_here(&end.by)))
     }
 
     fn complete(&mut self, workflow: &mut dyn Workflow, end: RunEnd) -> Result<RunEnd, RunError> {

@@ -6,7 +6,7 @@ use crate::error::chain;
 use crate::event::Event;
 use crate::workflow::BoxError;
 
-/// The way in which a run ended without an error.
+/// The way in which a run ended without an error: what [`Engine::run`](crate::Engine::run) returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEnd {
@@ -18,7 +18,18 @@ pub enum RunEnd {
     Interrupted(String),
 }
 
-/// The error that ended a run, and where it happened.
+/// The error that ended a run, and where it happened. The text has all causes; to act on one, match
+/// on [`kind`](Self::kind).
+///
+/// ```
+/// use hearth_engine::{Engine, Event, RunErrorKind};
+/// let mut engine = Engine::new("trainer");
+/// engine.on(Event::custom("slack.sent"), |_| Ok(()))?;
+/// let error = engine.check_events().unwrap_err();
+/// assert!(matches!(error.kind, RunErrorKind::NobodyFires { .. }));
+/// assert!(error.to_string().starts_with("trainer, epoch 0, iteration 0: "));
+/// # Ok::<(), hearth_engine::RegisterError>(())
+/// ```
 #[derive(Debug)]
 pub struct RunError {
     /// Name of the engine.
@@ -137,7 +148,7 @@ impl std::error::Error for RunError {
     }
 }
 
-/// Why a handler or an event could not be registered.
+/// Why a handler or an event could not be registered: a text that names the handler or the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterError(pub(crate) String);
 

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::run_error::{RunError, RunErrorKind};
 use crate::state::{Pass, State};
-use crate::workflow::Snapshot;
+use crate::workflow::{Ask, Snapshot};
 
 impl Engine {
     /// The engine's part of a checkpoint: the state as of the last complete iteration, and the
@@ -12,6 +12,10 @@ impl Engine {
         let mut state = self.state.clone();
         // An iteration that has started is repeated after resuming.
         state.iteration -= u64::from(self.progress.in_iteration);
+        // What a handler has asked for at this event is decided after it.
+        if let Some(Ask { by, why }) = &self.requests.wants.terminate {
+            state.terminated.get_or_insert_with(|| self.termination(by.clone(), why));
+        }
         let handlers = self
             .entries
             .iter()
@@ -42,6 +46,7 @@ impl Engine {
         if let Some(fault) = fault(&snapshot.state) {
             return Err(self.error(RunErrorKind::Snapshot(fault)));
         }
+        let left_out = snapshot.state.terminated.as_ref().is_some_and(|end| self.without.contains(&end.by));
         let is_known = |key: &String| self.entries.iter().any(|entry| entry.key == *key);
         let missing: Vec<&String> = snapshot.handlers.keys().filter(|key| !is_known(key)).collect();
         for key in missing {
@@ -62,6 +67,9 @@ impl Engine {
         self.store.clone_from(&snapshot.store);
         let old = std::mem::replace(&mut self.state, snapshot.state.clone());
         let state = &mut self.state;
+        if left_out {
+            state.terminated = None;
+        }
         if old.world_size != state.world_size {
             // The length of a pass has changed. The rest of the epoch comes from a new pass.
             (state.epoch_length, state.pass) = (None, Pass { number: state.pass.number, ..Pass::default() });

@@ -44,7 +44,33 @@ pub struct Scalar {
     pub iteration: u64,
 }
 
-/// Counters, metrics and times of a run.
+/// The end of a run that a handler asked for with [`Host::terminate`](crate::Host::terminate).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Termination {
+    /// The name of the handler.
+    pub by: String,
+    /// The handler's reason.
+    pub why: String,
+    /// The number of epochs that the run should have had.
+    pub max_epochs: u64,
+}
+
+/// Counters, metrics and times of a run. It serializes; a run is resumed from it. MONAI's and
+/// ignite's `engine.state`.
+///
+/// ```
+/// use hearth_engine::State;
+/// let mut state = State::new("trainer");
+/// state.key_metric = Some("val_mean_dice".into());
+/// state.epoch = 1;
+/// state.observe("val_mean_dice", 0.81);
+/// assert!(state.is_best());
+/// state.epoch = 2;
+/// assert_eq!(state.metrics["val_mean_dice"], 0.81); // as last set
+/// assert_eq!(state.fresh("val_mean_dice"), None); // not set in this epoch
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -90,6 +116,11 @@ pub struct State {
     pub seed: u64,
     /// Whether the run has reached its end.
     pub finished: bool,
+    /// The end that a handler asked for, until the run continues: see
+    /// [`Engine::run`](crate::Engine::run).
+    /// It is for the owner of the engine; handlers of plugins that are not isolated read `None`.
+    // Written although it is `None`: processes of isolated plugins read a state by position.
+    pub terminated: Option<Termination>,
     /// The newest value of each number that handlers published for curves, by tag.
     #[serde(skip)]
     pub scalars: BTreeMap<String, Scalar>,

@@ -26,7 +26,15 @@ pub struct When {
 }
 
 /// The accepted occurrences of one event. `once`, a function, and the group
-/// `every`/`before`/`after` exclude each other.
+/// `every`/`before`/`after` exclude each other; [`When::check`] finds that.
+///
+/// ```
+/// use hearth_engine::{Filter, State};
+/// let filter = Filter { every: Some(2), before: Some(6), ..Filter::default() };
+/// let state = State::new("trainer");
+/// let accepted: Vec<u64> = (0..8).filter(|counter| filter.passes(&state, *counter)).collect();
+/// assert_eq!(accepted, [1, 3, 5]);
+/// ```
 #[derive(Clone, Default)]
 pub struct Filter {
     /// Every n-th occurrence.
@@ -41,7 +49,7 @@ pub struct Filter {
     pub accept: Option<Accept>,
 }
 
-/// An error: a filter contradicts itself.
+/// An error: a filter contradicts itself. The text names the event and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhenError(String);
 
@@ -160,12 +168,12 @@ impl When {
         self
     }
 
-    /// Accepts every n-th occurrence.
+    /// Accepts every n-th occurrence: see [`Filter::passes`]. [`check`](Self::check) refuses 0.
     pub fn every(self, n: u64) -> Self {
         self.each(|f| f.every = Some(n))
     }
 
-    /// Accepts the occurrence whose counter is `k`; call again for further values.
+    /// Accepts the occurrence whose counter is `k`, from 1; call again for further values.
     pub fn once(self, k: u64) -> Self {
         self.each(|f| f.once.get_or_insert_default().push(k))
     }

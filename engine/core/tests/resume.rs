@@ -4,7 +4,7 @@
 
 mod mock;
 
-use hearth_engine::{Better, Engine, Event, RunEnd, RunErrorKind, Snapshot, When};
+use hearth_engine::{Better, Context, Engine, Event, Handler, HandlerError, RunEnd, RunErrorKind, Snapshot, When};
 use mock::{Counting, Mock, save};
 
 /// A trainer with two handlers of the same name that have a state, and one that checkpoints at
@@ -283,4 +283,101 @@ fn what_belongs_to_the_process_stays() {
     // The best value of another metric is dropped.
     assert_eq!((state.key_metric.as_deref(), state.best_metric), (Some("loss"), None));
     assert_eq!(state.epoch, 2);
+}
+
+/// A trainer of 3 batches with a handler that ends the run after this epoch.
+fn ended_after(epoch: u64) -> (Engine, Mock) {
+    let (mut engine, mut workflow) = (stopping(epoch), Mock::new(3));
+    assert_eq!(engine.run(&mut workflow, 9).unwrap(), RunEnd::Terminated("enough".into()));
+    assert_eq!(engine.state().epoch, epoch);
+    (engine, workflow)
+}
+
+/// An engine whose handler `stop` asks for the end after each epoch from this one on.
+fn stopping(epoch: u64) -> Engine {
+    struct Stop(u64);
+    impl Handler for Stop {
+        fn name(&self) -> &str {
+            "stop"
+        }
+        fn subscriptions(&self) -> Vec<When> {
+            vec![Event::EpochCompleted.into()]
+        }
+        fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+            if cx.state.epoch >= self.0 {
+                cx.host.terminate("enough");
+            }
+            Ok(())
+        }
+    }
+    let mut engine = Engine::new("trainer");
+    engine.add(Stop(epoch)).unwrap();
+    // One of each event at which a checkpoint of the end can be written.
+    engine.on(Event::EpochCompleted, |cx| save(cx, "epoch")).unwrap();
+    engine.on(Event::Terminate, |cx| save(cx, "terminate")).unwrap();
+    engine.on(Event::Completed, |cx| save(cx, "final")).unwrap();
+    engine
+}
+
+#[test]
+fn a_run_that_a_handler_ended_is_not_continued_by_resuming_it() {
+    let (first, workflow) = ended_after(2);
+    let end = first.state().terminated.clone().expect("an end");
+    assert_eq!((end.by.as_str(), end.why.as_str(), end.max_epochs), ("stop", "enough", 9));
+    for tag in ["epoch", "terminate", "final"] {
+        let mut rest = Mock::new(3);
+        rest.shelf = workflow.shelf.clone();
+        let snapshot = hearth_engine::Workflow::read_checkpoint(&mut rest, tag.as_ref()).unwrap();
+        // As often as it is resumed, from whichever checkpoint.
+        for _ in 0..3 {
+            let mut other = stopping(2);
+            other.restore(&snapshot).unwrap();
+            let trace = mock::listen(&mut other, Event::BUILT_IN.iter().copied());
+            assert_eq!(other.run(&mut rest, 9).unwrap(), RunEnd::Terminated("enough".into()), "{tag}");
+            assert_eq!(*trace.lock().unwrap(), ["started 2 6", "completed 2 6"], "{tag}");
+            assert_eq!(other.snapshot().state.terminated.as_ref(), Some(&end), "{tag}");
+        }
+        // The same, resumed by a handler.
+        let mut other = stopping(2);
+        let load = move |cx: &mut Context<'_>| Ok(cx.host.load_checkpoint(tag.as_ref())?);
+        other.on(Event::Started, load).unwrap();
+        assert_eq!(other.run(&mut rest, 9).unwrap(), RunEnd::Terminated("enough".into()), "{tag}");
+        assert_eq!(other.state().epoch, 2, "{tag}");
+    }
+}
+
+#[test]
+fn a_run_that_a_handler_ended_continues_on_request() {
+    let (first, workflow) = ended_after(2);
+    let snapshot = first.snapshot();
+    let resumed = |engine: &mut Engine, epochs: u64| {
+        let mut rest = Mock::new(3);
+        rest.weights = workflow.weights;
+        engine.restore(&snapshot).unwrap();
+        let end = engine.run(&mut rest, epochs).unwrap();
+        (end, engine.state().epoch, engine.state().terminated.is_some())
+    };
+    let ended = RunEnd::Terminated("enough".to_owned());
+    // More epochs than it should have had: the handler ends it again, one epoch later.
+    assert_eq!(resumed(&mut stopping(2), 10), (ended.clone(), 3, true));
+    // Without the handler.
+    assert_eq!(resumed(&mut Engine::new("trainer"), 4), (RunEnd::Completed, 4, false));
+    // Of several processes, only one may have had it: it has to be named.
+    let mut several = Engine::new("trainer");
+    several.state_mut().world_size = 2;
+    assert_eq!(resumed(&mut several, 4), (ended.clone(), 2, true));
+    let mut several = Engine::new("trainer");
+    several.state_mut().world_size = 2;
+    several.restore_without("stop");
+    assert_eq!(resumed(&mut several, 4), (RunEnd::Completed, 4, false));
+    // By the caller's word.
+    let mut engine = stopping(5);
+    engine.restore(&snapshot).unwrap();
+    engine.state_mut().terminated = None;
+    assert_eq!(engine.run(&mut Mock::new(3), 9).unwrap(), ended);
+    assert_eq!(engine.state().epoch, 5);
+    // In the same process the next run continues, as in ignite.
+    let (mut engine, mut workflow) = ended_after(2);
+    assert_eq!(engine.run(&mut workflow, 9).unwrap(), ended);
+    assert_eq!(engine.state().epoch, 3);
 }

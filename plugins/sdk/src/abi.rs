@@ -29,7 +29,9 @@ use crate::identity::Identity;
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiNumber<'a> {
+    /// The name.
     pub name: RStr<'a>,
+    /// The number.
     pub value: f64,
 }
 
@@ -37,7 +39,9 @@ pub struct AbiNumber<'a> {
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiObserved<'a> {
+    /// The metric's name.
     pub name: RStr<'a>,
+    /// The epoch, from 1.
     pub epoch: u64,
 }
 
@@ -45,7 +49,9 @@ pub struct AbiObserved<'a> {
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiMetric {
+    /// The name.
     pub name: RString,
+    /// The value.
     pub value: f64,
 }
 
@@ -53,8 +59,11 @@ pub struct AbiMetric {
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiScalar<'a> {
+    /// The tag of the curve.
     pub tag: RStr<'a>,
+    /// The value.
     pub value: f64,
+    /// `state.iteration` when it was published.
     pub iteration: u64,
 }
 
@@ -63,25 +72,43 @@ pub struct AbiScalar<'a> {
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiState<'a> {
+    /// `State::epoch`.
     pub epoch: u64,
+    /// `State::iteration`.
     pub iteration: u64,
+    /// `State::epoch_iteration`.
     pub epoch_iteration: u64,
+    /// `State::max_epochs`.
     pub max_epochs: u64,
+    /// `State::seed`.
     pub seed: u64,
+    /// `State::epoch_length`.
     pub epoch_length: ROption<u64>,
+    /// `State::best_epoch`.
     pub best_epoch: ROption<u64>,
+    /// `State::best_metric`.
     pub best_metric: ROption<f64>,
+    /// `State::rank`.
     pub rank: u32,
+    /// `State::world_size`.
     pub world_size: u32,
+    /// `Pass::number`.
     pub pass_number: u64,
+    /// `Pass::taken`.
     pub pass_taken: u64,
+    /// `Pass::length`.
     pub pass_length: ROption<u64>,
+    /// `Pass::open`.
     pub pass_open: bool,
+    /// `State::epoch_done`.
     pub epoch_done: bool,
+    /// `State::finished`.
     pub finished: bool,
     /// 0: higher is better, 1: lower.
     pub better: u8,
+    /// The named parts.
     pub text: ROption<AbiText<'a>>,
+    /// The newest value of each curve.
     pub scalars: ROption<RSlice<'a, AbiScalar<'a>>>,
 }
 
@@ -89,11 +116,17 @@ pub struct AbiState<'a> {
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
 pub struct AbiText<'a> {
+    /// `State::engine`.
     pub engine: RStr<'a>,
+    /// `State::key_metric`.
     pub key_metric: ROption<RStr<'a>>,
+    /// `State::exception`.
     pub exception: ROption<RStr<'a>>,
+    /// `State::metrics`.
     pub metrics: RSlice<'a, AbiNumber<'a>>,
+    /// `State::observed`.
     pub observed: RSlice<'a, AbiObserved<'a>>,
+    /// `State::times`, in seconds.
     pub times: RSlice<'a, AbiNumber<'a>>,
 }
 
@@ -103,7 +136,9 @@ pub struct AbiText<'a> {
 pub struct AbiTensor<'a> {
     /// The number of the engine's `DType`.
     pub dtype: u8,
+    /// Lengths of the axes, slowest first.
     pub shape: RVec<usize>,
+    /// The elements, row-major, in native byte order.
     pub bytes: RCowSlice<'a, u8>,
 }
 
@@ -119,12 +154,19 @@ pub enum AbiCombine<'a> {
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiLayer {
+    /// The layer's name in the state dict.
     pub name: RString,
+    /// Number of values.
     pub count: u64,
+    /// Mean of the finite values.
     pub mean: f64,
+    /// Standard deviation of the finite values.
     pub std: f64,
+    /// Smallest finite value.
     pub min: f64,
+    /// Largest finite value.
     pub max: f64,
+    /// Number of other values.
     pub non_finite: u64,
 }
 
@@ -132,8 +174,11 @@ pub struct AbiLayer {
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiFault {
+    /// The dotted key; empty for the options as a whole.
     pub path: RString,
+    /// The problem.
     pub message: RString,
+    /// The name that was probably meant.
     pub suggestion: ROption<RString>,
 }
 
@@ -142,13 +187,19 @@ pub struct AbiFault {
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiAlternative {
+    /// The event's number.
     pub event: u32,
     /// The name of an event of the plugin's own; otherwise empty.
     pub custom_name: RString,
+    /// `Filter::every`.
     pub every: ROption<u64>,
+    /// `Filter::once`.
     pub once: ROption<RVec<u64>>,
+    /// `Filter::before`.
     pub before: ROption<u64>,
+    /// `Filter::after`.
     pub after: ROption<u64>,
+    /// The plugin's function, if the filter is one.
     pub accept: ROption<AbiAccept_TO<'static, RBox<()>>>,
 }
 
@@ -156,6 +207,7 @@ pub struct AbiAlternative {
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct AbiWhen {
+    /// The events with their filters.
     pub alternatives: RVec<AbiAlternative>,
 }
 
@@ -163,10 +215,15 @@ pub struct AbiWhen {
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiOption {
+    /// The key.
     pub name: RString,
+    /// The type in words.
     pub kind: RString,
+    /// The default as TOML.
     pub default: ROption<RString>,
+    /// Whether it has no default and must be given.
     pub required: bool,
+    /// The purpose.
     pub help: RString,
 }
 
@@ -235,7 +292,9 @@ pub trait AbiHost {
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiArray<'a> {
+    /// Lengths of the axes, slowest first: `[C, X, Y, Z]` of an image.
     pub shape: RVec<usize>,
+    /// The values, row-major.
     pub values: RCowSlice<'a, f32>,
     /// The rows, one after another.
     pub affine: [f64; 16],
@@ -247,8 +306,11 @@ pub struct AbiArray<'a> {
 pub struct AbiComponentInfo {
     /// The number of the registry's `ComponentKind`.
     pub kind: u8,
+    /// The name, without the plugin's.
     pub name: RString,
+    /// The purpose, in one line.
     pub help: RString,
+    /// The options.
     pub options: RVec<AbiOption>,
 }
 
@@ -256,7 +318,9 @@ pub struct AbiComponentInfo {
 #[repr(C)]
 #[derive(Clone, StableAbi)]
 pub struct AbiAnswer {
+    /// The arrays, as the operation defines them.
     pub arrays: RVec<AbiArray<'static>>,
+    /// The JSON, as the operation defines it; empty if it defines none.
     pub text: RString,
 }
 

@@ -53,7 +53,7 @@ pub const PROGRAMS: u32 = 16;
 /// Changes the run: its end, its learning rate, its tensors.
 pub const CHANGES_RUN: u32 = 32;
 
-/// Has components that recipes name: transforms, metrics, readers.
+/// Has components that recipes name, of any [kind](crate::component).
 pub const COMPONENTS: u32 = 64;
 
 /// The record: bytes and numbers only, no pointers. Its layout is frozen; additions go into a new
@@ -61,15 +61,15 @@ pub const COMPONENTS: u32 = 64;
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 pub struct Identity {
-    /// [`MAGIC`].
+    /// The first bytes: [`MAGIC`].
     pub magic: [u8; 16],
     /// The size of this record in bytes.
     pub size: u32,
-    /// [`LOADER_VERSION`] of the SDK.
+    /// The loader's version in the SDK: [`LOADER_VERSION`].
     pub loader: u32,
-    /// [`ABI_HASH`] of the SDK.
+    /// The hash of layouts in the SDK: [`ABI_HASH`].
     pub abi_hash: u64,
-    /// [`UNWINDS`], [`DECLARED`] and the declared capabilities.
+    /// The flags [`UNWINDS`] and [`DECLARED`], and the declared capabilities.
     pub flags: u32,
     /// Always 0.
     pub reserved: u32,
@@ -95,7 +95,11 @@ pub struct Identity {
 const _: () = assert!(size_of::<Identity>() == 592, "the record is frozen");
 
 impl Identity {
-    /// The identity of a plugin that is built with this SDK; `needs` are the declared capabilities.
+    /// The identity of a plugin that is built with this SDK; `needs` are the declared capabilities. A
+    /// text that is too long for its field is cut.
+    ///
+    /// # Panics
+    /// If the name of the crate, `module`, has 96 bytes or more.
     pub const fn new(name: &str, version: &str, description: &str, module: &str, unwinds: bool, needs: u32) -> Self {
         assert!(module.len() < 96, "the crate's name is too long for a plugin");
         Self {

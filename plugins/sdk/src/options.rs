@@ -36,7 +36,7 @@ impl fmt::Display for OptionInfo {
 }
 
 /// A struct that is filled from a table of the recipe. [`options!`](crate::options!) writes the
-/// implementation.
+/// implementation, and has an example.
 pub trait PluginOptions: Sized {
     /// Every option, in the order of the fields.
     fn list() -> Vec<OptionInfo>;
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(missing.path, "metrics");
         assert!(missing.text().starts_with("option `metrics` is missing; valid options:"), "{missing}");
         let kind = fault("metrics = []\nevery = 'often'");
-        assert_eq!(kind.to_string(), "every: expected a whole number, 0 or more, not the text \"often\"");
+        assert_eq!(kind.to_string(), "every: expected a whole number without a sign, not the text \"often\"");
         assert_eq!(fault("metrics = []\nevery = -1").path, "every");
         assert_eq!(fault("metrics = ['dice', 3]").path, "metrics.1", "the very value is meant");
         let none = NoOptions::from_toml("a = 1").expect_err("no options");

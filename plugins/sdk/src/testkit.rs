@@ -84,12 +84,13 @@ pub struct FakeHost {
     pub attachments: Vec<String>,
     /// The values that `remember` keeps and `recall` returns.
     pub kept: BTreeMap<String, Vec<u8>>,
-    /// Names of methods that fail: `save_checkpoint`.
+    /// Names of methods that fail: `save_checkpoint`. Only methods that return a `Result`, without
+    /// `run_info`.
     pub refused: BTreeSet<String>,
 }
 
 impl FakeHost {
-    /// Adds a tensor.
+    /// Adds a tensor, such as `image`, `[B, C, X, Y, Z]`.
     pub fn give(&mut self, name: &str, tensor: HostTensor<'static>) -> &mut Self {
         self.tensors.insert(name.to_owned(), tensor);
         self
@@ -102,7 +103,7 @@ impl FakeHost {
         self
     }
 
-    /// Makes a method fail.
+    /// Makes a method fail: see [`refused`](Self::refused).
     pub fn refuse(&mut self, method: &str) -> &mut Self {
         self.refused.insert(method.to_owned());
         self
@@ -282,7 +283,38 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Sends events to one handler, through its filters, and carries out its requests.
+/// Sends events to one handler, through its filters, and carries out its requests: metrics are
+/// recorded, engines return theirs, the run ends or pauses. Timers, the handler's own events and
+/// `Attached` are not sent: call [`timer`](Self::timer) and [`fire`](Self::fire).
+///
+/// ```
+/// use hearth_plugin::testkit::{Call, Ended, Rehearsal};
+/// use hearth_plugin::{Context, Event, Handler, HandlerError, When};
+///
+/// struct Limit(f64);
+///
+/// impl Handler for Limit {
+///     fn name(&self) -> &str {
+///         "limit"
+///     }
+///     fn subscriptions(&self) -> Vec<When> {
+///         vec![Event::LossCompleted.into()]
+///     }
+///     fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+///         if cx.host.output("loss")? > self.0 {
+///             cx.host.terminate("the loss is too large");
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let mut rehearsal = Rehearsal::new(Limit(1.0));
+/// rehearsal.host.outputs.insert("loss".to_owned(), 2.0);
+/// assert_eq!(rehearsal.epochs(3, 4)?, Ended::Terminated);
+/// assert_eq!(rehearsal.state.iteration, 1);
+/// assert_eq!(rehearsal.host.calls[1], Call::Terminate("the loss is too large".to_owned()));
+/// # Ok::<(), HandlerError>(())
+/// ```
 pub struct Rehearsal<H> {
     /// The handler.
     pub handler: H,
@@ -314,12 +346,18 @@ impl<H: Handler> Rehearsal<H> {
 
     /// Calls the handler with [`Event::Timer`], as the engine does when the time of its `call_after`
     /// has passed.
+    ///
+    /// # Errors
+    /// The handler's error, whatever its [`Handler::on_error`] says.
     pub fn timer(&mut self) -> Result<(), HandlerError> {
         self.call(Event::Timer)
     }
 
     /// Fires one event. Returns whether the handler was called: it is called once if one of its
     /// subscriptions accepts the event and it acts on this rank.
+    ///
+    /// # Errors
+    /// The handler's error, whatever its [`Handler::on_error`] says.
     pub fn fire(&mut self, event: Event) -> Result<bool, HandlerError> {
         let counter = match event.counter() {
             Some(Counter::Iteration) => self.state.iteration,
@@ -354,6 +392,9 @@ impl<H: Handler> Rehearsal<H> {
     /// Rehearses a trainer's run up to a number of epochs, in the order of a real one, continuing
     /// from `state.epoch`. Requests to end or to pause take effect as in the engine: after the
     /// current event, or, within an iteration, after the iteration.
+    ///
+    /// # Errors
+    /// The first error of the handler, whatever its [`Handler::on_error`] says.
     pub fn epochs(&mut self, epochs: u64, epoch_length: u64) -> Result<Ended, HandlerError> {
         self.state.max_epochs = epochs;
         self.state.epoch_length = Some(epoch_length);
@@ -400,6 +441,9 @@ impl<H: Handler> Rehearsal<H> {
     }
 
     /// Rehearses one iteration of a trainer, from fetching the batch to its end.
+    ///
+    /// # Errors
+    /// The first error of the handler, whatever its [`Handler::on_error`] says.
     pub fn iteration(&mut self) -> Result<(), HandlerError> {
         self.fire(Event::GetBatchStarted)?;
         self.fire(Event::GetBatchCompleted)?;

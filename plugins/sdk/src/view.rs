@@ -365,7 +365,9 @@ mod tests {
         let sent = full();
         let untouched = serde_json::to_value(State::default()).expect("a state serializes");
         let full_json = serde_json::to_value(&sent).expect("a state serializes");
-        for (field, value) in untouched.as_object().expect("an object") {
+        // `terminated` is newer than the layout of `AbiState`, which plugins of older versions have.
+        let sent_fields = untouched.as_object().expect("an object").iter().filter(|(field, _)| *field != "terminated");
+        for (field, value) in sent_fields {
             assert_ne!(&full_json[field], value, "`{field}` of State is not covered: does it cross?");
         }
         let mut received = State::default();

@@ -2,6 +2,14 @@
 
 /// Random numbers that depend on a number of the program only: on seed, epoch, case and step. Workers,
 /// caches and resuming do not change them. Other generators may be seeded with [`Draw::seed`].
+///
+/// ```
+/// use hearth_plugin::component::Draw;
+/// let mut draw = Draw::new(7);
+/// let first = draw.uniform();
+/// assert!((0.0..1.0).contains(&first) && draw.below(3) < 3);
+/// assert_eq!(Draw::new(7).uniform(), first);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Draw {
     seed: u64,

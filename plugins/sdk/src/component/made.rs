@@ -115,7 +115,7 @@ impl Made {
             }
             (Made::Layout(layout), "cases", _) => said(&layout.cases(Path::new(&read::<LayoutCall>(text)?.folder))?),
             (Made::Writer(writer), "abilities", _) => {
-                said(&Abilities { endings: writer.endings(), ..Abilities::default() })
+                said(&Abilities { endings: writer.endings(), sides: writer.sides(), ..Abilities::default() })
             }
             (Made::Writer(writer), "write", [image]) => {
                 let WriteCall { path, case } = read(text)?;

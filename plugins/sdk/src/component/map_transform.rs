@@ -6,6 +6,40 @@ use super::{Array, Draw, Inversion};
 
 /// A step of `transforms` that gets the images of all its keys at once, may draw random numbers, and may
 /// return images on another grid.
+///
+/// ```
+/// use hearth_plugin::HandlerError;
+/// use hearth_plugin::component::{Array, Draw, MapTransform, Mapped};
+///
+/// /// Multiplies all images of a case by the same random factor.
+/// struct RandomScale;
+///
+/// impl MapTransform for RandomScale {
+///     fn apply(
+///         &self,
+///         images: Vec<Array<'_>>,
+///         _: &[String],
+///         mut draw: Draw,
+///     ) -> Result<Mapped, HandlerError> {
+///         let factor = draw.between(0.9, 1.1) as f32;
+///         let scaled = images.into_iter().map(|image| {
+///             let values = image.values.iter().map(|value| value * factor).collect::<Vec<f32>>();
+///             Array { values: values.into(), shape: image.shape, affine: image.affine }
+///         });
+///         Ok(Mapped::from(scaled.collect::<Vec<_>>()))
+///     }
+///     fn is_random(&self) -> bool {
+///         true
+///     }
+/// }
+///
+/// let image = Array::new(vec![1, 1, 1, 1], vec![10.0]).unwrap();
+/// let keys = ["t1".to_owned(), "t2".to_owned()];
+/// let mapped = RandomScale.apply(vec![image.clone(), image], &keys, Draw::new(3))?;
+/// assert_eq!(mapped.images[0], mapped.images[1]);
+/// assert!((9.0..11.0).contains(&mapped.images[0].values[0]));
+/// # Ok::<(), HandlerError>(())
+/// ```
 pub trait MapTransform: Send + Sync {
     /// Maps the images `[C, X, Y, Z]` of `keys` to as many images. Their affines say where the voxels are:
     /// a crop moves the origin, a resampling changes the voxel size. Labels must stay labels.
@@ -29,7 +63,8 @@ pub trait MapTransform: Send + Sync {
         false
     }
 
-    /// Maps an image on the grid that `apply` returned, such as a prediction, to the grid before it.
+    /// Maps an image `[C, X, Y, Z]` on the grid that `apply` returned, such as a prediction, to the grid
+    /// before it, [`Inversion::shape`].
     ///
     /// # Errors
     /// The problem of the image.

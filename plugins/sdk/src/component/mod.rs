@@ -74,7 +74,7 @@ pub use self::schedule::{Schedule, Step};
 pub use self::writer::Writer;
 use crate::options::OptionInfo;
 
-/// A transform: a step of `transforms` or `post`.
+/// A transform: a step of `transforms` or `post`. The [module](self) has an example.
 pub trait Transform: Send + Sync {
     /// Maps an image `[C, X, Y, Z]` to one on the same grid; the number of channels may change. The
     /// same image must yield the same result, because caches keep it.
@@ -85,10 +85,29 @@ pub trait Transform: Send + Sync {
 }
 
 /// A metric.
+///
+/// ```
+/// use hearth_plugin::HandlerError;
+/// use hearth_plugin::component::{Array, Metric};
+///
+/// /// The share of voxels with the right value.
+/// struct Accuracy;
+///
+/// impl Metric for Accuracy {
+///     fn measure(&self, pred: Array<'_>, label: Array<'_>) -> Result<Vec<f32>, HandlerError> {
+///         let right = pred.values.iter().zip(&*label.values).filter(|(pred, label)| pred == label).count();
+///         Ok(vec![right as f32 / label.values.len() as f32])
+///     }
+/// }
+///
+/// let array = |values: [f32; 4]| Array::new(vec![1, 1, 1, 4], values.to_vec()).unwrap();
+/// assert_eq!(Accuracy.measure(array([0.0, 1.0, 1.0, 1.0]), array([0.0, 1.0, 1.0, 0.0]))?, [0.75]);
+/// # Ok::<(), HandlerError>(())
+/// ```
 pub trait Metric: Send + Sync {
     /// Returns a row of numbers for an item, of the same length for all items: one per class, or
     /// one. NaN if there is nothing to measure. `pred` and `label` are `[C, X, Y, Z]`; their affine
-    /// has the voxel size.
+    /// has the voxel size in mm.
     ///
     /// # Errors
     /// The problem of the input.
@@ -96,9 +115,29 @@ pub trait Metric: Send + Sync {
 }
 
 /// A reader.
+///
+/// ```
+/// use std::path::Path;
+/// use hearth_plugin::HandlerError;
+/// use hearth_plugin::component::{Array, Reader};
+///
+/// /// Little-endian f32 along the first axis.
+/// struct Raw;
+///
+/// impl Reader for Raw {
+///     fn read(&self, path: &Path) -> Result<Array<'static>, HandlerError> {
+///         let bytes = std::fs::read(path)?;
+///         let values = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+///         let values = values.collect::<Vec<f32>>();
+///         Array::new(vec![1, values.len(), 1, 1], values).map_err(HandlerError::new)
+///     }
+/// }
+///
+/// assert!(Raw.read(Path::new("missing.raw")).is_err());
+/// ```
 pub trait Reader: Send + Sync {
-    /// Reads the image `[C, X, Y, Z]` of a file. Check the file's lengths before memory is
-    /// allocated for them.
+    /// Reads the image `[C, X, Y, Z]` of a file, with the affine from voxel index to mm (RAS+). Check
+    /// the file's lengths before memory is allocated for them.
     ///
     /// # Errors
     /// If the file is missing, damaged or of another kind.
