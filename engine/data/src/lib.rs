@@ -8,6 +8,27 @@
 //! Every random draw depends only on seed, epoch, case, transform and rank ([`DrawKey`]), so that
 //! the number of threads, the cache and resuming do not change results.
 //!
+//! ```
+//! use hearth_data::transforms::{EnsureChannelFirst, LoadImage, ScaleIntensityRange};
+//! use hearth_data::{DataLoader, DecathlonDataset, Items, LoaderOptions, Pipeline, phantom};
+//!
+//! let folder = tempfile::tempdir()?;
+//! phantom::spleen(folder.path(), 2, &phantom::SpleenOptions::default().size(16))?;
+//! let (both, window) = (["image", "label"], ScaleIntensityRange::new("image", -57.0, 164.0)); // HU
+//! let steps = Pipeline::new((
+//!     LoadImage::new(both),
+//!     EnsureChannelFirst::new(both),
+//!     window.b_min(0.0).b_max(1.0).clip(true),
+//! ))?;
+//! let cases = DecathlonDataset::open(folder.path())?.training;
+//! let loader = DataLoader::new(cases.cached(&steps)?, LoaderOptions::default())?;
+//! for batch in loader.epoch(1, 0) {
+//!     let batch = batch?; // tensors [B, C, X, Y, Z]
+//!     assert_eq!(batch.tensor("image")?.dims(), batch.tensor("label")?.dims());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! This crate re-exports five others:
 //!
 //! | crate | content |

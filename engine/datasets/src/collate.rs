@@ -30,7 +30,17 @@ pub enum Collate {
     },
 }
 
-/// Samples stacked along a new first axis.
+/// Samples stacked along a new first axis. What a loader returns, and [`collate`] makes.
+///
+/// ```
+/// use hearth_datasets::{collate, decollate};
+/// use hearth_transforms::{Sample, tiny};
+/// let sample = |case: &str| Sample::new(case).with_image("image", tiny::line([1.0, 2.0, 3.0]));
+/// let batch = collate(vec![sample("a"), sample("b")])?;
+/// assert_eq!(batch.tensor("image")?.dims(), [2, 1, 3, 1, 1]);
+/// assert_eq!(decollate(batch)?[1].case, "b");
+/// # Ok::<(), hearth_datasets::DataError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Tensors `[B, C, X, Y, Z]` by key.
@@ -67,7 +77,7 @@ impl Batch {
         self.cases.is_empty()
     }
 
-    /// Returns the tensor of a key.
+    /// Returns the tensor of a key, `[B, C, X, Y, Z]`.
     ///
     /// # Errors
     /// If there is no such key; the message lists the existing keys.
@@ -88,8 +98,8 @@ impl Batch {
         self
     }
 
-    /// Returns one entry of any tensor that corresponds to this batch (such as a prediction) as an
-    /// image, with the geometry of `like`.
+    /// Returns one entry of any tensor `[B, C, X, Y, Z]` that corresponds to this batch (such as a
+    /// prediction) as an image `[C, X, Y, Z]`, with the geometry of `like`.
     ///
     /// # Errors
     /// If there is no such entry or key.

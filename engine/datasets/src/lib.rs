@@ -3,6 +3,30 @@
 //! A [`layout`](layouts) lists the cases of a folder as [`Item`]s. A [`Dataset`] runs a pipeline on
 //! them and [keeps](caches) the part that is the same in every epoch; a [`DataLoader`] prepares
 //! batches in advance, in the order of a [`Sampler`]. [`quality`] checks data before training.
+//!
+//! ```
+//! use hearth_datasets::{DataLoader, Item, Items, LoaderOptions};
+//! use hearth_image::{Image, affine, host_device};
+//! use hearth_transforms::Pipeline;
+//! use hearth_transforms::transforms::{EnsureChannelFirst, LoadImage, RandFlip};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let mut items = Vec::new();
+//! for case in ["a", "b", "c"] {
+//!     let path = folder.path().join(format!("{case}.nii.gz"));
+//!     let image = Image::from_values(vec![1.0; 64], [1, 4, 4, 4], affine::IDENTITY, &host_device());
+//!     hearth_io::write_nifti(&path, &image, hearth_io::NiftiOptions::image())?;
+//!     items.push(Item::new(case).with("image", path));
+//! }
+//! let load = (LoadImage::new("image"), EnsureChannelFirst::new("image"));
+//! let steps = Pipeline::new((load, RandFlip::new("image")))?;
+//! let options = LoaderOptions::default().batch_size(2).shuffle(true);
+//! let loader = DataLoader::new(items.cached(&steps)?, options)?;
+//! let batches = loader.epoch(1, 0).collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!(batches[0].tensor("image")?.dims(), [2, 1, 4, 4, 4]);
+//! assert_eq!((batches.len(), batches[1].cases.len()), (2, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(unsafe_code)]
 

@@ -57,8 +57,17 @@ impl Default for LoaderOptions {
     }
 }
 
+impl LoaderOptions {
+    /// The number of batches of an epoch with this number of cases, each counted once.
+    pub fn batches(&self, cases: usize) -> usize {
+        let size = self.batch_size;
+        let drops = self.drop_last || (self.drop_single && size > 1 && cases % size == 1);
+        if drops { cases / size } else { cases.div_ceil(size) }
+    }
+}
+
 /// Loads batches of a data set. The order depends only on seed and epoch: neither the number of
-/// threads nor their timing changes a batch.
+/// threads nor their timing changes a batch. MONAI's `DataLoader`; the [crate](crate) has an example.
 #[derive(Clone)]
 pub struct DataLoader {
     dataset: Arc<dyn Dataset>,
@@ -107,13 +116,14 @@ impl DataLoader {
         self.distinct() * self.options.repeats
     }
 
+    /// The number of cases in an epoch.
+    pub fn cases(&self) -> usize {
+        self.sampler.as_ref().map_or_else(|| self.dataset.len(), |sampler| sampler.len())
+    }
+
     /// The number of batches in an epoch, each counted once.
     fn distinct(&self) -> usize {
-        let cases = self.sampler.as_ref().map_or_else(|| self.dataset.len(), |s| s.len());
-        let size = self.options.batch_size;
-        let LoaderOptions { drop_last, drop_single, .. } = self.options;
-        let drops = drop_last || (drop_single && size > 1 && cases % size == 1);
-        if drops { cases / size } else { cases.div_ceil(size) }
+        self.options.batches(self.cases())
     }
 
     /// Whether an epoch has no batch.
@@ -321,7 +331,8 @@ impl PatchLoader {
     }
 
     /// Returns the batches of an epoch without the first `skip`. Their samples are still prepared,
-    /// because the number per case is not known in advance.
+    /// because the number per case is not known in advance. An item is the error of a case or of a
+    /// batch that cannot be made.
     pub fn epoch(&self, epoch: u64, skip: u64) -> impl Iterator<Item = Result<Batch, DataError>> + Send + use<> {
         let (size, options) = (self.batch_size, self.loader.options.clone());
         let mut run = self.loader.samples(epoch);

@@ -1,6 +1,7 @@
 //! Display of the progress of long work.
 
 use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -12,7 +13,7 @@ pub enum Progress {
     None,
     /// A bar with the remaining time, on the terminal.
     Bar,
-    /// A plain line for every tenth of the work, for logs.
+    /// A plain line for every quarter of the work, for logs.
     Lines,
 }
 
@@ -21,7 +22,8 @@ pub enum Progress {
 pub struct Running {
     name: &'static str,
     total: u64,
-    done: std::sync::atomic::AtomicU64,
+    /// Locked while a line is printed, so that threads print their lines in order.
+    done: Mutex<u64>,
     how: Progress,
     bar: Option<ProgressBar>,
 }
@@ -90,13 +92,14 @@ impl Running {
 
     /// Reports `steps` steps as done.
     pub fn advance_by(&self, steps: u64) {
-        let done = self.done.fetch_add(steps, std::sync::atomic::Ordering::Relaxed) + steps;
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        *done += steps;
         if let Some(bar) = &self.bar {
             bar.inc(steps);
         }
         // Lines remain in a log file, so only one per quarter is printed.
         let quarter = |n: u64| n * 4 / self.total.max(1);
-        if self.how == Progress::Lines && self.total > 0 && quarter(done) != quarter(done - steps) {
+        if self.how == Progress::Lines && self.total > 0 && quarter(*done) != quarter(*done - steps) {
             print(format_args!("{}: {done} of {}", self.name, self.total));
         }
     }

@@ -27,8 +27,28 @@ pub(crate) fn turns(order: Vec<usize>) -> Vec<Turn> {
     order.into_iter().map(turn).collect()
 }
 
-/// The order of an epoch depends on the epoch only, so that a resumed run uses the same cases as an
-/// uninterrupted one.
+/// The order of the cases of each epoch. It depends on the epoch only, so that a resumed run uses the
+/// same cases as an uninterrupted one.
+///
+/// ```
+/// use hearth_datasets::Sampler;
+///
+/// /// The first case twice, then all others.
+/// struct FirstTwice(usize);
+///
+/// impl Sampler for FirstTwice {
+///     fn len(&self) -> usize {
+///         self.0 + 1
+///     }
+///     fn order(&self, _epoch: u64) -> Vec<usize> {
+///         std::iter::once(0).chain(0..self.0).collect()
+///     }
+/// }
+///
+/// let turns = FirstTwice(2).turns(1);
+/// let turns: Vec<(usize, u64)> = turns.iter().map(|turn| (turn.index, turn.before)).collect();
+/// assert_eq!(turns, [(0, 0), (0, 1), (1, 0)]);
+/// ```
 pub trait Sampler: Send + Sync {
     /// The number of cases in an epoch.
     fn len(&self) -> usize;
@@ -90,6 +110,13 @@ pub(crate) fn shuffled(cases: usize, seed: u64, epoch: u64) -> Vec<usize> {
 
 /// One rank's share of the cases; each epoch is shuffled as a whole before it is distributed
 /// (PyTorch's and MONAI's `DistributedSampler`). The permutation differs from PyTorch's.
+///
+/// ```
+/// use hearth_datasets::{DistributedSampler, Sampler};
+/// let share = |rank| DistributedSampler::new(5, 2, rank).map(|sampler| sampler.shuffle(false).order(1));
+/// assert_eq!((share(0)?, share(1)?), (vec![0, 2, 4], vec![1, 3, 0])); // case 0 again, for equal lengths
+/// # Ok::<(), hearth_datasets::DataError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DistributedSampler {
     cases: usize,
@@ -224,6 +251,15 @@ impl<S: Sampler> Sampler for SharedSampler<S> {
 }
 
 /// Draws cases by weight (PyTorch's `WeightedRandomSampler`).
+///
+/// ```
+/// use hearth_datasets::{Sampler, WeightedRandomSampler};
+/// let sampler = WeightedRandomSampler::new(vec![0.0, 1.0, 3.0], 100, true, 0)?;
+/// let order = sampler.order(1);
+/// assert_eq!(order, sampler.order(1)); // of the epoch only
+/// assert!(order.len() == 100 && !order.contains(&0));
+/// # Ok::<(), hearth_datasets::DataError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct WeightedRandomSampler {
     weights: Vec<f64>,

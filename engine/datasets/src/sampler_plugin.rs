@@ -46,7 +46,9 @@ struct PluginSampler {
 impl PluginSampler {
     /// The order of an epoch; `call` has the losses.
     fn ask(&self, epoch: u64, call: OrderCall) -> Result<Vec<usize>, String> {
-        let failed = |what: String| format!("{}, epoch {}: {what}", self.name, epoch + 1);
+        // The first question, for the number of cases, comes before epoch 1.
+        let when = if epoch == 0 { "before the first epoch".to_owned() } else { format!("epoch {epoch}") };
+        let failed = |what: String| format!("{}, {when}: {what}", self.name);
         let [high, low, ..] = DrawKey::new(self.seed, epoch, 0).draw("order of a plugin", 0, 0).at(0);
         let draw = u64::from(high) << 32 | u64::from(low);
         let call = OrderCall { cases: self.cases.clone(), epoch, draw, ..call };
@@ -62,7 +64,9 @@ impl PluginSampler {
         let wrong = match order.len() {
             0 => "expected at least 1".to_owned(),
             many if many > MOST => format!("expected at most {MOST}"),
-            many if self.length > 0 && many != self.length => format!("expected {}, as in epoch 1", self.length),
+            many if self.length > 0 && many != self.length => {
+                format!("expected {}, as before the first epoch", self.length)
+            }
             _ => return Ok(order),
         };
         Err(failed(format!("the plugin returned {} cases: {wrong}", order.len())))

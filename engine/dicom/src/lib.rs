@@ -80,6 +80,6 @@ pub use scan::{Annotation, AnnotationKind, FailedFile, OtherObject, Scan, read_p
 pub use seg::{Segment, Segmentation, SegmentationKind};
 pub use series::Series;
 pub use stack::Slice;
-pub use syntax::{TransferSyntax, is_dicom};
+pub use syntax::{TransferSyntax, is_dicom, is_dicom_file};
 pub use volume::{Rescale, Volume};
 pub use write::{Authorship, DrawnBy};

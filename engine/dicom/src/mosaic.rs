@@ -109,16 +109,21 @@ fn layout(attributes: &Attributes<'_>, first: &FrameInfo, limits: &Limits) -> Re
     let normal = image.vector("SliceNormalVector").filter(|normal| norm(*normal) > 0.0);
     let normal =
         normal.ok_or_else(|| refused("without SliceNormalVector in its CSA header, the order of its slices"))?;
-    let spacing = first
-        .slice_spacing
-        .map(f64::abs)
-        .or_else(|| image.numbers("SpacingBetweenSlices")?.first().copied())
-        .or_else(|| {
-            let series = header(attributes, 0x20)?;
-            distance(series.text("MrPhoenixProtocol").or_else(|| series.text("MrProtocol"))?)
-        })
-        .filter(|spacing| spacing.is_finite() && *spacing > 0.0);
-    let spacing = spacing.ok_or_else(|| refused("without SpacingBetweenSlices, the distance of its slices"))?;
+    let valid = |spacing: f64| Some(spacing.abs()).filter(|spacing| spacing.is_finite() && *spacing > 0.0);
+    let of_image = || image.numbers("SpacingBetweenSlices")?.first().copied().and_then(valid);
+    let of_protocol = || {
+        let series = header(attributes, 0x20)?;
+        let protocol = series.text("MrPhoenixProtocol").or_else(|| series.text("MrProtocol"))?;
+        let thickness = attributes.number_of(tags::SLICE_THICKNESS);
+        protocol_distance(protocol, count).or_else(|| distance_by_factor(protocol, thickness)).and_then(valid)
+    };
+    let spacing = first.slice_spacing.and_then(valid).or_else(of_image).or_else(of_protocol);
+    let spacing = spacing.ok_or_else(|| {
+        refused(
+            "without the distance of its slices: there is no SpacingBetweenSlices, and no position or distance factor in the \
+             protocol of its CSA header (0029,1020); SliceThickness leaves out gaps",
+        )
+    })?;
     Ok(Layout { count, normal, spacing })
 }
 
@@ -143,34 +148,74 @@ fn count(attributes: &Attributes<'_>, image: &Csa, limits: &Limits) -> Option<us
     (count >= 1.0 && count <= limits.frames as f64 && count.fract() == 0.0).then_some(count as usize)
 }
 
-/// The distance of the first two slices of a protocol, whose lines are
-/// `sSliceArray.asSlice[0].sPosition.dTra = 12.5`; coordinates of 0 have no line, and so a slice at the origin
-/// has none of a position.
-fn distance(protocol: &str) -> Option<f64> {
-    let value = |slice: usize, axis: &str| -> Option<f64> {
-        let key = format!("sSliceArray.asSlice[{slice}].sPosition.{axis}");
-        let line = protocol.lines().find_map(|line| line.trim_start().strip_prefix(&key))?;
-        line.trim_start().strip_prefix('=')?.trim().parse().ok()
-    };
-    let place = |slice| -> Option<Vector> {
+/// The value of a line `key = value` of a protocol. Values of 0 have no line.
+fn value(protocol: &str, key: &str) -> Option<f64> {
+    let line = protocol.lines().find_map(|line| line.trim_start().strip_prefix(key)?.trim_start().strip_prefix('='))?;
+    line.trim().parse().ok()
+}
+
+/// Whether a protocol has a line of this array's entry.
+fn has(protocol: &str, entry: &str) -> bool {
+    protocol.lines().any(|line| line.trim_start().starts_with(entry))
+}
+
+/// The part of a distance by which others of the same stack may differ.
+const UNEVEN: f64 = 0.01;
+
+/// The distance of the slices of a protocol, whose lines are `sSliceArray.asSlice[0].sPosition.dTra =
+/// 12.5`. A slice at the origin has no line of a position. `None` if they have no single distance, as those
+/// of several stacks.
+fn protocol_distance(protocol: &str, count: usize) -> Option<f64> {
+    let place = |slice: usize| -> Option<Vector> {
         let key = format!("sSliceArray.asSlice[{slice}].");
-        let exists = protocol.lines().any(|line| line.trim_start().starts_with(&key));
-        exists.then(|| ["dSag", "dCor", "dTra"].map(|axis| value(slice, axis).unwrap_or_default()))
+        let axis = |axis: &str| value(protocol, &format!("{key}sPosition.{axis}")).unwrap_or_default();
+        has(protocol, &key).then(|| ["dSag", "dCor", "dTra"].map(axis))
     };
-    Some(norm(along(place(1)?, place(0)?, -1.0)))
+    let places: Vec<Vector> = (0..count).map_while(place).collect();
+    let mut distances = places.windows(2).map(|pair| norm(along(pair[1], pair[0], -1.0)));
+    let first = distances.next()?;
+    distances.all(|distance| (distance - first).abs() <= UNEVEN * first).then_some(first)
+}
+
+/// The thickness and the gap of the slices of a protocol with one group of slices: the gap is
+/// `sGroupArray.asGroup[0].dDistFact` of the thickness.
+fn distance_by_factor(protocol: &str, thickness: Option<f64>) -> Option<f64> {
+    let one = has(protocol, "sGroupArray.asGroup[0].") && !has(protocol, "sGroupArray.asGroup[1].");
+    let thickness = value(protocol, "sSliceArray.asSlice[0].dThickness").or(thickness)?;
+    let factor = value(protocol, "sGroupArray.asGroup[0].dDistFact").unwrap_or_default();
+    one.then_some(thickness * (1.0 + factor))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::distance;
+    use super::{distance_by_factor, protocol_distance};
 
     #[test]
     fn slices_of_a_protocol_have_a_distance() {
         let protocol = "sSliceArray.asSlice[0].sPosition.dCor\t = \t3.0\nsSliceArray.asSlice[1].sPosition.dCor = 6\n\
                         sSliceArray.asSlice[1].sPosition.dTra\t=\t-4.0\nsSliceArray.asSlice[10].sPosition.dTra = 9";
-        assert_eq!(distance(protocol), Some(5.0));
-        assert_eq!(distance("sSliceArray.asSlice[0].sPosition.dTra = 9"), None);
+        assert_eq!(protocol_distance(protocol, 11), Some(5.0));
+        assert_eq!(protocol_distance("sSliceArray.asSlice[0].sPosition.dTra = 9", 2), None);
         let at_origin = "sSliceArray.asSlice[0].dThickness = 3.0\nsSliceArray.asSlice[1].sPosition.dTra = 3.6";
-        assert_eq!(distance(at_origin), Some(3.6));
+        assert_eq!(protocol_distance(at_origin, 2), Some(3.6));
+        let line = |slice: usize, at: f64| format!("sSliceArray.asSlice[{slice}].sPosition.dTra = {at}\n");
+        let even: String = (0..5).map(|slice| line(slice, 3.3 * slice as f64 - 7.0)).collect();
+        assert!(protocol_distance(&even, 5).is_some_and(|distance| (distance - 3.3).abs() < 1e-9));
+        // The second stack lies elsewhere.
+        assert_eq!(protocol_distance(&(even + &line(5, 40.0)), 6), None);
+    }
+
+    #[test]
+    fn a_gap_is_a_part_of_the_thickness() {
+        let protocol = "sGroupArray.asGroup[0].nSize = 5\nsGroupArray.asGroup[0].dDistFact\t = \t0.25";
+        assert_eq!(distance_by_factor(protocol, Some(3.0)), Some(3.75));
+        let own = format!("{protocol}\nsSliceArray.asSlice[0].dThickness = 2.0");
+        assert_eq!(distance_by_factor(&own, Some(3.0)), Some(2.5));
+        // A factor of 0 has no line.
+        assert_eq!(distance_by_factor("sGroupArray.asGroup[0].nSize = 5", Some(3.0)), Some(3.0));
+        assert_eq!(distance_by_factor(protocol, None), None);
+        assert_eq!(distance_by_factor("", Some(3.0)), None);
+        let two = format!("{protocol}\nsGroupArray.asGroup[1].nSize = 5");
+        assert_eq!(distance_by_factor(&two, Some(3.0)), None);
     }
 }

@@ -169,6 +169,9 @@ impl Regions {
     }
 
     /// The file's own grid; an RTSTRUCT has none.
+    ///
+    /// # Errors
+    /// For a SEG whose frames have no position, or do not lie at multiples of one distance.
     pub fn own_grid(&self) -> Option<Result<Grid, DicomError>> {
         match self {
             Regions::Structures(_) => None,

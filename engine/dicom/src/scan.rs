@@ -43,8 +43,12 @@ pub struct Scan {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FailedFile {
+    /// The file.
+    pub path: PathBuf,
     /// The SeriesInstanceUID; empty if the header cannot be read or has none.
     pub series: String,
+    /// The modality; empty if the header cannot be read or has none.
+    pub modality: String,
     /// The reason.
     pub error: DicomError,
 }
@@ -117,7 +121,7 @@ pub fn scan_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Scan, 
 
 /// Inspects some files.
 pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
-    let looked: Vec<Result<Object, FailedFile>> = files.par_iter().map(|path| look(path, options)).collect();
+    let looked: Vec<Result<Object, Box<FailedFile>>> = files.par_iter().map(|path| look(path, options)).collect();
     let mut scan = Scan::default();
     let mut groups: BTreeMap<GroupKey, Vec<Slice>> = BTreeMap::new();
     for object in looked {
@@ -128,8 +132,8 @@ pub fn scan_files(files: &[PathBuf], options: &ReadOptions) -> Scan {
             }
             Ok(Object::Annotation(annotation)) => scan.annotations.push(annotation),
             Ok(Object::Other(other)) => scan.others.push(other),
-            Err(FailedFile { error: DicomError::NotDicom { .. }, .. }) => scan.not_dicom += 1,
-            Err(failed) => scan.failed.push(failed),
+            Err(failed) if matches!(failed.error, DicomError::NotDicom { .. }) => scan.not_dicom += 1,
+            Err(failed) => scan.failed.push(*failed),
         }
     }
     for ((_, folder), slices) in groups {
@@ -252,6 +256,8 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, limit: usize) -> Result<(), Di
         files.push(path.to_owned());
         return Ok(());
     }
+    // Locks of editors are links to nothing.
+    let hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
     // A stack, not recursion, and no links to folders: loops are impossible.
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -262,7 +268,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, limit: usize) -> Result<(), Di
             let path = entry.path();
             if kind.is_dir() {
                 folders.push(path);
-            } else if kind.is_file() || path.is_file() {
+            } else if kind.is_file() || path.is_file() || (hearth_files::is_file_entry(&path) && !hidden(&entry)) {
                 files.push(path);
             }
             if files.len() > limit {
@@ -282,8 +288,9 @@ enum Object {
     Other(OtherObject),
 }
 
-fn look(path: &Path, options: &ReadOptions) -> Result<Object, FailedFile> {
-    let opened = open(path, &options.limits).map_err(|error| FailedFile { series: String::new(), error })?;
+fn look(path: &Path, options: &ReadOptions) -> Result<Object, Box<FailedFile>> {
+    let failed = |series, modality, error| Box::new(FailedFile { path: path.to_owned(), series, modality, error });
+    let opened = open(path, &options.limits).map_err(|error| failed(String::new(), String::new(), error))?;
     let attributes = Attributes::new(&opened.object, path);
     let identity = Identity::read(&attributes);
     let annotation = |kind, mut referenced_series: Vec<String>| {
@@ -315,7 +322,8 @@ fn look(path: &Path, options: &ReadOptions) -> Result<Object, FailedFile> {
         return Ok(other(path, identity));
     }
     let image = ImageFile::read(&opened, element, &options.limits);
-    image.map(|image| Object::Image(Arc::new(image))).map_err(|error| FailedFile { series: identity.series, error })
+    let image = image.map_err(|error| failed(identity.series, identity.modality, error))?;
+    Ok(Object::Image(Arc::new(image)))
 }
 
 fn other(path: &Path, identity: Identity) -> Object {

@@ -1,6 +1,8 @@
 //! Transfer syntaxes, and how a file without one is recognized.
 
 use std::fmt;
+use std::io::Read;
+use std::path::Path;
 
 use dicom_object::InMemDicomObject;
 use dicom_transfer_syntax_registry::entries;
@@ -163,6 +165,16 @@ pub(crate) fn layout(head: &[u8]) -> Option<Layout> {
 pub fn is_dicom(head: &[u8]) -> bool {
     layout(head).is_some()
 }
+
+/// Whether a file is DICOM by its first bytes; one that cannot be read is not.
+pub fn is_dicom_file(path: impl AsRef<Path>) -> bool {
+    let mut head = Vec::new();
+    let read = hearth_files::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+    read.is_ok() && is_dicom(&head)
+}
+
+/// The number of bytes of a file that decide whether it is DICOM.
+const HEAD: u64 = 1024;
 
 /// File meta information without a preamble.
 fn starts_meta(head: &[u8]) -> bool {

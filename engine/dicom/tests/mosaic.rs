@@ -164,6 +164,44 @@ fn a_mosaic_says_its_layout_in_several_places() {
     check(&path, 1.0);
 }
 
+/// With SliceThickness (3 mm) alone the distance of the slices (4 mm) is that of the protocol: of the
+/// positions of its slices, or the thickness and a gap of a third.
+#[test]
+fn the_distance_of_slices_is_that_of_the_protocol() {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("mosaic.dcm");
+    let protocol = |lines: &[String]| {
+        let text = format!("### ASCCONV BEGIN ###\n{}\n### ASCCONV END ###", lines.join("\n"));
+        csa(&[("MrPhoenixProtocol", vec![text])], true)
+    };
+    let position = |slice: usize, gap: f64| -> Vec<String> {
+        let place = |axis: usize| FIRST[axis] + gap * slice as f64 * NORMAL[axis];
+        let line = |(axis, name)| format!("sSliceArray.asSlice[{slice}].sPosition.{name}\t = \t{:.9}", place(axis));
+        ["dSag", "dCor", "dTra"].into_iter().enumerate().map(line).collect()
+    };
+    let positions: Vec<String> = (0..SIZE[2]).flat_map(|slice| position(slice, STEPS[2])).collect();
+    let factor = |factor: &str| {
+        vec!["sGroupArray.asGroup[0].nSize\t = \t5".to_owned(), format!("sGroupArray.asGroup[0].dDistFact = {factor}")]
+    };
+    let write =
+        |lines: &[String]| with_header(bare(), &csa(&elements(1.0), true)).bytes(Tag(0x29, 0x1020), &protocol(lines));
+    for lines in [positions.clone(), factor("0.33333333"), [factor("0.9"), positions.clone()].concat()] {
+        write(&lines).write(&path);
+        check(&path, 1.0);
+        // A distance of 0 is none.
+        write(&lines).decimals(tags::SPACING_BETWEEN_SLICES, &[0.0]).write(&path);
+        check(&path, 1.0);
+    }
+    // Slices of two stacks have no single distance.
+    let last = position(SIZE[2] - 1, 3.0 * STEPS[2]);
+    let uneven: Vec<String> = positions[..positions.len() - 3].iter().cloned().chain(last).collect();
+    for lines in [uneven, vec!["sSliceArray.lSize\t = \t5".to_owned()]] {
+        write(&lines).write(&path);
+        let error = read_path(&path, &ReadOptions::default()).expect_err("no distance").to_string();
+        assert!(error.contains("SliceThickness leaves out gaps") && error.contains("0029,1020"), "{error}");
+    }
+}
+
 #[test]
 fn a_mosaic_without_its_layout_is_refused_by_name() {
     let folder = tempdir().expect("a folder");

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod csv;
+mod latched;
 mod npy;
 mod own;
 mod regular;
@@ -31,9 +32,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use csv::{csv_cell, csv_line, csv_text};
+pub use latched::Latched;
 pub use npy::{NpyHeader, NpyKind, NpyType, npy_header, npy_start};
 pub use own::{append, check_can_write, open_own};
-pub use regular::{check_readable, open, read, read_to_string};
+pub use regular::{check_readable, is_file_entry, open, read, read_to_string};
 pub use writing::{Scratch, is_being_written};
 
 /// Replaces a file, or creates it.
@@ -77,18 +79,19 @@ fn is_stream(path: &Path) -> bool {
     found.is_ok_and(|found| !found.is_file() && !found.is_dir() && !found.is_symlink())
 }
 
-/// Temporary files of this process that are not yet renamed.
+/// Temporary files of this process that are not yet renamed, and its temporary folders.
 static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that stays in the list until it is renamed or writing it fails.
-struct Unfinished(PathBuf);
+/// A file that stays in the list until it is renamed or writing it fails, or a folder until it is removed.
+#[derive(Debug)]
+pub(crate) struct Unfinished(PathBuf);
 
 impl Unfinished {
-    fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path) -> Self {
         unfinished().insert(path.to_owned());
         Self(path.to_owned())
     }
@@ -100,16 +103,23 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes the temporary files that [`replace`] and related functions are writing on other threads.
-/// For a program that exits immediately; these writes then fail.
+/// Removes the temporary files that [`replace`] and related functions are writing on other threads, and each
+/// [`Scratch`]. For a program that exits immediately; these writes then fail.
 pub fn remove_unfinished() {
     remove(unfinished().iter());
 }
 
-fn remove<'a>(files: impl IntoIterator<Item = &'a PathBuf>) {
-    for file in files {
-        // A file that was just renamed no longer exists under this name.
-        let _ = fs::remove_file(file);
+/// The number of attempts to remove a folder: other threads may write into it meanwhile.
+const TRIES: u32 = 8;
+
+fn remove<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) {
+    for path in paths {
+        // What was just renamed no longer exists under this name.
+        if path.is_dir() {
+            let _ = (0..TRIES).any(|_| fs::remove_dir_all(path).is_ok() || !path.exists());
+        } else {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -185,6 +195,22 @@ mod tests {
         });
         assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(names(folder.path()).is_empty() && unfinished().iter().all(|file| !file.starts_with(folder.path())));
+    }
+
+    #[test]
+    fn temporary_folders_can_be_removed_with_what_is_in_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let listed = || unfinished().iter().filter(|path| path.starts_with(folder.path())).cloned().collect::<Vec<_>>();
+        let [scratch, kept] = [0, 1].map(|_| Scratch::new_in(folder.path(), ".making-").unwrap());
+        fs::create_dir(scratch.path().join("deep")).unwrap();
+        fs::write(scratch.path().join("deep/file"), "half").unwrap();
+        assert_eq!(listed().len(), 2);
+        // What has got its name stays.
+        kept.keep_as(&folder.path().join("named")).unwrap();
+        remove(&listed());
+        assert_eq!(names(folder.path()), ["named"]);
+        drop(scratch);
+        assert!(listed().is_empty());
     }
 
     #[test]

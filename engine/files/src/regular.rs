@@ -46,13 +46,21 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
 /// that does not exist is left to them.
 ///
 /// # Errors
-/// A named pipe, a device or a socket.
+/// A named pipe, a device or a socket; a link to a missing file.
 pub fn check_readable(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(found) => check_kind(&found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => Err(refusal(path, &error)),
         Err(_) => Ok(()),
     }
+}
+
+/// Whether an entry of a folder counts as a file: a regular one, or a link to one, also if that is missing, as
+/// where a disk is not mounted or DataLad has not fetched it. Reading it is then an error that names it; without
+/// it in the list a case, or a slice, would be lost silently.
+pub fn is_file_entry(path: &Path) -> bool {
+    path.is_file() || (path.is_symlink() && !path.exists())
 }
 
 /// Fails unless an open file is a regular one.
@@ -97,6 +105,11 @@ pub(crate) fn refusal(path: &Path, error: &io::Error) -> io::Error {
             "it is a symbolic link, and this program writes through none here: remove it, or give another folder";
         return io::Error::new(io::ErrorKind::InvalidInput, what);
     }
+    if link && error.kind() == io::ErrorKind::NotFound {
+        let target = path.read_link().unwrap_or_default();
+        let what = format!("it is a link to {}, which is missing", target.display());
+        return io::Error::new(io::ErrorKind::NotFound, what);
+    }
     match through.ok().and_then(|found| kind(found.file_type())) {
         Some(kind) if kind != "a folder" => {
             io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}; expected a regular file"))
@@ -127,6 +140,8 @@ fn is_loop(_: &io::Error) -> bool {
 mod tests {
     use super::*;
 
+    const ABSENT: &str = "it is a link to absent, which is missing";
+
     #[test]
     fn whatever_is_no_regular_file_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
@@ -152,6 +167,12 @@ mod tests {
         std::fs::write(at("file"), "text").unwrap();
         std::os::unix::fs::symlink(at("file"), at("to-file")).unwrap();
         assert_eq!(read_to_string(at("to-file")).unwrap(), "text");
+        std::os::unix::fs::symlink("absent", at("to-absent")).unwrap();
+        let error = read(at("to-absent")).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::NotFound, ABSENT));
+        assert_eq!(check_readable(&at("to-absent")).unwrap_err().to_string(), ABSENT);
+        let listed = ["to-absent", "to-file", "file", "absent", "pipe", "link"].map(|name| is_file_entry(&at(name)));
+        assert_eq!(listed, [true, true, true, false, false, false]);
         assert_eq!(read(at("file")).unwrap(), b"text");
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::{Builder, TempDir, TempPath};
 
+use crate::Unfinished;
 use crate::own::open_own;
 
 /// The prefix of files that are being written.
@@ -58,11 +59,13 @@ pub(crate) fn begin(folder: &Path) -> io::Result<(File, TempPath)> {
     Err(io::Error::new(io::ErrorKind::WouldBlock, "another process removes the temporary files as they are made"))
 }
 
-/// A temporary folder that is removed when the value is dropped, or by the next process that makes one
-/// with the same prefix in the same place, should this one be killed.
+/// A temporary folder that is removed when the value is dropped, by
+/// [`remove_unfinished`](crate::remove_unfinished), or by the next process that makes one with the same
+/// prefix in the same place, should this one be killed.
 #[derive(Debug)]
 pub struct Scratch {
     folder: TempDir,
+    _listed: Unfinished,
     /// Locked as long as this process lives.
     _lock: Option<File>,
 }
@@ -90,7 +93,8 @@ impl Scratch {
                 if let Some(ours) = &lock {
                     remove_left(place, prefix, ours);
                 }
-                return Ok(Self { folder, _lock: lock });
+                let listed = Unfinished::new(folder.path());
+                return Ok(Self { folder, _listed: listed, _lock: lock });
             }
         }
         Err(io::Error::new(io::ErrorKind::WouldBlock, "another process removes the temporary folders as they are made"))
@@ -149,32 +153,34 @@ fn remove_dead(folder: &Path, prefix: &str, ours: &File) -> Vec<String> {
     // A folder that cannot be read has the same error for its writer.
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-    let gone = named.filter(|entry| is_dead(&entry.path(), prefix, &ours).unwrap_or(false)).filter_map(|entry| {
+    let gone = named.filter_map(|entry| {
         let path = entry.path();
+        // Locked until it is removed: a writer that has made it just now finds it locked or gone, and makes
+        // another.
+        let _lock = locked_if_dead(&path, prefix, &ours).ok()??;
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         removed.ok().map(|()| entry.file_name().to_string_lossy().into_owned())
     });
     gone.collect()
 }
 
-/// Whether a leftover is ours and its writer is dead. The lock is released on return: a writer that
-/// begins just then sees that its file is gone, and makes another.
-fn is_dead(path: &Path, prefix: &str, ours: &fs::Metadata) -> io::Result<bool> {
+/// A leftover, locked, if it is ours and its writer is dead.
+fn locked_if_dead(path: &Path, prefix: &str, ours: &fs::Metadata) -> io::Result<Option<File>> {
     let found = path.symlink_metadata()?;
     if found.is_symlink() || !have_one_owner(&found, ours) {
-        return Ok(false);
+        return Ok(None);
     }
     let file =
         if found.is_dir() { File::open(path)? } else { open_own(path, OpenOptions::new().read(true).write(true))? };
     if file.try_lock().is_err() {
-        return Ok(false);
+        return Ok(None);
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let of_this_system = !MARK.is_empty() && name.starts_with(&marked(prefix));
     // Compared with a new file of the same file system: this machine may have another clock.
     let age = |found: SystemTime| ours.modified().ok().and_then(|ours| ours.duration_since(found).ok());
     let old = || found.modified().ok().and_then(age).is_some_and(|age| age > OLD);
-    Ok(of_this_system || old())
+    Ok((of_this_system || old()).then_some(file))
 }
 
 #[cfg(unix)]
@@ -227,6 +233,37 @@ mod tests {
         drop(living);
         scratch.keep_as(&dir.path().join("named")).unwrap();
         assert!(dir.path().join("named/x").is_file() && !dir.path().join(made).exists());
+    }
+
+    /// A file is not locked in the moment in which it is made. Who clears the folder just then must not take
+    /// it for a leftover once its writer holds it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_writer_holds_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = File::open(dir.path()).unwrap();
+        let writing = std::sync::atomic::AtomicUsize::new(4);
+        let lost = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let begun = (0..500).map(|_| begin(dir.path()));
+                        let lost = begun.filter(|begun| {
+                            std::thread::yield_now();
+                            begun.as_ref().is_ok_and(|(_, place)| !place.exists())
+                        });
+                        let lost = lost.count();
+                        writing.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                        lost
+                    })
+                })
+                .collect();
+            while writing.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+                remove_dead(dir.path(), FILE, &ours);
+            }
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
+        });
+        assert_eq!(lost, 0);
     }
 
     #[cfg(target_os = "linux")]

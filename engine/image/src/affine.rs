@@ -1,5 +1,13 @@
 //! Voxel-to-world matrices: 4x4, f64, world in millimetres towards Right, Anterior, Superior
 //! (RAS+).
+//!
+//! ```
+//! use hearth_image::affine;
+//! let grid = [[2.0, 0.0, 0.0, 10.0], [0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 5.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+//! assert_eq!(affine::spacing(&grid), [2.0, 2.0, 5.0]);
+//! assert_eq!(affine::apply(&grid, [1.0, 1.0, 1.0]), [12.0, 2.0, 5.0]);
+//! assert_eq!(affine::inverse(&grid).map(|back| affine::compose(&grid, &back)), Some(affine::IDENTITY));
+//! ```
 
 /// A matrix from voxel index `(i, j, k, 1)` to world position in mm, RAS+.
 pub type Affine = [[f64; 4]; 4];

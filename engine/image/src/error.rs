@@ -6,6 +6,12 @@ use hearth_kernels::device_error::reason;
 use hearth_kernels::label::LabelError;
 
 /// The error of a transform. The pipeline adds case, file, step, shape and spacing.
+///
+/// ```
+/// use hearth_image::TransformError;
+/// let error = TransformError::new("the image has 2 channels").expected("1").advice("choose one first");
+/// assert_eq!(error.to_string(), "the image has 2 channels; expected 1; choose one first");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransformError {
     /// The problem.

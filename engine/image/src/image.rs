@@ -11,9 +11,19 @@ use crate::host_device;
 use crate::orientation::{self, Reorder};
 use crate::spatial::lazy::Laziness;
 
-/// A volume with its geometry.
+/// A volume with its geometry. MONAI's `MetaTensor`.
 ///
 /// 2-D images have `Z = 1` and `meta.spatial_dims = 2`.
+///
+/// ```
+/// use hearth_image::{Image, host_device};
+/// // Voxels of 0.5 x 0.5 x 2 mm, the first at (-90, -126, -72) mm.
+/// let affine =
+///     [[0.5, 0.0, 0.0, -90.0], [0.0, 0.5, 0.0, -126.0], [0.0, 0.0, 2.0, -72.0], [0.0, 0.0, 0.0, 1.0]];
+/// let image = Image::from_values(vec![0.0; 24], [1, 2, 3, 4], affine, &host_device());
+/// assert_eq!((image.channels(), image.shape()), (1, [2, 3, 4]));
+/// assert_eq!((image.spacing(), image.orientation()), ([0.5, 0.5, 2.0], "RAS".to_owned()));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Image {
     /// Values `[C, X, Y, Z]`, f32.
@@ -159,7 +169,7 @@ pub enum Applied {
 const APART: f64 = 0.02;
 
 impl Image {
-    /// Creates an image that does not come from a file.
+    /// Creates an image of values `[C, X, Y, Z]` that does not come from a file.
     pub fn new(data: Tensor<4>, affine: Affine) -> Self {
         let [_, x, y, z] = data.dims();
         let meta = Meta { original_affine: affine, original_shape: vec![x, y, z], ..Meta::default() };
@@ -305,8 +315,9 @@ impl Image {
         self
     }
 
-    /// Inverts the last spatial operation. `nearest` forces nearest interpolation, whatever the
-    /// forward mode was. [`Applied::Foreign`] is sampled back, because its own inverse is not here.
+    /// Inverts the last spatial operation; an image without one is returned unchanged. `nearest`
+    /// forces nearest interpolation, whatever the forward mode was. [`Applied::Foreign`] is sampled
+    /// back, because another crate has its own inverse.
     ///
     /// # Errors
     /// Where an affine cannot be inverted, or the image no longer has the shape that the operation

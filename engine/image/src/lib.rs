@@ -3,6 +3,19 @@
 //! [`affine`] and [`orientation`] contain the geometry, [`spatial`] the operations: each updates
 //! the affine, is recorded in the image's history, and can be inverted. [`nifti::Header`] is the
 //! file header that an image carries from reading to writing.
+//!
+//! ```
+//! use hearth_image::spatial::{GridSampling, resample_to};
+//! use hearth_image::{Image, affine, host_device};
+//!
+//! let image = Image::from_values(vec![1.0; 64], [1, 4, 4, 4], affine::IDENTITY, &host_device());
+//! let mut coarse = affine::IDENTITY; // voxels of 2 mm along the first axis
+//! coarse[0][0] = 2.0;
+//! let image = resample_to(image, &coarse, [2, 4, 4], GridSampling::default())?;
+//! assert_eq!((image.shape(), image.spacing()), ([2, 4, 4], [2.0, 1.0, 1.0]));
+//! assert_eq!(image.undo_last(false)?.shape(), [4, 4, 4]);
+//! # Ok::<(), hearth_image::TransformError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One value, or a list.
+/// One value, or a list. Both convert with `into()`: `1.5`, `[1.5, 1.5, 2.0]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected one value, or a list of them")]
 pub enum OneOrMany<T> {

@@ -11,6 +11,14 @@ use serde::{Deserialize, Serialize};
 ///
 /// A recipe writes `"> 0"`, `">= 0.5"`, `"< -100"`, `"<= 3"`, `"== 2"` or `"!= 0"`; a number alone
 /// means above it. The number is rounded to f32 before the comparison, as in PyTorch.
+///
+/// ```
+/// use hearth_image::Select;
+/// let bone: Select = ">= 300".parse()?;
+/// assert!(bone.matches(300.0) && !bone.matches(299.0));
+/// assert_eq!(Select::default(), Select::above(0.0));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Written", into = "String")]
 pub struct Select {
@@ -64,7 +72,7 @@ impl Select {
         }
     }
 
-    /// Returns the mask of selected values, on the tensor's device.
+    /// Returns the mask of selected values, in the tensor's shape and on its device.
     pub fn mask<const D: usize>(self, values: Tensor<D>) -> Tensor<D, Bool> {
         let number = self.number as f32;
         match self.comparison {

@@ -2,6 +2,20 @@
 //!
 //! [`nifti`] is implemented here; DICOM, whole-slide images and meshes have separate crates, which
 //! the readers and writers call. Blosc2 frames are read for nnU-Net's data.
+//!
+//! ```
+//! use hearth_image::{Image, affine, host_device};
+//! use hearth_io::{WriteOptions, read_image, write_image};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let image = Image::from_values(vec![0.5; 24], [1, 2, 3, 4], affine::IDENTITY, &host_device());
+//! for name in ["image.nii.gz", "image.nrrd", "image.mha"] {
+//!     let path = folder.path().join(name);
+//!     write_image(&path, &image, &WriteOptions::default())?;
+//!     assert_eq!(read_image(&path)?.to_vec(), image.to_vec());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -10,6 +10,13 @@
 //! | [`spheres`] | bright spheres, those of MONAI's tests |
 //!
 //! Every case is drawn from the seed and its number: the same seed gives the same volumes.
+//!
+//! ```
+//! use hearth_phantom::{SpleenOptions, spleen_case};
+//! let (image, label) = spleen_case(0, &SpleenOptions::default().size(32)); // HU, and 0 or 1
+//! assert_eq!(image.shape(), label.shape());
+//! assert!(label.to_vec().contains(&1.0));
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -17,6 +17,15 @@ use crate::read::read;
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A parsed recipe.
+///
+/// ```
+/// use hearth_registry::{Document, Fault, Node};
+/// let mut recipe = Document::parse("spleen.toml", "[training]\nepochs = 10\n")?;
+/// recipe.set("training.epochs=3")?;
+/// assert_eq!(*recipe.find("training.epochs"), Node::from(3_i64));
+/// assert!(recipe.set("training.epochs").is_err()); // no value
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Document {
     source: Arc<Source>,

@@ -11,10 +11,11 @@ use crate::parameters::{Parameter, parameters, table};
 use crate::place::Place;
 use crate::read::read;
 
-/// See [`Kind::FROM_PLUGIN`].
+/// A function that builds a plugin's component from its name and its table: [`Kind::FROM_PLUGIN`].
 pub type FromPlugin<T> = fn(&str, &Node) -> Result<Box<T>, Fault>;
 
-/// A kind of component that recipes name. Implemented for a trait object, such as `dyn Transform`.
+/// A kind of component that recipes name. Implemented for a trait object, such as `dyn Transform`. The
+/// [crate](crate) has an example of a kind, an entry and what they build.
 pub trait Kind: 'static {
     /// The name of the kind in messages and on the command line: `transform`.
     const WORD: &'static str;
@@ -50,6 +51,12 @@ pub trait Kind: 'static {
         None
     }
 
+    /// Further facts about the component: columns of a table of all entries of the kind in the
+    /// reference, and the component's cells. The columns of a kind are the same for all.
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
     /// Checks the parameters of a component that was built.
     ///
     /// # Errors
@@ -59,7 +66,7 @@ pub trait Kind: 'static {
     }
 }
 
-/// A name that recipes can use.
+/// A name that recipes can use. [`entry!`](crate::entry) makes it.
 pub struct Entry<T: ?Sized + 'static> {
     /// The name.
     pub name: &'static str,
@@ -120,6 +127,8 @@ pub struct Described {
     pub example: &'static str,
     /// The place where the example works, for kinds that have one.
     pub place: Option<Place>,
+    /// Columns and cells of the kind's table.
+    pub facts: Vec<(&'static str, &'static str)>,
     /// All parameters.
     pub parameters: Vec<Parameter>,
     /// Whether the type itself refuses unknown keys.
@@ -147,6 +156,7 @@ impl<T: Kind + ?Sized> Entry<T> {
         };
         let own = parameters(&schema, &[self.setters, T::SHARED].concat()).into_iter();
         let closed = table(schema.as_value())["additionalProperties"] == false;
+        let built = self.example_table().and_then(|table| (self.build)(&table)).ok();
         Described {
             closed,
             kind: T::WORD,
@@ -155,7 +165,8 @@ impl<T: Kind + ?Sized> Entry<T> {
             doc,
             paper: self.paper,
             example: self.example,
-            place: self.example_table().and_then(|table| (self.build)(&table)).ok().and_then(|built| built.place()),
+            place: built.as_deref().and_then(T::place),
+            facts: built.as_deref().map(T::facts).unwrap_or_default(),
             parameters: own.chain(T::COMMON.iter().map(Parameter::common)).collect(),
             schema,
         }

@@ -10,6 +10,16 @@ use crate::node::{Node, Origin};
 ///
 /// It prints as `recipe.toml:12:6: message` with the line below, or with the command-line argument
 /// in place of file and line.
+///
+/// ```
+/// use hearth_registry::{Document, Fault};
+/// let recipe = Document::parse("spleen.toml", "epochs = 0")?;
+/// let fault = recipe.fault("epochs", "`epochs` is 0; give 1 or more");
+/// assert!(fault.to_string().starts_with("spleen.toml:1:10: `epochs` is 0; give 1 or more\n"));
+/// // Without a recipe, as from the constructor of a component.
+/// assert_eq!(Fault::at("groups.0.lr", "is negative").to_string(), "groups.0.lr: is negative");
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The dotted key, relative to the value that was being read: `groups.0.lr`. Empty for that

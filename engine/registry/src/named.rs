@@ -43,7 +43,8 @@ impl<T: Kind + ?Sized> Named<T> {
         Self::new(&table(name, parameters)?.with(T::TAG, name))
     }
 
-    /// The same without checking the value: its user reports invalid parameters.
+    /// Joins a name, parameters and the component that was built from them, without a check: the user of
+    /// the component reports invalid parameters.
     pub fn unchecked(name: &str, parameters: &impl Serialize, value: Arc<T>) -> Self {
         let table = table(name, parameters).unwrap_or_else(|_| Node::empty());
         Self { node: table.with(T::TAG, name), built: value }
@@ -67,7 +68,7 @@ impl<T: Kind + ?Sized> Named<T> {
         Self::new(&entry.example_table()?.with(T::TAG, entry.name))
     }
 
-    /// The same with another value of a parameter.
+    /// The component with another value of a parameter.
     ///
     /// # Errors
     /// When the parameter is unknown or the value is invalid.

@@ -48,6 +48,13 @@ pub(crate) const NULL: &str = "null";
 
 /// A value and the place where it was written. Two nodes are equal if their values are equal; the
 /// order of keys in tables does not matter.
+///
+/// ```
+/// use hearth_registry::Node;
+/// let table = Node::named("Flip").with("spatial_axis", 0_i64);
+/// assert_eq!((table.text("name"), table.find("spatial_axis").kind()), (Some("Flip"), "a number"));
+/// assert_eq!(table, Node::empty().with("spatial_axis", 0_i64).with("name", "Flip"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The place where it was written.
@@ -150,7 +157,7 @@ impl Node {
         self.field(key).map(|field| &field.node)
     }
 
-    /// The same, mutable.
+    /// The value of a key, to change it, when this is a table that has it.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         match &mut self.value {
             Value::Table(fields) => fields.iter_mut().find(|field| field.key == key).map(|field| &mut field.node),

@@ -64,7 +64,7 @@ fn unknown_word(kind: &str, word: &str, known: &'static [&'static str]) -> Fault
 /// Serde's names of types, reworded for users who do not write Rust.
 fn plain_words(expected: &str) -> String {
     match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" | "u128" => "a whole number, 0 or more".into(),
+        "u8" | "u16" | "u32" | "u64" | "usize" | "u128" => "a whole number without a sign".into(),
         "i8" | "i16" | "i32" | "i64" | "isize" | "i128" => "a whole number".into(),
         "f32" | "f64" => "a number".into(),
         "a boolean" => "true or false".into(),

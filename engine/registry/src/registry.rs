@@ -12,7 +12,8 @@ use crate::nearest::nearest;
 use crate::node::{Node, Origin, Value};
 use crate::parameters::table;
 
-/// All entries of a kind that are linked into the program, sorted by name.
+/// All entries of a kind that are linked into the program, sorted by name: `Registry::<dyn Loss>::new()`.
+/// The [crate](crate) has an example.
 pub struct Registry<T: Kind + ?Sized> {
     entries: Vec<&'static Entry<T>>,
 }

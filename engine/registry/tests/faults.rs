@@ -105,7 +105,7 @@ fn every_fault_points_to_its_place() {
         ("title = 3\n[shape]".into(), "page.toml:1:9: expected a text, not 3"),
         (
             "title = \"t\"\nsizes = [1, \"x\"]".into(),
-            "page.toml:2:13: expected a whole number, 0 or more, not the text \"x\"",
+            "page.toml:2:13: expected a whole number without a sign, not the text \"x\"",
         ),
         (shape("name = \"Circel\""), "page.toml:3:8: unknown shape \"Circel\", did you mean \"Circle\"?"),
         (shape("name = \"Elephant\""), "page.toml:3:8: unknown shape \"Elephant\"; known are Circle, Square"),
@@ -120,7 +120,7 @@ fn every_fault_points_to_its_place() {
         ),
         (
             shape("name = \"Square\"\nside = 1\nholes = [1, -2]"),
-            "page.toml:5:13: expected a whole number, 0 or more, not -2",
+            "page.toml:5:13: expected a whole number without a sign, not -2",
         ),
         (shape("name = \"Circle\""), "page.toml:2:1: the key \"radius\" is missing"),
         ("title = \"t\"\nshape = 3".into(), "page.toml:2:9: expected a table with the `name` of a shape, not a number"),

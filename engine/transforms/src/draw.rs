@@ -9,6 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hearth_kernels::philox::{self, Stream};
 
 /// The key of the draws of one case in one epoch.
+///
+/// ```
+/// use hearth_transforms::DrawKey;
+/// let first = |epoch| DrawKey::new(0, epoch, 0).draw("case_1", 2, 0).uniform();
+/// assert_eq!(first(1), first(1));
+/// assert_ne!(first(1), first(2));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DrawKey {
     /// Seed of the run.
@@ -41,8 +48,8 @@ impl DrawKey {
     }
 }
 
-/// A sequence of random numbers. [`Draw::at`] returns any element; the other functions consume the
-/// next one.
+/// A sequence of random numbers, from [`DrawKey::draw`]. [`Draw::at`] returns any element; the other
+/// functions consume the next one.
 #[derive(Debug)]
 pub struct Draw {
     key: [u32; 2],

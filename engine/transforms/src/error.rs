@@ -20,6 +20,14 @@ pub struct ValueState {
 
 /// The error of a pipeline's step: case, file, step, shape, spacing, and what was expected, in at
 /// most 12 lines.
+///
+/// ```
+/// use hearth_transforms::transforms::Orientation;
+/// use hearth_transforms::{DrawKey, Pipeline, Sample};
+/// let steps = Pipeline::new(Orientation::new("image", "RAS")).expect("sound options");
+/// let error = steps.run(Sample::new("case_1"), DrawKey::new(0, 1, 0)).unwrap_err();
+/// assert!(error.to_string().starts_with("case case_1, step 1 of 1 (Orientation): no value `image`"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepError {
     /// Name of the case.

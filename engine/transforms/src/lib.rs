@@ -3,6 +3,20 @@
 //! A [`Pipeline`] of [`transforms`] turns the files of a case into [`Sample`]s. Every random draw
 //! depends only on seed, epoch, case, transform and rank ([`DrawKey`]), so that the number of
 //! threads, the cache and resuming do not change results.
+//!
+//! ```
+//! use hearth_transforms::transforms::{RandFlip, ScaleIntensityRange};
+//! use hearth_transforms::{Pipeline, Sample, tiny};
+//!
+//! let scale = ScaleIntensityRange::new("image", -100.0, 100.0).b_min(0.0).b_max(1.0).clip(true);
+//! let steps = Pipeline::new((scale, RandFlip::new("image").prob(0.5)))?;
+//! let sample = Sample::new("case_1").with_image("image", tiny::line([-200.0, 0.0, 50.0]));
+//! let fixed = steps.run_deterministic(sample)?; // what caches keep
+//! assert_eq!(fixed[0].image("image")?.to_vec(), [0.0, 0.5, 0.75]);
+//! let drawn = steps.run_random(fixed, steps.draw_key(1))?; // of epoch 1
+//! assert_eq!(drawn.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

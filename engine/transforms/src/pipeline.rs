@@ -14,7 +14,19 @@ use crate::nested::described_steps;
 use crate::transforms::plugin_map;
 use crate::{Draw, DrawKey, Sample, Steps, Transform, Value};
 
-/// Transforms in order.
+/// Transforms in order. MONAI's `Compose`.
+///
+/// ```
+/// use hearth_transforms::transforms::{Flip, RandFlip};
+/// use hearth_transforms::{Pipeline, Sample, tiny};
+/// let steps = Pipeline::new((Flip::new("image"), RandFlip::new("image")))?;
+/// let sample = Sample::new("case_1").with_image("image", tiny::line([1.0, 2.0, 3.0]));
+/// let samples = steps.run(sample.clone(), steps.draw_key(1))?; // draws of epoch 1
+/// assert_eq!(samples.len(), 1);
+/// let samples = steps.run_deterministic(sample)?; // up to the first random step
+/// assert_eq!(samples[0].image("image")?.to_vec(), [3.0, 2.0, 1.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     steps: Vec<Arc<dyn Transform>>,
@@ -278,7 +290,8 @@ impl Pipeline {
     /// may differ). Use `nearest` for label maps.
     ///
     /// # Errors
-    /// If the prediction has a shape that differs from that of `like`.
+    /// If the prediction has a shape that differs from that of `like`, an affine cannot be inverted,
+    /// or the inverse of a plugin's step fails.
     pub fn invert(&self, prediction: Image, like: &Image, nearest: bool) -> Result<Image, TransformError> {
         invert(prediction, like, nearest)
     }

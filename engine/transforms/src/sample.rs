@@ -57,7 +57,18 @@ impl Value {
     }
 }
 
-/// The named values of one case.
+/// The named values of one case. MONAI's dictionary of a case.
+///
+/// ```
+/// use hearth_transforms::{Sample, Value, tiny};
+/// let mut sample = Sample::new("case_1")
+///     .with_image("image", tiny::line([1.0, 2.0, 3.0]))
+///     .with("age", Value::Number(54.0));
+/// sample.update("image", |image| Ok(image.map(|values| values * 2.0)))?;
+/// assert_eq!(sample.image("image")?.to_vec(), [2.0, 4.0, 6.0]);
+/// assert_eq!(sample.image("age").unwrap_err().to_string(), "`age` is a number; expected an image");
+/// # Ok::<(), hearth_image::TransformError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// Name of the case, for messages and for random draws.

@@ -169,6 +169,16 @@ impl Kind for dyn Transform {
     fn place(&self) -> Option<Place> {
         Some(if self.through_host() { Place::ThroughHost } else { Place::WithTensor })
     }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        let on_gpu = if self.through_host() { "CPU, copied there and back" } else { "GPU" };
+        let of_batch = match (self.mixes_cases(), self.is_random()) {
+            (true, _) => "needed",
+            (false, true) => "one draw for all cases",
+            (false, false) => "as for a case",
+        };
+        vec![("image in host memory", "CPU"), ("image on a GPU", on_gpu), ("`batch = true`", of_batch)]
+    }
 }
 
 /// Transforms in order, as accepted by [`Pipeline::new`](crate::Pipeline::new): a tuple, a list, or

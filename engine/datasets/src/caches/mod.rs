@@ -1,5 +1,14 @@
 //! The caches of cases between epochs, as configured in a recipe:
 //! `[data] cache = { kind = "cache", rate = 0.5 }`.
+//!
+//! ```
+//! use hearth_datasets::caches::Cache;
+//! use hearth_registry::{Fault, Named, Node};
+//!
+//! let half = Named::<dyn Cache>::new(&Node::empty().with("kind", "cache").with("rate", 0.5))?;
+//! assert_eq!((half.kept(10), half.on_device()), (5, false));
+//! # Ok::<(), Fault>(())
+//! ```
 
 mod budget;
 mod lmdb;

@@ -68,7 +68,8 @@ impl Default for CacheOptions {
 }
 
 /// Caches the first cases up to the pipeline's first random step, and runs the rest at every
-/// access.
+/// access. MONAI's `CacheDataset`; [`Items::cached`](crate::Items::cached) makes one of a list of
+/// cases, as in the example of the [crate](crate).
 ///
 /// Neither caching nor sharing changes a sample (except for [`Storage::F16`], which rounds).
 #[derive(Debug)]

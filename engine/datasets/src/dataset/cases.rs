@@ -135,7 +135,8 @@ impl Cases {
     }
 }
 
-/// Runs the whole pipeline at every access.
+/// Runs the whole pipeline at every access. MONAI's `Dataset`; [`Items::transformed`](crate::Items) makes
+/// one of a list of cases.
 #[derive(Debug)]
 pub struct TransformDataset(Cases);
 

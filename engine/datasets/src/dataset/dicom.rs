@@ -73,8 +73,9 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     let wrong = |what: String| DataError::List { path: dir.to_owned(), what };
     let scan = hearth_dicom::scan(dir).map_err(|e| wrong(e.to_string()))?;
     let found = scan.pairs();
-    for failed in &scan.failed {
-        tracing::warn!("{}: skipped", failed.error);
+    if let Some(first) = scan.failed.first() {
+        let count = scan.failed.len();
+        tracing::warn!("{}: {count} file(s) of DICOM cannot be read and are skipped: {}", dir.display(), first.error);
     }
     let patients: BTreeSet<_> = found.pairs.iter().filter_map(|pair| pair.annotation.patient.as_deref()).collect();
     for (annotation, why) in &found.unpaired {

@@ -5,7 +5,7 @@ use hearth_transforms::Pipeline;
 use super::{CacheDataset, CacheOptions, Item, TransformDataset};
 use crate::DataError;
 
-/// A list of cases that can be converted to a data set.
+/// A list of cases that can be converted to a data set: a `Vec<Item>`.
 ///
 /// ```no_run
 /// use hearth_transforms::transforms::{EnsureChannelFirst, LoadImage, RandFlip};

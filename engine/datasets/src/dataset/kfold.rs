@@ -8,6 +8,12 @@ use crate::numpy::RandomState;
 
 /// `KFold`: consecutive blocks, the first ones longer by one if the number is not divisible.
 ///
+/// ```
+/// let folds = hearth_datasets::k_fold(5, 2, None)?;
+/// assert_eq!(folds, [vec![0, 1, 2], vec![3, 4]]); // the cases that validate in each fold
+/// # Ok::<(), hearth_datasets::DataError>(())
+/// ```
+///
 /// # Errors
 /// If there are fewer than 2 folds, or fewer cases than folds.
 pub fn k_fold(n: usize, folds: usize, seed: Option<u32>) -> Result<Vec<Vec<usize>>, DataError> {

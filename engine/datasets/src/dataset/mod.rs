@@ -63,6 +63,14 @@ use hearth_io::Parts;
 use hearth_transforms::{Sample, Value};
 
 /// One case: its name, the files of its keys, and its fields.
+///
+/// ```
+/// use hearth_datasets::{Field, Item};
+/// let item = Item::new("case_1").with("image", "ct.nii.gz").with("label", "seg.nii.gz");
+/// let item = item.with_field("age", Field::Number(54.0));
+/// assert!(item.has_file("label") && item.all_files().count() == 2);
+/// assert_eq!(item.sample().values.len(), 3); // what a pipeline starts with
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Item {
     /// Name of the case; random draws depend on it, so it should be unique.
@@ -138,6 +146,37 @@ impl Item {
 }
 
 /// A list of cases that are prepared on demand, from several threads at once.
+///
+/// ```
+/// use hearth_datasets::{DataError, DataLoader, Dataset, LoaderOptions};
+/// use hearth_image::{Image, affine, host_device};
+/// use hearth_transforms::Sample;
+///
+/// /// Two images in memory.
+/// struct Two;
+///
+/// impl Dataset for Two {
+///     fn len(&self) -> usize {
+///         2
+///     }
+///     fn case(&self, index: usize) -> &str {
+///         ["first", "second"].get(index).copied().unwrap_or_default()
+///     }
+///     fn get(&self, index: usize, _epoch: u64) -> Result<Vec<Sample>, DataError> {
+///         let values = vec![index as f32; 8];
+///         let image = Image::from_values(values, [1, 2, 2, 2], affine::IDENTITY, &host_device());
+///         Ok(vec![Sample::new(self.case(index)).with_image("image", image)])
+///     }
+/// }
+///
+/// let loader = DataLoader::new(Two, LoaderOptions::default().batch_size(2))?;
+/// for batch in loader.epoch(1, 0) {
+///     let batch = batch?;
+///     assert_eq!(batch.tensor("image")?.dims(), [2, 1, 2, 2, 2]);
+///     assert_eq!(batch.cases, ["first", "second"]);
+/// }
+/// # Ok::<(), DataError>(())
+/// ```
 pub trait Dataset: Send + Sync {
     /// The number of cases.
     fn len(&self) -> usize;

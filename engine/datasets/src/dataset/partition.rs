@@ -25,6 +25,13 @@ fn order(n: usize, options: PartitionOptions) -> Vec<usize> {
 
 /// Distributes indices 0..n to `parts` in turn: part `i` gets `i`, `i + parts`, ...
 ///
+/// ```
+/// use hearth_datasets::{PartitionOptions, partition_dataset};
+/// let parts = partition_dataset(5, 2, PartitionOptions::default())?;
+/// assert_eq!(parts, [vec![0, 2, 4], vec![1, 3]]);
+/// # Ok::<(), hearth_datasets::DataError>(())
+/// ```
+///
 /// # Errors
 /// If there are fewer indices than parts, or `drop_last` is set without `even_divisible`.
 pub fn partition_dataset(n: usize, parts: usize, options: PartitionOptions) -> Result<Vec<Vec<usize>>, DataError> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hearth_files::is_file_entry;
 use hearth_io::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,7 +128,7 @@ fn contrasts(dir: &Path) -> BTreeMap<String, PathBuf> {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with('.') || !(name.ends_with(".nii.gz") || name.ends_with(".nii")) || !path.is_file() {
+        if name.starts_with('.') || !(name.ends_with(".nii.gz") || name.ends_with(".nii")) || !is_file_entry(&path) {
             continue;
         }
         let stem = case_name(&path);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hearth_files::is_file_entry;
 use hearth_io::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,7 +65,7 @@ pub(super) fn volumes(folder: &Path) -> std::io::Result<Vec<(String, PathBuf)>> 
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let lower = name.to_lowercase();
         let end = ENDINGS.iter().find(|end| lower.ends_with(*end));
-        if let Some(end) = end.filter(|end| !name.starts_with('.') && name.len() > end.len() && path.is_file()) {
+        if let Some(end) = end.filter(|end| !name.starts_with('.') && name.len() > end.len() && is_file_entry(&path)) {
             found.push((name[..name.len() - end.len()].to_owned(), path));
         }
     }

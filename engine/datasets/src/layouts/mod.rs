@@ -4,6 +4,21 @@
 //! ([`Csv`]), a list ([`JsonList`]), [`ImageFolders`], a [`LabelStore`], [`Dicom`], regions of [`Slides`],
 //! a folder of [`Pictures`]. [`read`] recognizes the layout; a recipe names one
 //! with `[data] layout`.
+//!
+//! ```
+//! use hearth_datasets::layouts::{self, Target, Wants};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let table = folder.path().join("cases.csv");
+//! std::fs::write(&table, "case,image,label,age\na,a.nii,a_seg.nii,54\n")?;
+//! for file in ["a.nii", "a_seg.nii"] {
+//!     std::fs::write(folder.path().join(file), "")?;
+//! }
+//! let cases = layouts::read(&table, &Wants { target: Target::label(), ..Wants::default() })?;
+//! assert_eq!((cases.labelled.len(), cases.labelled[0].case.as_str()), (1, "a"));
+//! assert!(cases.labelled[0].has_file("label") && cases.labelled[0].fields.contains_key("age"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod bids;
 mod brats;

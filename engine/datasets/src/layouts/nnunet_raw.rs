@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hearth_files::is_file_entry;
 use hearth_io::Parts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -136,7 +137,7 @@ fn split_name(path: &Path, ending: &str) -> Option<(String, usize)> {
 /// Whether a folder holds images with channel numbers, including a first channel.
 fn numbered_alone(dir: &Path) -> bool {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let images: Vec<PathBuf> = files.filter(|path| path.is_file() && is_image(path)).collect();
+    let images: Vec<PathBuf> = files.filter(|path| is_file_entry(path) && is_image(path)).collect();
     !images.is_empty()
         && images.iter().all(|path| split_name(path, "").is_some())
         && images.iter().any(|path| split_name(path, "").is_some_and(|(_, channel)| channel == 0))
@@ -167,9 +168,9 @@ fn cases(
     let mut others = Vec::new();
     for entry in std::fs::read_dir(images).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        match path.is_file().then(|| split_name(&path, ending)).flatten() {
+        match is_file_entry(&path).then(|| split_name(&path, ending)).flatten() {
             Some((case, channel)) => drop(found.entry(case).or_default().insert(channel, path)),
-            None if path.is_file() && is_image(&path) => others.push(path),
+            None if is_file_entry(&path) && is_image(&path) => others.push(path),
             None => {}
         }
     }
@@ -186,7 +187,7 @@ fn cases(
     let mut items = Vec::new();
     let label_of = |case: &str| {
         let file = labels.map(|dir| dir.join(format!("{case}{ending}")));
-        file.filter(|file| file.is_file())
+        file.filter(|file| is_file_entry(file))
     };
     if in_colour {
         for (case, mut files) in found {

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_dicom::is_dicom_file;
+use hearth_files::is_file_entry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::image_folders::volumes;
 use super::{CaseList, Layout, Target, Wants, title, wrong};
 use crate::{DataError, Item};
 
@@ -21,7 +24,7 @@ const SUFFIXES: [&str; 4] = ["png", "jpg", "jpeg", "bmp"];
 fn is_picture(path: &Path) -> bool {
     let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
     let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_lowercase());
-    !hidden && suffix.is_some_and(|suffix| SUFFIXES.contains(&suffix.as_str())) && path.is_file()
+    !hidden && suffix.is_some_and(|suffix| SUFFIXES.contains(&suffix.as_str())) && is_file_entry(path)
 }
 
 fn pictures(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -33,8 +36,13 @@ fn pictures(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl Layout for Pictures {
+    /// Pictures alone: next to volumes, or to slices of DICOM, they are views of those.
     fn fits(&self, path: &Path) -> bool {
-        std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(|entry| is_picture(&entry.path())))
+        let Ok(entries) = std::fs::read_dir(path) else { return false };
+        let files = entries.flatten().map(|entry| entry.path());
+        let (pictures, others): (Vec<_>, Vec<_>) = files.partition(|file| is_picture(file));
+        let volumes = || volumes(path).is_ok_and(|found| found.len() > pictures.len());
+        !pictures.is_empty() && !volumes() && !others.iter().any(|file| file.is_file() && is_dicom_file(file))
     }
 
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
@@ -83,6 +91,13 @@ mod tests {
         let labels = Wants { target: Target::label(), ..Wants::default() };
         let error = layout.read(folder.path(), &labels).expect_err("no labels").to_string();
         assert!(error.contains("table"), "{error}");
+        let mut slice = vec![0; 128];
+        slice.extend(b"DICM");
+        for (name, content) in [("volume.nii.gz", &b""[..]), ("slice", &slice)] {
+            std::fs::write(folder.path().join(name), content).expect("written");
+            assert!(!layout.fits(folder.path()), "{name}");
+            std::fs::remove_file(folder.path().join(name)).expect("removed");
+        }
         let empty = tempfile::tempdir().expect("a folder");
         assert!(!layout.fits(empty.path()));
         assert!(layout.read(empty.path(), &Wants::default()).expect_err("empty").to_string().contains(".png"));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hearth_registry::counted;
+
 use super::verify::CaseReport;
 use super::{Finding, Inspection, Kind, Severity};
 
@@ -16,6 +18,7 @@ pub(super) fn findings(cases: &[CaseReport], names: &BTreeMap<u32, String>, chan
     let mut out = Vec::new();
     duplicates(cases, &mut out);
     channel_counts(cases, channels, &mut out);
+    label_channels(cases, &mut out);
     orientations(cases, &mut out);
     sizes(cases, &mut out);
     missing_labels(cases, names, &mut out);
@@ -66,6 +69,26 @@ fn channel_counts(cases: &[CaseReport], stated: Option<usize>, out: &mut Vec<Fin
                 .advice("a network takes one number of channels: complete the case, or exclude it");
             out.push(Finding { file: image.file.clone(), ..finding.case(&case.case) });
         }
+    }
+}
+
+/// Reports labels with other channels than most, and several channels in most: whether they can be learned
+/// depends on the recipe.
+fn label_channels(cases: &[CaseReport], out: &mut Vec<Finding>) {
+    let labels = || cases.iter().filter_map(|case| Some((case, case.label.as_ref()?)));
+    let Some(usual) = most_common(labels().map(|(_, label)| label.channels)) else { return };
+    for (case, label) in labels().filter(|(_, label)| label.channels != usual) {
+        let what = format!("the label has {}, most cases have {usual}", counted(label.channels, "channel"));
+        let finding = Finding::new(Severity::Error, Kind::Channels, what)
+            .advice("a loss takes one number of channels: store one map in the file, or exclude the case");
+        out.push(Finding { file: label.file.clone(), ..finding.case(&case.case) });
+    }
+    if usual > 1 {
+        let what = format!("the labels have {usual} channels each (a file with a fourth axis)");
+        out.push(Finding::new(Severity::Warning, Kind::Channels, what).advice(
+            "a segmentation learns from one map with numbers of classes, other tasks from a channel for each region: \
+             check them with the recipe, hearth data verify RECIPE PATH",
+        ));
     }
 }
 

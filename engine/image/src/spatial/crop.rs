@@ -39,6 +39,9 @@ impl BoundingBox {
 }
 
 /// Crops `start..end`, which must lie within the image.
+///
+/// # Panics
+/// If it does not.
 pub fn crop(image: Image, start: [usize; 3], end: [usize; 3]) -> Image {
     let shape = image.shape();
     let mut image = crop_unrecorded(image, start, end);

@@ -1,4 +1,14 @@
 //! Spatial operations on an [`Image`]: each updates the affine, is recorded, and can be inverted.
+//!
+//! ```
+//! use hearth_image::{Image, affine, host_device, spatial};
+//! let image = Image::from_values(vec![1.0; 64], [1, 4, 4, 4], affine::IDENTITY, &host_device());
+//! let part = spatial::crop(image, [1, 0, 0], [3, 4, 4]);
+//! assert_eq!((part.shape(), part.affine[0][3]), ([2, 4, 4], 1.0)); // it begins at 1 mm
+//! let back = part.undo_last(false)?; // zeros where the crop left nothing
+//! assert_eq!((back.shape(), back.affine), ([4, 4, 4], affine::IDENTITY));
+//! # Ok::<(), hearth_image::TransformError>(())
+//! ```
 
 mod crop;
 mod deform;

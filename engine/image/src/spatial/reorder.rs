@@ -41,7 +41,10 @@ pub(super) fn reorder_tensor(mut data: Tensor<4>, how: &Reorder) -> Tensor<4> {
     }
 }
 
-/// Reverses the given spatial axes.
+/// Reverses the given spatial axes: 0, 1, 2.
+///
+/// # Panics
+/// For another axis.
 pub fn flip(image: Image, axes: &[usize]) -> Image {
     let mut how = Reorder::NONE;
     for axis in axes {
@@ -52,6 +55,9 @@ pub fn flip(image: Image, axes: &[usize]) -> Image {
 
 /// Rotates by `k` quarter turns in the plane of two different axes, from the first towards the
 /// second (`numpy.rot90`).
+///
+/// # Panics
+/// For an axis above 2.
 pub fn rotate90(image: Image, k: usize, first: usize, second: usize) -> Image {
     let mut how = Reorder::NONE;
     match k % 4 {

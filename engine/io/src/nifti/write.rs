@@ -7,6 +7,17 @@ use hearth_image::{Image, affine};
 use super::{DataType, Header, NiftiError, header_bytes, voxels};
 
 /// Options of writing an image.
+///
+/// ```
+/// use hearth_image::{Image, affine, host_device};
+/// use hearth_io::{NiftiOptions, read_nifti, write_nifti};
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("labels.nii.gz");
+/// let labels = Image::from_values(vec![0.0, 1.0, 300.0], [1, 3, 1, 1], affine::IDENTITY, &host_device());
+/// write_nifti(&path, &labels, NiftiOptions::label())?;
+/// assert_eq!(read_nifti(&path)?.meta.stored_type, "uint16"); // 300 does not fit u8
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NiftiOptions {

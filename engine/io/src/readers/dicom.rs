@@ -131,6 +131,6 @@ pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, Rea
 
 pub(super) fn warn(path: &Path, findings: &[Finding]) {
     for finding in findings.iter().filter(|finding| finding.severity >= Severity::Warning) {
-        tracing::warn!("{}: {finding}", path.display());
+        tracing::warn!("{}: {}", path.display(), finding.text);
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn drawn(
         }
         (None, None) if scan.series.is_empty() => {
             let what = "a structure set has no grid of its own: name the images that it was drawn on (`reference_key` of \
-                        LoadImage), or give a folder with both";
+                        LoadImage, --like of `hearth convert`), or give a folder with both";
             return Err(ReadError::new(path, what));
         }
         (None, None) => on_images(path, annotation, &regions, scan, options, how)?,

@@ -141,7 +141,7 @@ impl Default for ReadOptions {
     }
 }
 
-/// A reader of one kind of file.
+/// A reader of one kind of file. The [module](self) has an example.
 pub trait Reader: Send + Sync {
     /// The name of the reader: MONAI's, if MONAI has one.
     fn name(&self) -> &'static str;
@@ -396,9 +396,9 @@ pub fn companions(path: &Path) -> Vec<PathBuf> {
     names.into_iter().map(PathBuf::from).filter(|path| path.is_file()).collect()
 }
 
-/// Rejects devices and pipes: reading them could block or never end.
+/// Rejects devices and pipes: reading them could block or never end. A missing path is an error, too.
 fn check_regular(path: &Path) -> Result<(), ReadError> {
-    let found = std::fs::metadata(path).and_then(|_| hearth_files::check_readable(path));
+    let found = hearth_files::check_readable(path).and_then(|()| std::fs::metadata(path).map(drop));
     found.map_err(|e| ReadError::new(path, e))
 }
 

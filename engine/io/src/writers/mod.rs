@@ -26,7 +26,8 @@ pub use plugin::PluginWriter;
 pub use regions::{RegionFile, coding_of, parse_codes, read_codes, regions_of};
 pub use surfaces::{SurfaceOptions, Written, file_part, surface_bytes, write_surfaces};
 
-/// Options of writing an image.
+/// Options of writing an image: `WriteOptions::default()` for images, [`WriteOptions::label`] for label
+/// maps.
 #[derive(Clone, Debug, Default, Setters)]
 #[non_exhaustive]
 #[setters(strip_option)]

@@ -1,5 +1,6 @@
 //! [`PluginWriter`]: a writer of a plugin, `mine.Xyz`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub struct PluginWriter {
     name: String,
     component: Arc<dyn Component>,
     endings: Vec<String>,
+    /// The endings of the files next to each result.
+    sides: Vec<String>,
 }
 
 impl fmt::Debug for PluginWriter {
@@ -34,12 +37,12 @@ impl PluginWriter {
         let component = component::find(ComponentKind::Writer, name, &Node::empty())?;
         let wrong = |what: String| Fault::new(format!("{name}: {what}"));
         let answer = component.call("abilities", &[], "", None).map_err(|why| wrong(component::reports(&why)))?;
-        let Abilities { endings, .. } = serde_json::from_str(&answer.text)
+        let Abilities { endings, sides, .. } = serde_json::from_str(&answer.text)
             .map_err(|error| wrong(format!("the plugin answers {:?}: {error}", answer.text)))?;
-        match endings.iter().find(|ending| !ending.starts_with('.') || ending.contains(['/', '\\'])) {
+        match endings.iter().chain(&sides).find(|ending| !ending.starts_with('.') || ending.contains(['/', '\\'])) {
             Some(ending) => Err(wrong(format!("the ending {ending:?} of the plugin does not start with a dot"))),
             None if endings.is_empty() => Err(wrong("the plugin names no ending of its files".to_owned())),
-            None => Ok(Self { name: name.to_owned(), component, endings }),
+            None => Ok(Self { name: name.to_owned(), component, endings, sides }),
         }
     }
 
@@ -54,12 +57,35 @@ impl PluginWriter {
         self.endings.iter().any(|ending| name.ends_with(&ending.to_lowercase()))
     }
 
-    /// Writes an image; `path` and the files next to it get their names only when all are complete. Returns the
-    /// files.
+    /// The names of the files that it writes next to one of this name.
+    pub fn side_names(&self, name: &str) -> Vec<String> {
+        let lower = name.to_lowercase();
+        let own = self.endings.iter().filter(|ending| lower.ends_with(&ending.to_lowercase()));
+        let stem = own.max_by_key(|ending| ending.len()).and_then(|ending| name.get(..name.len() - ending.len()));
+        self.sides.iter().map(|side| format!("{}{side}", stem.unwrap_or(name))).collect()
+    }
+
+    /// Refuses to replace an existing file: for [`write`](Self::write).
     ///
     /// # Errors
-    /// If the plugin reports one, writes nothing, or would replace another file.
-    pub fn write(&self, path: &Path, image: &Image, case: &str) -> Result<Vec<PathBuf>, WriteError> {
+    /// Always.
+    pub fn kept(file: &Path) -> Result<(), String> {
+        Err(format!("{} exists already; remove it, or give another name", file.display()))
+    }
+
+    /// Writes an image; `path` and the files next to it get their names only when all are complete. `path`
+    /// and its [side files](Self::side_names) are replaced, an existing file that the plugin did not
+    /// announce if `others` allows it. Returns the files.
+    ///
+    /// # Errors
+    /// If the plugin reports one, does not write all files that it announces, or would replace another file.
+    pub fn write(
+        &self,
+        path: &Path,
+        image: &Image,
+        case: &str,
+        others: &dyn Fn(&Path) -> Result<(), String>,
+    ) -> Result<Vec<PathBuf>, WriteError> {
         let failed =
             |what: String| WriteError::Format { path: path.to_owned(), what: format!("{}: {what}", self.name) };
         let io = |source| WriteError::Io { path: path.to_owned(), source };
@@ -93,9 +119,13 @@ impl PluginWriter {
         if !made.iter().any(|file| file == name) {
             return Err(failed("the plugin did not write the file".to_owned()));
         }
-        let side = made.iter().filter(|file| *file != name);
-        if let Some(taken) = side.map(|file| folder.join(file)).find(|file| file.symlink_metadata().is_ok()) {
-            return Err(failed(format!("{} exists already; remove it, or give another name", taken.display())));
+        let announced = self.side_names(&name.to_string_lossy());
+        if let Some(lacking) = announced.iter().find(|side| !made.iter().any(|file| file == side.as_str())) {
+            return Err(failed(format!("the plugin did not write {lacking}, which it announces next to each file")));
+        }
+        let known = |file: &OsString| file == name || announced.iter().any(|side| file == side.as_str());
+        for file in made.iter().filter(|file| !known(file) && folder.join(file).symlink_metadata().is_ok()) {
+            others(&path.with_file_name(file)).map_err(failed)?;
         }
         for file in &made {
             std::fs::rename(scratch.path().join(file), folder.join(file)).map_err(io)?;

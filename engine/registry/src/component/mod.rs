@@ -24,6 +24,14 @@ use crate::fault::Fault;
 use crate::node::Node;
 
 /// A row-major f32 array in host memory, with a position in world space.
+///
+/// ```
+/// use hearth_registry::component::{HostArray, IDENTITY};
+/// let image = HostArray::new(vec![1, 2, 2, 1], vec![0.0_f32; 4])?; // [C, X, Y, Z]
+/// assert_eq!(image.affine, IDENTITY);
+/// assert!(HostArray::new(vec![3], vec![0.0_f32; 4]).is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostArray<'a> {
     /// Lengths of the axes: `[C, X, Y, Z]` of an image.

@@ -16,6 +16,8 @@ pub struct Abilities {
     pub invertible: bool,
     /// Writer: the endings of its files, with the dot: `.xyz`.
     pub endings: Vec<String>,
+    /// Writer: the endings of the files that it writes next to each of them, in place of its ending.
+    pub sides: Vec<String>,
 }
 
 /// The input of a map transform's `apply`, with the images of its keys.
@@ -80,7 +82,8 @@ pub struct RateAnswer {
 pub struct OrderCall {
     /// The names of the cases.
     pub cases: Vec<String>,
-    /// The number of the epoch, from 0.
+    /// The number of the epoch: from 1 in a training, and 0 where the program asks for the number of
+    /// cases before it.
     pub epoch: u64,
     /// A number that depends on seed and epoch only.
     pub draw: u64,

@@ -165,6 +165,9 @@ impl Slide {
     }
 
     /// Opens a slide in memory; errors name it `name`. A DICOM file is a single level.
+    ///
+    /// # Errors
+    /// If the bytes are neither TIFF nor DICOM, or are damaged.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, options: &SlideOptions) -> Result<Self, SlideError> {
         let (path, counts) = (name.as_ref(), Arc::new(Counts::default()));
         let source = Source::Bytes(bytes);

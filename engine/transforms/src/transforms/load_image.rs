@@ -99,6 +99,12 @@ impl LoadImage {
         format!("{key}_series")
     }
 
+    /// The faults of DICOM series that are accepted for a key in addition to the recipe's, if the sample has
+    /// them: names with commas between them in the text value `KEY_accept`.
+    pub fn accept_key(key: &str) -> String {
+        format!("{key}_accept")
+    }
+
     fn options(&self, sample: &Sample, key: &str) -> Result<ReadOptions, TransformError> {
         let series = match sample.values.get(&Self::series_key(key)) {
             Some(Value::Text(series)) => Some(series.clone()),
@@ -113,6 +119,9 @@ impl LoadImage {
         options.segments_as_channels = self.segments_as_channels;
         options.reference = self.reference(sample)?;
         options.accept = self.accept.clone();
+        if let Some(Value::Text(names)) = sample.values.get(&Self::accept_key(key)) {
+            options.accept.extend(names.split(',').map(str::to_owned));
+        }
         options.level = self.level;
         options.reverse_indexing = self.reverse_indexing;
         Ok(options)

@@ -125,7 +125,7 @@ pub(super) fn common_shape(sample: &Sample, keys: &[(usize, &str)]) -> Result<([
 }
 
 setters!(RandSpatialCrop {
-    /// Largest size.
+    /// Largest size in voxels.
     max_roi_size: Option<OneOrMany<i64>>,
     /// Whether the position is random instead of the middle.
     random_center: bool,

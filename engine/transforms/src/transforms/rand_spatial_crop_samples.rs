@@ -53,7 +53,7 @@ impl RandSpatialCropSamples {
 }
 
 setters!(RandSpatialCropSamples {
-    /// Largest size.
+    /// Largest size in voxels.
     max_roi_size: Option<OneOrMany<i64>>,
     /// Whether the position is random instead of the middle.
     random_center: bool,

@@ -155,7 +155,10 @@ impl Transform for SaveImage {
                 std::fs::create_dir_all(folder).map_err(|e| fail(&format!("{}: {e}", folder.display())))?;
             }
             match self.plugin().map_err(|fault| fail(&fault))? {
-                Some(plugin) => plugin.write(&path, image, &sample.case).map(drop).map_err(|e| fail(&e))?,
+                Some(plugin) => {
+                    let written = plugin.write(&path, image, &sample.case, &PluginWriter::kept);
+                    written.map(drop).map_err(|e| fail(&e))?;
+                }
                 None => write_image(&path, image, &options).map_err(|e| fail(&e))?,
             }
         }

@@ -134,9 +134,9 @@ setters!(Spacing {
     scale_extent: OneOrMany<bool>,
     /// Whether to set the affine finally to the plain scaling between the shapes (MONAI's option).
     recompute_affine: bool,
-    /// Smallest spacing that is kept.
+    /// Smallest spacing that is kept, in mm.
     min_pixdim: Option<OneOrMany<f64>>,
-    /// Largest spacing that is kept.
+    /// Largest spacing that is kept, in mm.
     max_pixdim: Option<OneOrMany<f64>>,
     /// Whether keys that start on the same grid end on the same grid.
     ensure_same_shape: bool,

@@ -104,7 +104,7 @@ setters!(SpatialResample {
     dst_affine: Option<Vec<Vec<f64>>>,
     /// Key of the image whose affine is the grid's, one or per key.
     dst_keys: Option<OneOrMany<String>>,
-    /// Size of the grid; a negative entry keeps that of the image.
+    /// Size of the grid in voxels; a negative entry keeps that of the image.
     spatial_size: Option<OneOrMany<i64>>,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,

@@ -173,7 +173,7 @@ setters!(RandCoarseDropout {
     fill_value: Option<OneOrMany<f64>>,
     /// Maximum number of boxes; `holes` is the minimum.
     max_holes: Option<usize>,
-    /// Maximum size; `spatial_size` is the minimum.
+    /// Maximum size in voxels; `spatial_size` is the minimum.
     max_spatial_size: Option<OneOrMany<i64>>,
     /// Probability that the transform is applied.
     prob: f64,

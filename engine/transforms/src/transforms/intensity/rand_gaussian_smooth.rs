@@ -79,11 +79,11 @@ pub(super) fn check_sigmas(parameter: &str, range: [f64; 2]) -> Result<(), Fault
 }
 
 setters!(RandGaussianSmooth {
-    /// Range of the sigma along the first axis.
+    /// Range of the sigma along the first axis, in voxels.
     sigma_x: [f64; 2],
-    /// Range of the sigma along the second axis.
+    /// Range of the sigma along the second axis, in voxels.
     sigma_y: [f64; 2],
-    /// Range of the sigma along the third axis, if there is one.
+    /// Range of the sigma along the third axis, in voxels, if there is one.
     sigma_z: [f64; 2],
     /// How the Gaussian is discretized.
     approx: GaussianApprox,

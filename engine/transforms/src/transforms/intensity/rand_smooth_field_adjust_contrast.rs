@@ -98,7 +98,7 @@ impl RandSmoothFieldAdjustContrast {
 }
 
 setters!(RandSmoothFieldAdjustContrast {
-    /// Size of the image, which it must have.
+    /// Size of the image in voxels, which it must have.
     spatial_size: Option<OneOrMany<i64>>,
     /// Width of the border of ones around the random values.
     pad: usize,

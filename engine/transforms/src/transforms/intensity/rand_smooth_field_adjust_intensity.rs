@@ -93,7 +93,7 @@ impl RandSmoothFieldAdjustIntensity {
 }
 
 setters!(RandSmoothFieldAdjustIntensity {
-    /// Size of the image, which it must have.
+    /// Size of the image in voxels, which it must have.
     spatial_size: Option<OneOrMany<i64>>,
     /// Width of the border of ones around the random values.
     pad: usize,

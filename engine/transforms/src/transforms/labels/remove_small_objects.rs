@@ -163,7 +163,7 @@ setters!(RemoveSmallObjects {
     independent_channels: bool,
     /// Whether to measure in mm instead of voxels.
     by_measure: bool,
-    /// Size of a voxel, for images without a geometry.
+    /// Size of a voxel in mm, for images without a geometry.
     pixdim: Option<OneOrMany<f64>>,
     /// Skip keys that a sample does not have.
     allow_missing_keys: bool,

@@ -147,7 +147,7 @@ setters!(Affine {
     scale_params: OneOrMany<f64>,
     /// Matrix that replaces all of the above.
     affine: Option<Vec<Vec<f64>>>,
-    /// Size of the result.
+    /// Size of the result in voxels.
     spatial_size: OneOrMany<i64>,
     /// Interpolation, one or per key.
     mode: OneOrMany<GridMode>,

@@ -193,7 +193,7 @@ fn only_2d(image: &Image) -> Result<(), TransformError> {
 }
 
 setters!(Rand2DElastic {
-    /// Size of the result; an entry that is not positive keeps that axis.
+    /// Size of the result in voxels; an entry that is not positive keeps that axis.
     spatial_size: OneOrMany<i64>,
     /// Probability that the transform is applied.
     prob: f64,

@@ -142,7 +142,7 @@ fn only_3d(image: &Image) -> Result<(), TransformError> {
 }
 
 setters!(Rand3DElastic {
-    /// Size of the result; an entry that is not positive keeps that axis.
+    /// Size of the result in voxels; an entry that is not positive keeps that axis.
     spatial_size: OneOrMany<i64>,
     /// Probability that the transform is applied.
     prob: f64,

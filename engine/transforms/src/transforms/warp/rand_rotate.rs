@@ -73,11 +73,11 @@ impl RandRotate {
 }
 
 setters!(RandRotate {
-    /// Range of the first angle.
+    /// Range of the first angle, in radians.
     range_x: Span,
-    /// Range of the second angle.
+    /// Range of the second angle, in radians.
     range_y: Span,
-    /// Range of the third angle.
+    /// Range of the third angle, in radians.
     range_z: Span,
     /// Probability that the transform is applied.
     prob: f64,

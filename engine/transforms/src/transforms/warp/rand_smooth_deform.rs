@@ -131,7 +131,7 @@ fn centres(shape: [usize; 3], axis: usize, device: &Device) -> Tensor<4> {
 }
 
 setters!(RandSmoothDeform {
-    /// Size of the image, which it must have.
+    /// Size of the image in voxels, which it must have.
     spatial_size: Option<OneOrMany<i64>>,
     /// Width of the border of zeros around the random shifts.
     pad: usize,
