@@ -105,7 +105,12 @@ impl Bundle {
         }
         let places = [PathBuf::from(written), self.root.join(written), self.root.join("configs").join(written)];
         let found = places.into_iter().find(|path| path.is_file());
-        found.ok_or_else(|| Fault::new(FaultKind::File, "is missing").in_file(written))
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.configs.iter().map(|config| config.name.as_str()).collect();
+            let (root, names) = (self.root.display(), names.join(", "));
+            let what = format!("is neither a config of {root} nor a file; its configs are {names}");
+            Fault::new(FaultKind::File, what).in_file(written)
+        })
     }
 
     /// Loads and merges these files, with the bundle's metadata. `bundle_root` is set to the

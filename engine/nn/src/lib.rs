@@ -49,6 +49,7 @@ mod running;
 mod softmax;
 mod ssim;
 pub mod trace;
+pub mod visualize;
 pub mod weights;
 
 pub use layers::ConfigError;

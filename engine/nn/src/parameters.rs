@@ -150,6 +150,17 @@ impl ModuleMapper for Freeze {
 /// The network must be on an autodiff device. It stays frozen through `valid`, `train` and loading
 /// of weights.
 ///
+/// ```
+/// # use burn::tensor::Device;
+/// # use hearth_nn::freeze;
+/// # use hearth_nn::networks::UNetConfig;
+/// let net = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).init(&Device::default().autodiff(), 0)?;
+/// let (net, frozen) = freeze(net, &["*.bias".to_owned()])?;
+/// assert!(!frozen.names.is_empty() && frozen.names.iter().all(|name| name.ends_with(".bias")));
+/// assert!(freeze(net, &["encoder.*".to_owned()]).is_err()); // matches nothing
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// Fails for a pattern that matches no parameter, and if nothing would be left to train.
 pub fn freeze<N: Network>(net: N, patterns: &[String]) -> Result<(N, Frozen), FreezeError> {

@@ -30,7 +30,8 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A one-dimensional tensor that the forward pass may replace.
+/// A one-dimensional tensor, `[n]`, that the forward pass may replace: a field of a module, which
+/// state dicts and checkpoints include and optimizers skip.
 #[derive(Debug)]
 pub struct Buffer {
     id: ParamId,
@@ -38,7 +39,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Creates a buffer with this value.
+    /// Creates a buffer with this value, `[n]`.
     pub fn new(value: Tensor<1>) -> Self {
         Self::with_id(ParamId::new(), value)
     }
@@ -47,12 +48,12 @@ impl Buffer {
         Buffer { id, value: Arc::new(Mutex::new(value.without_autodiff())) }
     }
 
-    /// The value, outside autodiff.
+    /// The value, `[n]`, outside autodiff.
     pub fn value(&self) -> Tensor<1> {
         lock(&self.value).clone()
     }
 
-    /// Replaces the value.
+    /// Replaces the value, `[n]`.
     pub fn set(&self, value: Tensor<1>) {
         *lock(&self.value) = value.without_autodiff();
     }

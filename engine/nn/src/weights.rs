@@ -4,7 +4,20 @@
 //! Exported files load in MONAI with `load_state_dict(load_file(path), strict=True)`, and a MONAI
 //! state dict saved with `safetensors.torch.save_file` can be imported. The third axis of a 2-D
 //! network's kernels is dropped in the file. Weights are stored as f32, counters as i64; f16, bf16
-//! and f64 can also be read.
+//! and f64 can also be read. [`save`] and [`load`] are the same for files.
+//!
+//! ```
+//! use burn::tensor::Device;
+//! use hearth_nn::networks::UNetConfig;
+//! use hearth_nn::weights;
+//!
+//! let config = UNetConfig::new(3, 1, 2, &[4, 8], &[2]);
+//! let bytes = weights::to_bytes(&config.init(&Device::default(), 0)?)?;
+//! let (net, report) = weights::from_bytes(config.init(&Device::default(), 1)?, &bytes)?;
+//! assert!(report.is_complete());
+//! assert!(weights::to_bytes(&net)? == bytes);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +47,7 @@ pub enum WeightsError {
     /// The file is not a safetensors file, or is damaged.
     #[error("{from} is not a whole safetensors file: {reason}")]
     Format {
-        /// Path of the file, or "the given bytes".
+        /// Path of the file, or "the content".
         from: String,
         /// The reader's error.
         reason: String,
@@ -42,7 +55,7 @@ pub enum WeightsError {
     /// The weights are of another network.
     #[error("{from} does not fit {network}:\n{report}")]
     Misfit {
-        /// Path of the file, or "the given bytes".
+        /// Path of the file, or "the content".
         from: String,
         /// Name of the network.
         network: &'static str,
@@ -209,7 +222,7 @@ pub fn load_partial<N: Network>(net: N, path: impl AsRef<Path>) -> Result<(N, Re
 /// # Errors
 /// If the bytes are not a safetensors file.
 pub fn import_partial<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
-    import(net, bytes, "the given bytes")
+    import(net, bytes, "the content")
 }
 
 /// Returns the network with the weights of a safetensors file in memory.
@@ -217,7 +230,7 @@ pub fn import_partial<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), W
 /// # Errors
 /// If the bytes are not a safetensors file, or a key or shape does not match.
 pub fn from_bytes<N: Network>(net: N, bytes: &[u8]) -> Result<(N, Report), WeightsError> {
-    let from = "the given bytes";
+    let from = "the content";
     strict(import(net, bytes, from)?, from)
 }
 

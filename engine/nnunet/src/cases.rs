@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hearth_files::is_file_entry;
+
 use crate::error::{NnunetError, Result};
 
 /// A case: its name and one file per channel.
@@ -69,7 +71,7 @@ pub fn listed(folder: &Path, ending: &str, channels: Option<usize>) -> Result<Li
             continue;
         }
         let lower = name.to_lowercase();
-        if !path.is_file() || name.starts_with('.') || !IMAGES.iter().any(|end| lower.ends_with(end)) {
+        if !is_file_entry(&path) || name.starts_with('.') || !IMAGES.iter().any(|end| lower.ends_with(end)) {
             continue;
         }
         unnumbered += usize::from(stem.is_some());

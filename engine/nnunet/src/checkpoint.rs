@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use hearth_files::Latched;
 use serde_json::Value;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -92,7 +93,7 @@ fn check(path: &Path, weights: &[Weight<'_>]) -> Result<()> {
 
 fn write_zip(path: &Path, pickle: &[u8], storages: &[&[u8]]) -> std::io::Result<()> {
     hearth_files::replace_with(path, |file| {
-        let mut zip = ZipWriter::new(file);
+        let mut zip = ZipWriter::new(Latched::new(file));
         let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).with_alignment(64);
         let mut add = |name: &str, content: &[u8]| -> std::io::Result<()> {
             let options = stored.large_file(content.len() as u64 >= u64::from(u32::MAX));

@@ -112,6 +112,8 @@ impl Preprocessing {
         let mut cropped = if bounds.shape() == whole { image } else { image.cropped(bounds.start, bounds.end) };
         let shape = cropped.shape;
         let voxels = cropped.voxels();
+        // The squares of a channel, then the same values in another order of axes.
+        check_free(&format!("preparing {shape:?} voxels"), voxels as u64 * 4 * (channels as u64).max(1))?;
         for (channel, values) in cropped.data.chunks_mut(voxels.max(1)).enumerate() {
             let (scheme, masked) = self.channels[channel];
             let mask = Inside { inside: &inside, shape, order };
@@ -234,9 +236,12 @@ fn run_length(whole: Axes3, part: &Bounds) -> usize {
 /// An image that does not fit.
 pub(crate) fn check_room(channels: usize, shape: Axes3) -> Result<()> {
     let voxels = shape.iter().product::<usize>() as u64;
-    hearth_machine::check_free(voxels * (4 * channels as u64 + 8)).map_err(|what| {
-        let of = format!("resampling it to {shape:?} voxels (z, y, x) for the network {what}");
-        NnunetError::case(format!("{of}: crop the image to the part that matters"))
+    check_free(&format!("resampling it to {shape:?} voxels"), voxels * (4 * channels as u64 + 8))
+}
+
+fn check_free(work: &str, bytes: u64) -> Result<()> {
+    hearth_machine::check_free(bytes).map_err(|what| {
+        NnunetError::case(format!("{work} (z, y, x) for the network {what}: crop the image to the part that matters"))
     })
 }
 

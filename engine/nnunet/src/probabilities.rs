@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use hearth_files::{NpyKind, NpyType, npy_header, npy_start};
+use hearth_files::{Latched, NpyKind, NpyType, npy_header, npy_start};
 use rayon::prelude::*;
 use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
@@ -130,7 +130,7 @@ pub fn mean(all: impl IntoIterator<Item = Result<Volume>>) -> Result<Volume> {
 /// Errors of the file system.
 pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
     let write = |file: &mut BufWriter<File>| {
-        let mut archive = ZipWriter::new(file);
+        let mut archive = ZipWriter::new(Latched::new(file));
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(true);
         archive.start_file(format!("{ARRAY}.npy"), options)?;
         let [z, y, x] = probabilities.shape.map(|length| length as u64);

@@ -55,6 +55,14 @@ impl Windows {
         zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*z, *y, *x])))
     }
 
+    /// The bytes of a [`Sum`] of outputs with these heads until it is [finished](Sum::finish): sums and
+    /// weights in half precision, the weights as f32 for the division, and the result without the padding.
+    pub fn sum_bytes(&self, heads: usize) -> u64 {
+        let [padded, shape] = [self.padded, self.shape].map(|shape| shape.iter().product::<usize>());
+        let kept = if self.padded == self.shape { 0 } else { heads * shape };
+        (size_of::<f16>() * ((heads + 1) * padded + kept) + size_of::<f32>() * padded) as u64
+    }
+
     /// Pads a volume with zeros where it is smaller than a tile.
     pub fn pad(&self, volume: Volume) -> Volume {
         if self.padded == self.shape { volume } else { volume.placed(self.padded, self.before, 0.0) }
@@ -189,7 +197,11 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// The mean of the outputs of several folds: a sum and a division in half precision.
+/// The mean of the outputs of several folds: a sum and a division in half precision. `None` without a
+/// fold.
+///
+/// # Errors
+/// The first error among the outputs.
 pub fn mean_of_folds(outputs: impl IntoIterator<Item = Result<Volume<f16>>>) -> Result<Option<Volume<f16>>> {
     let (mut sum, mut count): (Option<Volume<f16>>, u16) = (None, 0);
     for output in outputs {

@@ -156,7 +156,7 @@ impl Package {
             let what = format!("has a member {name} of {} bytes: there is not that much memory", member.bytes);
             return Err(PackageError::package(&self.path, what));
         }
-        copy(&self.path, &mut archive(&self.path)?, name, member, &mut bytes).map(|()| bytes)
+        copy(&self.path, &mut archive(&self.path)?, name, member, (&self.path, &mut bytes)).map(|()| bytes)
     }
 
     /// Reads all members and checks their hashes.
@@ -166,7 +166,7 @@ impl Package {
     pub fn check(&self) -> Result<(), PackageError> {
         let mut zip = archive(&self.path)?;
         let mut members = self.manifest.members.iter();
-        members.try_for_each(|(name, member)| copy(&self.path, &mut zip, name, member, &mut io::sink()))
+        members.try_for_each(|(name, member)| copy(&self.path, &mut zip, name, member, (&self.path, &mut io::sink())))
     }
 
     /// Writes the members below `model/` into a folder that does not exist yet, without the prefix
@@ -185,7 +185,7 @@ impl Package {
                 fs::create_dir_all(folder).map_err(PackageError::writing(folder))?;
             }
             let mut file = File::create_new(&place).map_err(PackageError::writing(&place))?;
-            copy(&self.path, &mut zip, name, member, &mut file)?;
+            copy(&self.path, &mut zip, name, member, (&place, &mut file))?;
         }
         Ok(())
     }
@@ -307,8 +307,14 @@ fn parsed<T: DeserializeOwned>(path: &Path, name: &str, bytes: &[u8]) -> Result<
         .map_err(|error| PackageError::package(path, format!("has a {name} that cannot be read: {error}")))
 }
 
-/// Copies a member, and checks its size and hash against the manifest.
-fn copy(path: &Path, zip: &mut Zip, name: &str, member: &Member, out: &mut impl Write) -> Result<(), PackageError> {
+/// Copies a member to a place, and checks its size and hash against the manifest.
+fn copy(
+    path: &Path,
+    zip: &mut Zip,
+    name: &str,
+    member: &Member,
+    (place, out): (&Path, &mut impl Write),
+) -> Result<(), PackageError> {
     let damaged = |why: String| PackageError::package(path, format!("has a damaged {name}: {why}"));
     let mut entry = zip.by_name(name).map_err(|error| damaged(error.to_string()))?.take(member.bytes + 1);
     let (mut hasher, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 17], 0);
@@ -319,7 +325,7 @@ fn copy(path: &Path, zip: &mut Zip, name: &str, member: &Member, out: &mut impl 
         }
         bytes += count as u64;
         hasher.update(&buffer[..count]);
-        out.write_all(&buffer[..count]).map_err(PackageError::writing(path))?;
+        out.write_all(&buffer[..count]).map_err(PackageError::writing(place))?;
     }
     if bytes != member.bytes {
         return Err(damaged(format!("it does not have the {} bytes that the manifest says", member.bytes)));

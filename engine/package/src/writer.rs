@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use hearth_files::Latched;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
@@ -72,15 +73,11 @@ impl Builder {
         }
         let signed_by = key.map(|key| key.public().to_string());
         let mut manifest = Manifest { format: FORMAT, kind, program, signed_by, members: BTreeMap::new() };
-        let mut unread = None;
+        let mut unread: Option<&Path> = None;
         let written = hearth_files::replace_with(path, |file| {
-            let mut zip = ZipWriter::new(file);
+            let mut zip = ZipWriter::new(Latched::new(file));
             for (name, content) in &members {
-                let added = add(&mut zip, name, content).inspect_err(|_| {
-                    if let Content::File(source) = content {
-                        unread = Some(source.clone());
-                    }
-                })?;
+                let added = add(&mut zip, name, content, &mut unread)?;
                 manifest.members.insert(name.clone(), added);
             }
             let text = serde_json::to_string_pretty(&manifest).map_err(io::Error::other)? + "\n";
@@ -92,8 +89,11 @@ impl Builder {
             }
             zip.finish().map_err(io::Error::other)?.flush()
         });
-        written.map_err(PackageError::writing(unread.as_deref().unwrap_or(path)))?;
-        Ok(manifest)
+        match (written, unread) {
+            (Ok(()), _) => Ok(manifest),
+            (Err(error), Some(source)) => Err(PackageError::reading(source)(error)),
+            (Err(error), None) => Err(PackageError::writing(path)(error)),
+        }
     }
 }
 
@@ -112,7 +112,21 @@ fn packs(name: &str) -> bool {
     [".toml", ".json", ".txt", ".md"].iter().any(|end| name.ends_with(end)) || !name.contains('.')
 }
 
-fn add<W: Write + io::Seek>(zip: &mut ZipWriter<W>, name: &str, content: &Content) -> io::Result<Member> {
+/// Adds a member. `unread` is its file if that cannot be read, and not what is written.
+fn add<'a, W: Write + io::Seek>(
+    zip: &mut ZipWriter<W>,
+    name: &str,
+    content: &'a Content,
+    unread: &mut Option<&'a Path>,
+) -> io::Result<Member> {
+    let source = match content {
+        Content::Bytes(_) => None,
+        Content::File(path) => Some(path.as_path()),
+    };
+    let mut reads = |error: io::Error| {
+        *unread = source;
+        error
+    };
     let mut file;
     let mut slice;
     let (read, expected): (&mut dyn Read, u64) = match content {
@@ -121,15 +135,15 @@ fn add<W: Write + io::Seek>(zip: &mut ZipWriter<W>, name: &str, content: &Conten
             (&mut slice, bytes.len() as u64)
         }
         Content::File(path) => {
-            file = hearth_files::open(path)?;
-            let length = file.metadata()?.len();
+            file = hearth_files::open(path).map_err(&mut reads)?;
+            let length = file.metadata().map_err(&mut reads)?.len();
             (&mut file, length)
         }
     };
     zip.start_file(name, options(packs(name), expected)).map_err(io::Error::other)?;
     let (mut hasher, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 17], 0);
     loop {
-        let count = read.read(&mut buffer)?;
+        let count = read.read(&mut buffer).map_err(&mut reads)?;
         if count == 0 {
             break;
         }
@@ -138,7 +152,7 @@ fn add<W: Write + io::Seek>(zip: &mut ZipWriter<W>, name: &str, content: &Conten
         bytes += count as u64;
     }
     if bytes != expected {
-        return Err(io::Error::other("it changed while it was read"));
+        return Err(reads(io::Error::other("it changed while it was read")));
     }
     Ok(Member { bytes, blake3: hasher.finalize().to_hex().to_string() })
 }

@@ -35,7 +35,7 @@ impl Mlp {
         })
     }
 
-    /// Applies the layers to the last axis; the shape is unchanged.
+    /// Applies the layers to the last axis of `[..., features]`; the shape is unchanged.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let hidden = self.drop1.forward(gelu(self.linear1.forward(x)));
         self.drop2.forward(self.linear2.forward(hidden))

@@ -1,4 +1,15 @@
 //! The blocks that networks are built from, with MONAI's names, defaults and state-dict keys.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_nn::blocks::{ChannelSELayer, ChannelSEOptions};
+//! use hearth_nn::layers::Scope;
+//!
+//! let scope = Scope::new(&Device::default(), 0);
+//! let block = ChannelSELayer::new(&scope.enter("se"), &ChannelSEOptions::residual(6, 2))?;
+//! assert_eq!(block.forward(Tensor::ones([2, 6, 5, 5, 1], &Device::default())).dims(), [2, 6, 5, 5, 1]);
+//! # Ok::<(), hearth_nn::ConfigError>(())
+//! ```
 
 mod mb_conv_block;
 mod mlp;

@@ -105,7 +105,7 @@ impl SpatialAttentionBlock {
         })
     }
 
-    /// Applies the block; the shape is unchanged.
+    /// Applies the block to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [b, c, dx, dy, dz] = x.dims();
         let tokens = self.norm.forward(x.clone()).reshape([b, c, dx * dy * dz]).swap_dims(1, 2);

@@ -85,7 +85,7 @@ impl ChannelSELayer {
         Ok(ChannelSELayer { fc: Sequential::new(layers), add_residual: *add_residual })
     }
 
-    /// Applies the layer; the shape is unchanged.
+    /// Applies the layer to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let dtype = x.dtype();
         let weights = self.fc.forward(Pool::global_avg().forward(x.clone())).cast(dtype);

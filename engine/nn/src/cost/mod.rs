@@ -107,7 +107,18 @@ pub(crate) fn without_products<T>(forward: impl FnOnce() -> T) -> T {
 /// Counts the cost of an evaluation of `input`, in about `rows` parts.
 ///
 /// Products are not computed, which makes this fast. All other operations are computed and need
-/// their memory.
+/// their memory. `input` is `[b, c, x, y, z]`.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use hearth_nn::cost::cost;
+/// # use hearth_nn::networks::UNetConfig;
+/// let net = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).init(&Device::default(), 0)?;
+/// let found = cost(&net, [1, 1, 8, 8, 8], 10)?;
+/// assert_eq!(found.outputs, [[1, 2, 8, 8, 8]]);
+/// assert!(found.total.multiply_adds > found.total.parameters);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// Fails if the network does not accept the input.

@@ -104,7 +104,7 @@ impl DDIMScheduler {
 
     /// A step in the reverse direction, from an image to noise (Dhariwal and Nichol,
     /// <https://arxiv.org/abs/2105.05233>). Returns the image with the noise of the next time step,
-    /// and the predicted image without noise.
+    /// and the predicted image without noise, both in the shape of `x`, `[b, c, x, y, z]`.
     ///
     /// # Errors
     /// Fails if a time step does not exist or shapes differ.

@@ -39,8 +39,9 @@ pub struct Sampling<'a> {
 }
 
 impl LatentDiffusionInferer {
-    /// Generates an image from `start`, noise in the shape of latent images. `watch` is called with
-    /// the number of each step, from 0, before the step.
+    /// Generates an image `[b, out, x, y, z]` from `start`, noise in the shape of latent images,
+    /// `[b, latent, x', y', z']`. `watch` is called with the number of each step, from 0, before the
+    /// step.
     ///
     /// # Errors
     /// Fails if the diffusion model does not accept images of this shape, or if an option of the
@@ -65,7 +66,8 @@ impl LatentDiffusionInferer {
     }
 
     /// Returns the diffusion model's prediction for the latent image of `image` with this noise at
-    /// these time steps, for its training. The autoencoder is not sampled: its mean is used.
+    /// these time steps, for its training: `[b, in, x, y, z]` to `[b, latent, x', y', z']`, the shape
+    /// of `noise`. The autoencoder is not sampled: its mean is used.
     ///
     /// # Errors
     /// Fails if the diffusion model does not accept images of this shape.

@@ -40,6 +40,17 @@ pub struct ScheduleArguments {
 /// The noise levels of the time steps: beta, the share of noise that a step adds; alpha, one minus
 /// beta; and the cumulative product of the alphas, the remaining share of the image. In f32, as in
 /// MONAI.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::diffusion::{NoiseLevels, Schedule, ScheduleArguments, noise};
+/// let levels = NoiseLevels::new(1000, Schedule::LinearBeta, ScheduleArguments::default())?;
+/// assert!(levels.left(0) > levels.left(999));
+/// let image = Tensor::ones([1, 1, 4, 4, 4], &Device::default());
+/// let noise = noise([1, 1, 4, 4, 4], 0, 0, &Device::default());
+/// assert_eq!(levels.add_noise(image, noise, &[500]).dims(), [1, 1, 4, 4, 4]);
+/// # Ok::<(), hearth_nn::diffusion::DiffusionError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoiseLevels {
     /// Variance of the noise that each step adds.
@@ -65,8 +76,8 @@ impl NoiseLevels {
     /// Computes the levels of a schedule.
     ///
     /// # Errors
-    /// Fails if there are no time steps, if a beta is not between 0 and 1, or if an argument
-    /// belongs to another schedule.
+    /// Fails if there are no time steps or more than a million, if a beta is not at least 0 and less
+    /// than 1, or if an argument belongs to another schedule.
     pub fn new(steps: usize, schedule: Schedule, arguments: ScheduleArguments) -> Result<Self, DiffusionError> {
         let value = |name: &'static str, value: String, expected: &str| {
             Err(DiffusionError::Value { name, value, expected: expected.to_owned() })
@@ -140,14 +151,15 @@ impl NoiseLevels {
         ]
     }
 
-    /// Adds the noise of these time steps to an image; one time step per item, or one for all.
+    /// Adds the noise of these time steps to an image `[b, c, x, y, z]`; one time step per item, or one
+    /// for all. `noise` has the image's shape. A time step after the last adds none.
     pub fn add_noise(&self, image: Tensor<5>, noise: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
         let [left, share] = self.shares(timesteps, &image);
         left * image + share * noise
     }
 
     /// The target of a network that predicts the velocity (Salimans and Ho,
-    /// <https://arxiv.org/abs/2202.00512>).
+    /// <https://arxiv.org/abs/2202.00512>), with the arguments of [`add_noise`](Self::add_noise).
     pub fn velocity(&self, image: Tensor<5>, noise: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
         let [left, share] = self.shares(timesteps, &image);
         left * noise - share * image

@@ -73,7 +73,7 @@ fn unchanged(key: &str, shape: &[usize]) -> Option<Vec<u8>> {
 /// Fails if the bytes are not a complete safetensors file.
 pub fn from_old_layout<N: Network>(net: &N, bytes: &[u8]) -> Result<Vec<u8>, WeightsError> {
     let format = |from: &str, reason: String| WeightsError::Format { from: from.to_owned(), reason };
-    let given = |reason: safetensors::SafeTensorError| format("the given bytes", reason.to_string());
+    let given = |reason: safetensors::SafeTensorError| format("the content", reason.to_string());
     let file = SafeTensors::deserialize(bytes).map_err(given)?;
     let own = to_bytes(net)?;
     let own = SafeTensors::deserialize(&own).map_err(|e| format("the network", e.to_string()))?;

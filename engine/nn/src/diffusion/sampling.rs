@@ -5,8 +5,8 @@ use hearth_kernels::counter_rng::Key;
 
 use super::{DiffusionError, NoiseScheduler, Step};
 
-/// Draws from the normal distribution. The values depend only on the seed and `draw` and are the
-/// same on every device.
+/// Draws from the normal distribution, `[b, c, x, y, z]`, with mean 0 and deviation 1. The values
+/// depend only on the seed and `draw` and are the same on every device.
 pub fn noise(shape: [usize; 5], seed: u64, draw: u64, device: &Device) -> Tensor<5> {
     let key = Key::new(seed).with_text("noise").with(draw);
     let count = shape.iter().product::<usize>() as u64;
@@ -14,8 +14,18 @@ pub fn noise(shape: [usize; 5], seed: u64, draw: u64, device: &Device) -> Tensor
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// Generates an image from the noise `start` in `num_inference_steps` steps. `network` receives an
-/// image and its time step, and returns the quantity that the scheduler's `prediction_type` names.
+/// Generates an image from the noise `start`, `[b, c, x, y, z]`, in `num_inference_steps` steps.
+/// `network` receives an image and its time step, and returns the quantity that the scheduler's
+/// `prediction_type` names, in the same shape.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use hearth_nn::diffusion::{DDIMScheduler, noise, sample};
+/// let start = noise([1, 1, 4, 4, 4], 0, 0, &Device::default());
+/// let image = sample(&DDIMScheduler::default(), 4, start, 0, &mut |x, _| Ok(x.zeros_like()))?;
+/// assert_eq!(image.dims(), [1, 1, 4, 4, 4]);
+/// # Ok::<(), hearth_nn::diffusion::DiffusionError>(())
+/// ```
 ///
 /// # Errors
 /// Fails if an option of the scheduler is invalid, or if the network fails or returns another

@@ -82,7 +82,10 @@ pub struct Step {
 /// ```
 pub type NoiseSchedulerConfig = Named<dyn NoiseScheduler>;
 
-/// A schedule of noise levels, with the step from one time step to the previous one.
+/// A schedule of noise levels, with the step from one time step to the previous one. [`sample`] runs
+/// it from noise to an image.
+///
+/// [`sample`]: super::sample
 pub trait NoiseScheduler: Send + Sync {
     /// The scheduler's name in MONAI.
     fn name(&self) -> &'static str;
@@ -100,7 +103,7 @@ pub trait NoiseScheduler: Send + Sync {
     fn timesteps(&self, num_inference_steps: usize) -> Result<Vec<usize>, DiffusionError>;
 
     /// Returns the image with the noise of the previous time step, and the predicted image without
-    /// noise.
+    /// noise, both in the shape of `x`, `[b, c, x, y, z]`.
     ///
     /// `predicted` is the network's output for `x`, and `noise` draws from the normal distribution
     /// in the shape of `x`.

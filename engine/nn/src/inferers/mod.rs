@@ -21,6 +21,7 @@ pub use landmark::LandmarkInferer;
 pub use padding::PaddingMode;
 pub use patch::PatchInferer;
 pub use saliency::{CamName, SaliencyInferer};
+pub(crate) use saliency::{activation_map, scaled};
 pub use simple::SimpleInferer;
 pub use slice::SliceInferer;
 pub use sliding_window::SlidingWindowInferer;
@@ -101,10 +102,7 @@ impl Kind for dyn Inferer {
     const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(of_plugin::build);
 
     fn check(&self) -> Result<(), Fault> {
-        Inferer::check(self).map_err(|error| match &error {
-            InferError::Value { name, .. } => Fault::at(*name, error.to_string()),
-            _ => Fault::new(error.to_string()),
-        })
+        Ok(Inferer::check(self)?)
     }
 
     fn place(&self) -> Option<Place> {
@@ -112,7 +110,27 @@ impl Kind for dyn Inferer {
     }
 }
 
+impl From<InferError> for Fault {
+    fn from(error: InferError) -> Self {
+        match &error {
+            InferError::Value { name, .. } => Fault::at(*name, error.to_string()),
+            _ => Fault::new(error.to_string()),
+        }
+    }
+}
+
 /// Applies a network, given as a closure, to a batch `[b, c, x, y, z]`.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use hearth_nn::inferers::{Inferer, SlidingWindowInferer};
+///
+/// let inferer: Box<dyn Inferer> = Box::new(SlidingWindowInferer::new(&[4, 4, 4]));
+/// inferer.check()?;
+/// let y = inferer.infer(Tensor::ones([1, 1, 8, 8, 8], &Device::default()), &|window| window + 1.0)?;
+/// assert_eq!(y.dims(), [1, 1, 8, 8, 8]);
+/// # Ok::<(), hearth_nn::inferers::InferError>(())
+/// ```
 pub trait Inferer: Send + Sync {
     /// The inferer's name in MONAI.
     fn name(&self) -> &'static str;
@@ -122,6 +140,15 @@ pub trait Inferer: Send + Sync {
     /// # Errors
     /// Fails with the first invalid option.
     fn check(&self) -> Result<(), InferError>;
+
+    /// Checks the options for a network of this number of spatial axes, for which lists have one number each.
+    ///
+    /// # Errors
+    /// Fails with the first invalid option.
+    fn check_for(&self, spatial_dims: usize) -> Result<(), InferError> {
+        let _ = spatial_dims;
+        self.check()
+    }
 
     /// Loads what the inferer needs before its first use: the library of a plugin.
     ///
@@ -148,7 +175,12 @@ pub trait Inferer: Send + Sync {
         None
     }
 
-    /// The network's output for the whole batch.
+    /// The network's output for the whole batch: `[b, c, x, y, z]` to `[b, c', x', y', z']`. The
+    /// closure gets what the inferer cuts out of `x`, and decides `c'`.
+    ///
+    /// # Errors
+    /// If an option does not fit the image, the outputs do not fit the windows or the memory, or the
+    /// result is [no longer wanted](stoppable).
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError>;
 }
 
@@ -160,6 +192,10 @@ impl<I: Inferer + ?Sized> Inferer for Arc<I> {
 
     fn check(&self) -> Result<(), InferError> {
         Inferer::check(&**self)
+    }
+
+    fn check_for(&self, spatial_dims: usize) -> Result<(), InferError> {
+        (**self).check_for(spatial_dims)
     }
 
     fn load(&self) -> Result<(), Fault> {

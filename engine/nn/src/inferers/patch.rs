@@ -180,7 +180,12 @@ impl Inferer for PatchInferer {
             let (value, expected) = ("0".to_owned(), "expected at least 1 patch at a time".to_owned());
             return Err(InferError::Value { inferer: NAME, name: "batch_size", value, expected });
         }
-        Ok(())
+        self.splitter.check()
+    }
+
+    fn check_for(&self, spatial_dims: usize) -> Result<(), InferError> {
+        self.check()?;
+        self.splitter.check_for(spatial_dims)
     }
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {

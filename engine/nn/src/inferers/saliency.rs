@@ -1,6 +1,6 @@
 //! Class activation maps of a classifier (`monai.inferers.SaliencyInferer`).
 
-use burn::tensor::{DType, Tensor, activation};
+use burn::tensor::{Bool, DType, Tensor, activation};
 use derive_setters::Setters;
 use hearth_kernels::{InterpolateMode, interpolate};
 use schemars::JsonSchema;
@@ -80,27 +80,53 @@ impl SaliencyInferer {
         let slope =
             leaf.grad(&gradients).ok_or_else(|| wrong("the scores do not depend on the features".to_owned()))?;
         let (values, score) = (leaf.without_autodiff(), score.without_autodiff());
-        let total = |x: Tensor<5>| x.sum_dim(4).sum_dim(3).sum_dim(2);
-        let weights = match self.cam_name {
-            CamName::GradCAM => slope.mean_dim(4).mean_dim(3).mean_dim(2),
-            CamName::GradCAMpp => {
-                let square = slope.clone() * slope.clone();
-                let whole = square.clone() * 2.0 + total(values.clone() * square.clone() * slope.clone());
-                let nothing = whole.clone().equal_elem(0.0);
-                let alpha = square / (whole.mask_fill(nothing, 1.0) + 1e-7);
-                total(alpha * activation::relu(score.exp() * slope))
-            }
-        };
-        let map = activation::relu((weights * values).sum_dim(1));
-        let [items, _, fx, fy, fz] = map.dims();
-        let size = [image[2], image[3], image[4]];
-        let map = interpolate(map.reshape([items, fx, fy, fz]), size, InterpolateMode::Linear, false);
-        let map = map.reshape([items, 1, size[0], size[1], size[2]]);
-        let extreme = |x: Tensor<5>, sign: f64| (x * sign).max_dim(4).max_dim(3).max_dim(2) * sign;
-        let (low, high) = (extreme(map.clone(), -1.0), extreme(map.clone(), 1.0));
-        let range = high - low.clone();
-        let flat = range.clone().equal_elem(0.0);
-        let turned = -((map.clone() - low) / range) + 1.0;
-        Ok(turned.mask_where(flat.expand(map.dims()), map))
+        let map = activation_map(self.cam_name, values, slope, score, [image[2], image[3], image[4]]);
+        let flat = is_flat(&map);
+        Ok((-scaled(map.clone()) + 1.0).mask_where(flat.expand(map.dims()), map))
     }
+}
+
+/// The support of features for a score, `[b, 1, x, y, z]` of this size: features `[b, c, x', y', z']` with
+/// the gradient of the score, `[b, 1, 1, 1, 1]`.
+pub(crate) fn activation_map(
+    cam_name: CamName,
+    values: Tensor<5>,
+    slope: Tensor<5>,
+    score: Tensor<5>,
+    size: [usize; 3],
+) -> Tensor<5> {
+    let total = |x: Tensor<5>| x.sum_dim(4).sum_dim(3).sum_dim(2);
+    let weights = match cam_name {
+        CamName::GradCAM => slope.mean_dim(4).mean_dim(3).mean_dim(2),
+        CamName::GradCAMpp => {
+            let square = slope.clone() * slope.clone();
+            let whole = square.clone() * 2.0 + total(values.clone() * square.clone() * slope.clone());
+            let nothing = whole.clone().equal_elem(0.0);
+            let alpha = square / (whole.mask_fill(nothing, 1.0) + 1e-7);
+            total(alpha * activation::relu(score.exp() * slope))
+        }
+    };
+    let map = activation::relu((weights * values).sum_dim(1));
+    let [items, _, x, y, z] = map.dims();
+    let map = interpolate(map.reshape([items, x, y, z]), size, InterpolateMode::Linear, false);
+    map.reshape([items, 1, size[0], size[1], size[2]])
+}
+
+/// The lowest and the highest value of each item, `[b, 1, 1, 1, 1]`.
+fn extremes(map: &Tensor<5>) -> [Tensor<5>; 2] {
+    let highest = |x: Tensor<5>| x.max_dim(4).max_dim(3).max_dim(2);
+    [-highest(-map.clone()), highest(map.clone())]
+}
+
+/// Whether the map of each item is constant.
+fn is_flat(map: &Tensor<5>) -> Tensor<5, Bool> {
+    let [low, high] = extremes(map);
+    (high - low).equal_elem(0.0)
+}
+
+/// Maps the values of each item to 0 to 1; a constant map becomes 0.
+pub(crate) fn scaled(map: Tensor<5>) -> Tensor<5> {
+    let [low, high] = extremes(&map);
+    let (range, flat) = (high - low.clone(), is_flat(&map));
+    (map - low) / range.mask_fill(flat, 1.0)
 }

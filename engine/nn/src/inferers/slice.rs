@@ -46,26 +46,31 @@ impl SliceInferer {
         x: Tensor<5>,
         net: &dyn Fn(Tensor<5>) -> Vec<Tensor<5>>,
     ) -> Result<Vec<Tensor<5>>, InferError> {
-        let value = |name, value: String, expected: &str| {
-            Err(InferError::Value { inferer: NAME, name, value, expected: expected.to_owned() })
-        };
         let across = self.spatial_dim;
-        if across > 2 {
-            return value("spatial_dim", across.to_string(), "expected 0, 1 or 2");
-        }
-        let mut roi = match &self.window.roi_size {
-            Axes::Each(sizes) if sizes.len() == 2 => sizes.clone(),
-            other => return value("roi_size", format!("{other:?}"), "expected two numbers, for a slice"),
-        };
-        roi.insert(across, 1);
-        let window = SlidingWindowInferer { roi_size: Axes::Each(roi), ..self.window.clone() };
-        window.infer_all(x, &|windows| {
+        self.slab()?.infer_all(x, &|windows| {
             // The sliced axis moves last, which keeps the order of the other two.
             let slices = (across..2).fold(windows, |x, axis| x.swap_dims(2 + axis, 3 + axis));
             let outputs = net(slices);
             let back = |x: Tensor<5>| (across..2).rev().fold(x, |x, axis| x.swap_dims(2 + axis, 3 + axis));
             outputs.into_iter().map(back).collect()
         })
+    }
+
+    /// The window in a volume: one voxel thick.
+    fn slab(&self) -> Result<SlidingWindowInferer, InferError> {
+        let value = |name, value: String, expected: &str| {
+            Err(InferError::Value { inferer: NAME, name, value, expected: expected.to_owned() })
+        };
+        if self.spatial_dim > 2 {
+            return value("spatial_dim", self.spatial_dim.to_string(), "expected 0, 1 or 2");
+        }
+        let mut roi = match &self.window.roi_size {
+            Axes::Each(sizes) if sizes.len() == 2 => sizes.clone(),
+            Axes::Each(sizes) => return value("roi_size", format!("{sizes:?}"), "expected two numbers, for a slice"),
+            Axes::All(size) => return value("roi_size", size.to_string(), "expected two numbers, for a slice"),
+        };
+        roi.insert(self.spatial_dim, 1);
+        Ok(SlidingWindowInferer { roi_size: Axes::Each(roi), ..self.window.clone() })
     }
 }
 
@@ -75,11 +80,18 @@ impl Inferer for SliceInferer {
     }
 
     fn check(&self) -> Result<(), InferError> {
-        if self.spatial_dim > 2 {
-            let (value, expected) = (self.spatial_dim.to_string(), "expected 0, 1 or 2".to_owned());
+        self.slab()?.check_for(3)
+    }
+
+    fn check_for(&self, spatial_dims: usize) -> Result<(), InferError> {
+        self.check()?;
+        if spatial_dims != 2 {
+            let expected =
+                format!("slices have two axes, and the network takes {spatial_dims}; use SlidingWindowInferer");
+            let value = self.spatial_dim.to_string();
             return Err(InferError::Value { inferer: NAME, name: "spatial_dim", value, expected });
         }
-        self.window.check()
+        Ok(())
     }
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {

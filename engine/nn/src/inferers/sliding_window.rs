@@ -44,7 +44,7 @@ use crate::layers::Axes;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SlidingWindowInferer {
-    /// Size of the window per axis; 0 or less takes the image's length.
+    /// Size of the window in voxels, per axis; 0 or less takes the image's length.
     #[setters(into)]
     pub roi_size: Axes<i64>,
     /// Number of windows per network call.
@@ -207,6 +207,17 @@ impl SlidingWindowInferer {
         Ok(outputs.collect())
     }
 
+    /// The bytes of host memory that the sums of the windows take for an image `[n, c, x, y, z]` and
+    /// outputs of the windows' size with these numbers of channels. Without what the network takes.
+    ///
+    /// # Errors
+    /// Options that do not fit the image.
+    pub fn host_bytes(&self, shape: [usize; 5], channels: &[usize]) -> Result<u64, InferError> {
+        let Scan { batch, padded: [x, y, z], .. } = self.scan(shape)?;
+        let shapes: Vec<[usize; 5]> = channels.iter().map(|channels| [batch, *channels, x, y, z]).collect();
+        Ok(bytes_of_sums(&shapes))
+    }
+
     /// The axis along which windows are buffered.
     fn buffer_axis(&self, shape: [usize; 5]) -> Result<usize, InferError> {
         let dims = if shape[4] == 1 { 2 } else { 3 };
@@ -266,6 +277,24 @@ impl SlidingWindowInferer {
     }
 }
 
+/// Checks that a list has a number for each axis; a third one is allowed for images with two.
+pub(super) fn check_axes<T: std::fmt::Debug>(
+    inferer: &'static str,
+    name: &'static str,
+    given: &Axes<T>,
+    spatial_dims: usize,
+) -> Result<(), InferError> {
+    match given {
+        Axes::Each(values) if values.len() != spatial_dims && values.len() != 3 => Err(InferError::Value {
+            inferer,
+            name,
+            value: format!("{values:?}"),
+            expected: format!("expected one number, or one for each of {spatial_dims} axes"),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Returns one number per axis; the third axis of a two-dimensional image takes `depth`.
 pub(super) fn axes<T: Copy>(given: &Axes<T>, image: [usize; 3], depth: T) -> Option<[T; 3]> {
     match given {
@@ -284,7 +313,7 @@ impl Scan {
     pub(super) fn canvases(&self, outputs: &[Tensor<5>]) -> Result<Vec<Canvas>, InferError> {
         // Each output's weights are computed from those of the previous output, as in MONAI.
         let (mut weights, mut size) = (self.weights.clone(), self.roi);
-        let mut canvases = Vec::new();
+        let mut planned = Vec::new();
         for output in outputs {
             let [_, channels, ox, oy, oz] = output.dims();
             let own = [ox, oy, oz];
@@ -303,20 +332,20 @@ impl Scan {
                 None => self.padded,
             };
             let device = output.device();
-            let shape = [self.batch, channels, cx, cy, cz];
-            if hearth_kernels::host::is_host(&device) {
-                // The sum, and the weights of all windows.
-                let values = (shape.iter().product::<usize>() + cx * cy * cz) as u64;
-                check_free(4 * values).map_err(|what| InferError::Memory { inferer: NAME, shape, what })?;
-            }
-            canvases.push(Canvas {
-                values: Tensor::zeros(shape, (&device, DType::F32)),
-                scale,
-                weights: Tensor::<1>::from_data(TensorData::from(&weights[..]), (&device, DType::F32))
-                    .reshape([1, 1, ox, oy, oz]),
-            });
+            let weights = Tensor::<1>::from_data(TensorData::from(&weights[..]), (&device, DType::F32));
+            planned.push(([self.batch, channels, cx, cy, cz], scale, weights.reshape([1, 1, ox, oy, oz])));
         }
-        Ok(canvases)
+        let shapes: Vec<[usize; 5]> = planned.iter().map(|(shape, ..)| *shape).collect();
+        if outputs.iter().all(|output| hearth_kernels::host::is_host(&output.device())) {
+            let shape = shapes.iter().copied().max_by_key(|shape| shape.iter().product::<usize>()).unwrap_or_default();
+            check_free(bytes_of_sums(&shapes)).map_err(|what| InferError::Memory { inferer: NAME, shape, what })?;
+        }
+        let canvas = |(shape, scale, weights): (_, _, Tensor<5>)| Canvas {
+            values: Tensor::zeros(shape, (&weights.device(), DType::F32)),
+            scale,
+            weights,
+        };
+        Ok(planned.into_iter().map(canvas).collect())
     }
 
     /// Divides each voxel by the sum of its weights, and removes the padding.
@@ -365,6 +394,15 @@ impl Canvas {
         let canvas = std::mem::replace(&mut self.values, Tensor::zeros([1; 5], (&device, DType::F32)));
         self.values = add_window(canvas, (item, start), (windows, row), weights);
     }
+}
+
+/// The bytes of the sums of all windows of a host's outputs with these shapes: those sums, and for one
+/// output at a time the sum of the weights and the quotient.
+fn bytes_of_sums(shapes: &[[usize; 5]]) -> u64 {
+    let values = |shape: &[usize; 5]| shape.iter().product::<usize>();
+    let divided = |shape: &[usize; 5]| values(shape) + shape[2..].iter().product::<usize>();
+    let all = shapes.iter().map(values).sum::<usize>() + shapes.iter().map(divided).max().unwrap_or(0);
+    (all * size_of::<f32>()) as u64
 }
 
 /// Nearest neighbour with voxel centres aligned (`nearest-exact` of PyTorch).
@@ -419,11 +457,23 @@ impl Inferer for SlidingWindowInferer {
             Axes::All(sigma) => std::slice::from_ref(sigma),
             Axes::Each(sigmas) => sigmas,
         };
-        let narrow = sigmas.iter().find(|sigma| !(sigma.is_finite() && **sigma > 0.0));
-        if let Some(sigma) = narrow.filter(|_| self.mode == BlendMode::Gaussian) {
+        if let Some(sigma) = sigmas.iter().find(|sigma| !(sigma.is_finite() && **sigma > 0.0)) {
             return wrong("sigma_scale", sigma.to_string(), "expected a number above 0");
         }
+        if !self.cval.is_finite() {
+            return wrong("cval", self.cval.to_string(), "expected a finite number");
+        }
+        if self.buffer_steps.is_some() && !(-3..3).contains(&self.buffer_dim) {
+            return wrong("buffer_dim", self.buffer_dim.to_string(), "expected an axis, -3 to 2");
+        }
         Ok(())
+    }
+
+    fn check_for(&self, spatial_dims: usize) -> Result<(), InferError> {
+        self.check()?;
+        check_axes(NAME, "roi_size", &self.roi_size, spatial_dims)?;
+        check_axes(NAME, "overlap", &self.overlap, spatial_dims)?;
+        check_axes(NAME, "sigma_scale", &self.sigma_scale, spatial_dims)
     }
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {

@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sliding_window::axes;
+use super::sliding_window::{axes, check_axes};
 use super::{InferError, PaddingMode};
 use crate::layers::Axes;
 
@@ -121,6 +121,32 @@ impl SlidingWindowSplitter {
         };
         let patches = grid.starts().into_iter().map(|at| (cut(at), at));
         Ok(patches.filter(|(patch, at)| keep(patch, *at)).collect())
+    }
+
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// Fails with the first invalid option.
+    pub fn check(&self) -> Result<(), InferError> {
+        let overlaps = match &self.overlap {
+            Axes::All(overlap) => std::slice::from_ref(overlap),
+            Axes::Each(overlaps) => overlaps,
+        };
+        let whole = |overlap: &&Overlap| matches!(overlap, Overlap::Share(share) if !(0.0..1.0).contains(share));
+        if let Some(Overlap::Share(share)) = overlaps.iter().find(whole) {
+            return Err(self.value("overlap", share.to_string(), "expected a fraction of at least 0 and less than 1"));
+        }
+        if !self.pad_value.is_finite() {
+            return Err(self.value("pad_value", self.pad_value.to_string(), "expected a finite number"));
+        }
+        Ok(())
+    }
+
+    /// Checks that each list has a number for each of the axes.
+    pub(super) fn check_for(&self, spatial_dims: usize) -> Result<(), InferError> {
+        check_axes(NAME, "patch_size", &self.patch_size, spatial_dims)?;
+        check_axes(NAME, "overlap", &self.overlap, spatial_dims)?;
+        check_axes(NAME, "offset", &self.offset, spatial_dims)
     }
 
     fn value(&self, name: &'static str, value: String, expected: impl Into<String>) -> InferError {

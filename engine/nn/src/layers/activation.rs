@@ -120,7 +120,7 @@ impl Act {
         }
     }
 
-    /// Applies the layer; the shape is unchanged.
+    /// Applies the layer to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let taken = trace::inputs([&x]);
         let y = match self {

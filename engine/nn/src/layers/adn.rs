@@ -8,7 +8,8 @@ use hearth_kernels::normalize::Slope;
 use super::{Act, ConfigError, Dropout, DropoutClock, DropoutSpec, LayerSpec, Norm, Scope};
 use crate::named::Named;
 
-/// The layers after a convolution: activation, dropout and norm.
+/// The layers after a convolution: activation, dropout and norm (`monai.networks.blocks.ADN`). The
+/// [module](super) has an example.
 #[derive(Clone, Debug)]
 pub struct AdnOptions {
     /// Order of the layers as letters A, D and N; letters without a layer are ignored.
@@ -125,7 +126,7 @@ impl Adn {
         Some(norm.behind_convolution(slope))
     }
 
-    /// Applies the layer; the shape is unchanged.
+    /// Applies the layer to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let mut x = x;
         // Inactive dropout does not separate a norm from its activation.

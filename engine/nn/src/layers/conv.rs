@@ -37,7 +37,10 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// A convolution with the scope's initial weights.
+    /// A convolution with the scope's initial weights. `channels` are those of input and output.
+    ///
+    /// # Panics
+    /// If `shape.groups` is 0.
     pub fn new(scope: &Scope, channels: [usize; 2], kernel: [usize; 3], shape: ConvShape, bias: bool) -> Self {
         let [input, output] = channels;
         let [x, y, z] = kernel;
@@ -55,7 +58,8 @@ impl Conv {
         Conv { weight, bias, shape, path: LayerPath::default() }
     }
 
-    /// The size of the output; `None` if the input is smaller than the kernel.
+    /// The size of the output for this size of the input, in voxels; `None` if the input is smaller
+    /// than the kernel.
     pub fn output(&self, input: [usize; 3]) -> Option<[usize; 3]> {
         let [_, _, kx, ky, kz] = self.weight.lazy_shape().dims();
         let ConvShape { stride, padding, dilation, .. } = self.shape;
@@ -68,6 +72,9 @@ impl Conv {
     }
 
     /// Maps `[b, in, x, y, z]` to `[b, out, x', y', z']`, in the weight's type.
+    ///
+    /// # Panics
+    /// If the channels do not fit, or the padded input is smaller than the kernel.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();
         let dtype = weight.dtype();
@@ -131,7 +138,11 @@ pub struct ConvTranspose {
 }
 
 impl ConvTranspose {
-    /// A transposed convolution with the scope's initial weights.
+    /// A transposed convolution with the scope's initial weights. `channels` are those of input and
+    /// output.
+    ///
+    /// # Panics
+    /// If `shape.groups` is 0.
     pub fn new(
         scope: &Scope,
         channels: [usize; 2],

@@ -19,7 +19,8 @@ pub enum Kernel {
     ConvTranspose(ConvTranspose),
 }
 
-/// A convolution, followed by activation, dropout and norm.
+/// A convolution, followed by activation, dropout and norm (`monai.networks.blocks.Convolution`).
+/// Built from [`ConvolutionOptions`], which has an example.
 #[derive(Module, Debug)]
 pub struct Convolution {
     /// The convolution.
@@ -31,6 +32,20 @@ pub struct Convolution {
 }
 
 /// Options of a [`Convolution`].
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::layers::{ConvolutionOptions, Scope};
+/// let scope = Scope::new(&Device::default(), 0);
+/// let down = ConvolutionOptions::new([1, 4], [3; 3]).stride([2; 3]).build(&scope.enter("down"))?;
+/// let up = ConvolutionOptions::new([4, 2], [3; 3]).stride([2; 3]).transposed(true);
+/// let up = up.build(&scope.enter("up"))?;
+/// let x = down.forward(Tensor::zeros([1, 1, 8, 8, 8], &Device::default()));
+/// assert_eq!(x.dims(), [1, 4, 4, 4, 4]);
+/// assert_eq!(up.forward(x).dims(), [1, 2, 8, 8, 8]);
+/// assert!(ConvolutionOptions::new([1, 4], [2; 3]).build(&scope).is_err()); // an even kernel
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Setters)]
 #[setters(strip_option)]
 pub struct ConvolutionOptions {

@@ -32,7 +32,7 @@ impl DropPath {
         Ok(DropPath { training: Param::from_bool(true), p, layer: layer.to_owned(), clock: clock.clone() })
     }
 
-    /// Applies the layer; the identity outside training.
+    /// Applies the layer to `[b, ...]`; the shape is unchanged. The identity outside training.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if self.p == 0.0 || !x.is_autodiff() || !self.training.val().is_enabled() {
             return x;

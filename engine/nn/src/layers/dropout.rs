@@ -145,7 +145,7 @@ impl Dropout {
         self.p != 0.0 && x.is_autodiff() && self.training.val().is_enabled()
     }
 
-    /// Applies the layer; the identity outside training.
+    /// Applies the layer to `[b, c, ...]`; the shape is unchanged. The identity outside training.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         if !self.is_active(&x) {
             return x;

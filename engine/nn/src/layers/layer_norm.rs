@@ -41,7 +41,10 @@ impl LayerNorm {
         LayerNorm { eps, ..self }
     }
 
-    /// Applies the norm; shape and type are unchanged.
+    /// Applies the norm to the last axis of `[..., features]`; shape and type are unchanged.
+    ///
+    /// # Panics
+    /// If the last axis has another length.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let _range = self.path.enter(0);
         let dtype = x.dtype();
@@ -51,7 +54,8 @@ impl LayerNorm {
     }
 }
 
-/// Layer norm without scale and offset (`torch.nn.functional.layer_norm`).
+/// Layer norm over the last axis without scale and offset (`torch.nn.functional.layer_norm`); the
+/// shape is unchanged.
 pub fn layer_norm<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let (dtype, features, device) = (x.dtype(), x.dims()[D - 1], x.device());
     let (one, zero) = (Tensor::ones([features], &device), Tensor::zeros([features], &device));

@@ -21,7 +21,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A linear layer with the scope's initial weights.
+    /// A linear layer with the scope's initial weights; the numbers are those of input and output
+    /// features.
     pub fn new(scope: &Scope, [input, output]: [usize; 2], bias: bool) -> Self {
         let [weights, biases] = scope.init().linear(input);
         Linear {

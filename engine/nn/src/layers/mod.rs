@@ -3,6 +3,24 @@
 //! Precision: a convolution casts its input to its weight's type; a norm computes in f32 and
 //! returns its input's type. With bf16 or f16 weights (automatic mixed precision), convolutions run
 //! in that type and statistics in f32.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_nn::layers::{AdnOptions, ConvolutionOptions, DropoutClock, Scope};
+//!
+//! let adn = AdnOptions {
+//!     ordering: "NDA".to_owned(),
+//!     act: Some("PRELU".into()),
+//!     norm: Some("INSTANCE".into()),
+//!     dropout: None,
+//!     clock: DropoutClock::default(),
+//! };
+//! let scope = Scope::new(&Device::default(), 0); // device and seed of the weights
+//! let layer = ConvolutionOptions::new([1, 4], [3; 3]).adn(adn).build(&scope.enter("first"))?;
+//! let y = layer.forward(Tensor::ones([1, 1, 8, 8, 8], &Device::default()));
+//! assert_eq!(y.dims(), [1, 4, 8, 8, 8]);
+//! # Ok::<(), hearth_nn::ConfigError>(())
+//! ```
 
 mod activation;
 mod adn;

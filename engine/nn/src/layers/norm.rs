@@ -92,7 +92,7 @@ impl BatchNorm {
         Self { synced: true, ..self }
     }
 
-    /// Applies the layer; the shape is unchanged.
+    /// Applies the layer to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
@@ -221,7 +221,7 @@ impl GroupNorm {
         })
     }
 
-    /// Applies the layer; the shape is unchanged.
+    /// Applies the layer to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
@@ -265,7 +265,7 @@ impl InstanceNorm {
         }
     }
 
-    /// Applies the layer; the shape is unchanged.
+    /// Applies the layer to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
@@ -350,12 +350,13 @@ impl Norm {
         NormAct { norm, slope }
     }
 
-    /// Applies the layer; the shape is unchanged.
+    /// Applies the layer to `[b, c, x, y, z]`; the shape is unchanged.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.forward_then(x, &NONE)
     }
 
-    /// Applies the norm and the activation after it, in one pass for activations like ReLU.
+    /// Applies the norm and the activation after it to `[b, c, x, y, z]`, in one pass for activations
+    /// like ReLU.
     pub fn forward_with(&self, x: Tensor<5>, act: &Act) -> Tensor<5> {
         match act.slope() {
             Some(slope) if !cost::apart() => self.forward_then(x, &slope),

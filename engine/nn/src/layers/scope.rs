@@ -13,6 +13,16 @@ use super::{Draw, Init};
 ///
 /// Initial weights are draws keyed by (seed, parameter path): they are the same on any device, and
 /// do not change when other layers are added or removed.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use hearth_nn::layers::{Linear, Scope};
+/// let scope = Scope::new(&Device::default(), 7).enter("head");
+/// assert_eq!(scope.path(), "head");
+/// let (first, second) = (Linear::new(&scope, [4, 2], true), Linear::new(&scope, [4, 2], true));
+/// let difference = first.weight.val() - second.weight.val();
+/// assert_eq!(difference.abs().max().into_scalar::<f32>(), 0.0); // the same seed and path
+/// ```
 #[derive(Clone, Debug)]
 pub struct Scope {
     device: Device,
@@ -53,12 +63,12 @@ impl Scope {
         &self.path
     }
 
-    /// A parameter drawn from U(-bound, bound).
+    /// A parameter of this name and shape, drawn from U(-bound, bound).
     pub fn uniform<const D: usize>(&self, name: &str, shape: [usize; D], bound: f64) -> Param<Tensor<D>> {
         self.draw(name, shape, Draw::Uniform(bound))
     }
 
-    /// A parameter drawn from a distribution.
+    /// A parameter of this name and shape, drawn from a distribution.
     pub fn draw<const D: usize>(&self, name: &str, shape: [usize; D], draw: Draw) -> Param<Tensor<D>> {
         if self.count(name, &shape) {
             return unwritten(shape, &self.device);
@@ -82,7 +92,7 @@ impl Scope {
         rehearsal::count(|| self.enter(name).path, shape)
     }
 
-    /// A parameter filled with one value.
+    /// A parameter of this shape, filled with one value.
     pub fn constant<const D: usize>(&self, shape: [usize; D], value: f64) -> Param<Tensor<D>> {
         if self.count("*", &shape) {
             return unwritten(shape, &self.device);

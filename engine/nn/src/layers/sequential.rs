@@ -57,7 +57,7 @@ impl Layer {
 pub type Sequential = Named<Layer>;
 
 impl Sequential {
-    /// Runs the layers in order.
+    /// Runs the layers in order: `[b, c, x, y, z]` to what the last one returns.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let mut x = x;
         let mut layers = self.iter().peekable();

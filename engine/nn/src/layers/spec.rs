@@ -153,7 +153,14 @@ impl<T: core::fmt::Debug> core::fmt::Debug for Axes<T> {
 }
 
 impl<T: Copy + core::fmt::Debug> Axes<T> {
-    /// Returns one number per axis in 3-D; the third axis of a 2-D network takes `depth`.
+    /// Returns one number per axis in 3-D; the third axis of a 2-D network takes `depth`. `name` is
+    /// that of the parameter, for the error.
+    ///
+    /// # Errors
+    /// If there is one number per axis, but not for `spatial_dims` axes.
+    ///
+    /// # Panics
+    /// If `spatial_dims` is above 3.
     pub fn resolve(&self, name: &str, spatial_dims: usize, depth: T) -> Result<[T; 3], ConfigError> {
         let mut axes = [depth; 3];
         match self {

@@ -22,7 +22,7 @@ pub enum OtherActivation {
 }
 
 impl OtherActivation {
-    /// Applies the activation to every value.
+    /// Applies the activation to every value of `[b, c, x, y, z]`.
     pub fn apply(self, x: Tensor<5>) -> Tensor<5> {
         match self {
             OtherActivation::Tanh => activation::tanh(x),

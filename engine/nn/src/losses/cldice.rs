@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::inputs::{Inputs, Prepared};
+use super::inputs::{Inputs, Prepared, check_factors};
 use super::{DiceLoss, Loss, LossError, Reduction};
 
 /// Centreline Dice (Shit et al., <https://arxiv.org/abs/2003.07311>), for vessels and other thin
@@ -105,7 +105,8 @@ impl Loss for SoftClDiceLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
-        if self.smooth.is_nan() || self.smooth <= 0.0 {
+        check_factors(NAME, &[("smooth_nr", self.smooth_nr), ("smooth_dr", self.smooth_dr)])?;
+        if !(self.smooth.is_finite() && self.smooth > 0.0) {
             let reason = format!("smooth is {}: expected a number above 0", self.smooth);
             return Err(LossError::Option { key: "smooth", loss: NAME, reason });
         }

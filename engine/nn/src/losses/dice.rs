@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::inputs::{Form, Inputs, Overlap, check_weight, per_class};
+use super::inputs::{Form, Inputs, Overlap, check_factors, check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 
 /// Average Dice loss (Milletari et al., <https://arxiv.org/abs/1606.04797>; soft labels and the
@@ -172,6 +172,7 @@ impl Loss for DiceLoss {
 
     fn check(&self) -> Result<(), LossError> {
         self.inputs()?;
+        check_factors(NAME, &[("smooth_nr", self.smooth_nr), ("smooth_dr", self.smooth_dr)])?;
         check_weight(NAME, "weight", self.weight.as_ref())
     }
 

@@ -185,7 +185,7 @@ impl Loss for DiceCELoss {
             let reason = "reduction none is not supported: the parts differ in shape; use mean or sum".to_owned();
             return Err(LossError::Option { key: "reduction", loss: NAME, reason });
         }
-        check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_ce", self.lambda_ce)])?;
+        check_factors(NAME, &[("lambda_dice", self.lambda_dice), ("lambda_ce", self.lambda_ce)])?;
         self.cross_entropy().check()?;
         self.dice().check()
     }

@@ -150,7 +150,7 @@ impl Loss for DiceFocalLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
-        check_factors(NAME, [("lambda_dice", self.lambda_dice), ("lambda_focal", self.lambda_focal)])?;
+        check_factors(NAME, &[("lambda_dice", self.lambda_dice), ("lambda_focal", self.lambda_focal)])?;
         self.focal().check()?;
         self.dice().check()
     }

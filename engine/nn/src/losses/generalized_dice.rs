@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::inputs::{Form, Inputs, Overlap, per_class};
+use super::inputs::{Form, Inputs, Overlap, check_factors, per_class};
 use super::{Loss, LossError, Reduction};
 use crate::class_size::SizeWeight;
 
@@ -107,6 +107,7 @@ impl Loss for GeneralizedDiceLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
+        check_factors(NAME, &[("smooth_nr", self.smooth_nr), ("smooth_dr", self.smooth_dr)])?;
         self.inputs().map(drop)
     }
 

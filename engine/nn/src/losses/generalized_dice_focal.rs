@@ -124,7 +124,7 @@ impl Loss for GeneralizedDiceFocalLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
-        check_factors(NAME, [("lambda_gdl", self.lambda_gdl), ("lambda_focal", self.lambda_focal)])?;
+        check_factors(NAME, &[("lambda_gdl", self.lambda_gdl), ("lambda_focal", self.lambda_focal)])?;
         self.focal().check()?;
         self.dice().check()
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::{Activation, OtherActivation};
-use super::inputs::{Inputs, Prepared, per_class};
+use super::inputs::{Inputs, Prepared, check_factors, per_class};
 use super::{Loss, LossError, Reduction};
 
 /// Hausdorff distance loss (Karimi and Salcudean, <https://arxiv.org/abs/1904.10030>): the squared
@@ -113,6 +113,7 @@ impl Loss for HausdorffDtLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
+        check_factors(NAME, &[("alpha", self.alpha)])?;
         self.inputs().map(drop)
     }
 

@@ -243,9 +243,13 @@ pub(super) fn check_weight(
     )
 }
 
-/// Checks that weights are finite numbers of at least 0, and not all 0.
+/// Checks that weights are finite numbers of at least 0, and not all 0: a single one is above 0.
 pub(super) fn check_weights(loss: &'static str, key: &'static str, weights: &[f64]) -> Result<(), LossError> {
     let fail = |reason: String| Err(LossError::Option { key, loss, reason });
+    if let [weight] = weights {
+        let sound = weight.is_finite() && *weight > 0.0;
+        return if sound { Ok(()) } else { fail(format!("{key} is {weight}: expected a number above 0")) };
+    }
     if let Some(wrong) = weights.iter().find(|weight| !weight.is_finite() || **weight < 0.0) {
         return fail(format!("{key} holds {wrong}: expected finite numbers of at least 0"));
     }
@@ -255,11 +259,12 @@ pub(super) fn check_weights(loss: &'static str, key: &'static str, weights: &[f6
     Ok(())
 }
 
-/// Checks that the factors of parts are numbers of at least 0.
-pub(super) fn check_factors(loss: &'static str, factors: [(&'static str, f64); 2]) -> Result<(), LossError> {
-    match factors.iter().find(|(_, factor)| factor.is_nan() || *factor < 0.0) {
+/// Checks that the factors of parts, and the addends of fractions, are finite numbers of at least 0.
+pub(super) fn check_factors(loss: &'static str, factors: &[(&'static str, f64)]) -> Result<(), LossError> {
+    match factors.iter().find(|(_, factor)| !factor.is_finite() || *factor < 0.0) {
         Some((name, factor)) => {
-            Err(LossError::Option { key: name, loss, reason: format!("{name} is {factor}: expected at least 0") })
+            let reason = format!("{name} is {factor}: expected a finite number of at least 0");
+            Err(LossError::Option { key: name, loss, reason })
         }
         None => Ok(()),
     }

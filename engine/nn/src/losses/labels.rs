@@ -5,6 +5,18 @@ use burn::tensor::{DType, Tensor};
 /// Converts class indices `[b, 1, x, y, z]` to `[b, classes, x, y, z]` in f32. Fractions are
 /// truncated, as by `long()`. A label outside `0..classes` becomes zeros in all channels
 /// ([`check_labels`](super::check_labels) reports it).
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::losses::one_hot;
+/// let labels = Tensor::full([1, 1, 2, 2, 2], 2.0, &Device::default());
+/// let channels = one_hot(labels, 3);
+/// assert_eq!(channels.dims(), [1, 3, 2, 2, 2]);
+/// assert_eq!(channels.narrow(1, 2, 1).sum().into_scalar::<f32>(), 8.0);
+/// ```
+///
+/// # Panics
+/// If the labels have several channels.
 pub fn one_hot(labels: Tensor<5>, classes: usize) -> Tensor<5> {
     let [b, _, x, y, z] = labels.dims();
     let device = labels.device();

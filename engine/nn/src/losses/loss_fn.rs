@@ -27,7 +27,7 @@ where
 }
 
 /// A loss that is a function or closure of prediction and target, `[b, c, x, y, z]`; it returns
-/// `[1]`. The name is that of messages.
+/// `[1]`. The name is that of messages. Shapes and values are not checked before the call.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};

@@ -28,7 +28,8 @@ use super::{DiceLoss, Loss, LossError};
 pub struct MaskedLoss<L>(pub L);
 
 impl<L: Loss> MaskedLoss<L> {
-    /// Returns the loss within the mask.
+    /// Returns the loss of prediction and target `[b, c, x, y, z]` within the mask, `[b, 1, x, y, z]`
+    /// or `[1, 1, x, y, z]`.
     ///
     /// # Errors
     /// Fails if the mask has several channels, another size, or another batch size; also returns

@@ -4,6 +4,19 @@
 //! f32. Shapes are always checked. Values (finite) and labels (classes) are checked on the CPU by
 //! default. On other devices they are checked only with `check_labels = true`, because the check
 //! reads from the device. `check_labels = false` disables these checks everywhere.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_nn::losses::{DiceCELoss, Loss};
+//!
+//! let loss = DiceCELoss::default().softmax(true).to_onehot_y(true);
+//! let scores = Tensor::zeros([1, 2, 4, 4, 4], &Device::default());
+//! let labels = Tensor::ones([1, 1, 4, 4, 4], &Device::default()); // class 1 everywhere
+//! assert!(loss.forward(scores.clone(), labels)?.into_scalar::<f32>() > 0.0);
+//! let wrong = Tensor::full([1, 1, 4, 4, 4], 2.0, &Device::default());
+//! assert!(loss.forward(scores, wrong).unwrap_err().to_string().starts_with("label 2 is outside 0..2"));
+//! # Ok::<(), hearth_nn::losses::LossError>(())
+//! ```
 
 mod activation;
 mod adversarial;
@@ -65,7 +78,8 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An error of a loss: invalid inputs or options.
+/// An error of a loss: invalid inputs or options. A loss of your own makes one with
+/// [`LossError::new`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LossError {
     /// Prediction and target have different shapes.
@@ -257,11 +271,18 @@ pub trait Loss: Send + Sync {
         false
     }
 
-    /// Computes the loss, `[1]` unless `reduction` is `none`.
+    /// Computes the loss of a prediction and a target, both `[b, c, x, y, z]`, as `[1]` unless
+    /// `reduction` is `none`.
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or values that are checked (see [`losses`](crate::losses)).
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError>;
 
     /// Computes the loss over all outputs of a network, with the main output first. The default
     /// uses the main output only ([`DeepSupervisionLoss`] uses all).
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), and without any output.
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         match inputs.into_iter().next() {
             Some(input) => self.forward(input, target),
@@ -276,7 +297,10 @@ pub trait Loss: Send + Sync {
     }
 
     /// Computes the loss over all outputs of a network with the tensors of [`needs`](Self::needs),
-    /// in that order. Called by the trainer.
+    /// in that order. Called by the trainer. The default ignores `needed`.
+    ///
+    /// # Errors
+    /// As [`forward_all`](Self::forward_all), and if a needed tensor does not fit.
     fn forward_with(
         &self,
         inputs: Vec<Tensor<5>>,

@@ -33,11 +33,11 @@ pub struct SsimLoss {
     /// Weights of the voxels of a window.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Size of the window per axis.
+    /// Size of the window in voxels, per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub win_size: Axes<usize>,
-    /// Sigma of the Gaussian, per axis.
+    /// Sigma of the Gaussian in voxels, per axis.
     #[serde(default = "sigma")]
     #[setters(into)]
     pub kernel_sigma: Axes<f64>,

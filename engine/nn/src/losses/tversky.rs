@@ -102,7 +102,8 @@ impl Loss for TverskyLoss {
 
     fn check(&self) -> Result<(), LossError> {
         self.inputs()?;
-        check_factors(NAME, [("alpha", self.alpha), ("beta", self.beta)])
+        check_factors(NAME, &[("smooth_nr", self.smooth_nr), ("smooth_dr", self.smooth_dr)])?;
+        check_factors(NAME, &[("alpha", self.alpha), ("beta", self.beta)])
     }
 
     fn forward(&self, input: Tensor<5>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, check_finite, check_labels};
-use super::inputs::sums;
+use super::inputs::{check_factors, sums};
 use super::labels::one_hot;
 use super::{Loss, LossError, Reduction};
 use crate::softmax::softmax;
@@ -97,6 +97,7 @@ impl Loss for GeneralizedWassersteinDiceLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
+        check_factors(NAME, &[("smooth_nr", self.smooth_nr), ("smooth_dr", self.smooth_dr)])?;
         let fail = |reason: String| Err(LossError::Option { key: "dist_matrix", loss: NAME, reason });
         let classes = self.dist_matrix.len();
         if let Some(row) = self.dist_matrix.iter().find(|row| row.len() != classes) {

@@ -30,6 +30,13 @@ pub fn foreground(x: Tensor<5>) -> Tensor<5> {
 
 /// Sums over space: `[b, c, x, y, z]` to `[b, c]`. Computed axis by axis, so that counts of voxels
 /// stay exact in f32.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::count;
+/// let mask = Tensor::<5>::ones([2, 3, 4, 4, 4], &Device::default());
+/// assert_eq!((count(mask.clone()).dims(), count(mask).max().into_scalar::<f32>()), ([2, 3], 64.0));
+/// ```
 pub fn count(x: Tensor<5>) -> Tensor<2> {
     let [b, c, ..] = x.dims();
     x.sum_dim(4).sum_dim(3).sum_dim(2).reshape([b, c])
@@ -43,7 +50,7 @@ pub fn read<const D: usize>(metric: &'static str, x: Tensor<D>) -> Result<Vec<f3
     x.cast(DType::F32).try_into_vec_as::<f32>().map_err(|e| MetricError::Read { metric, reason: reason(&e) })
 }
 
-/// 1 where a condition is true and 0 elsewhere, in f32.
+/// 1 where a condition is true and 0 elsewhere, in f32 and of the same shape.
 pub fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> {
     x.float().cast(DType::F32)
 }

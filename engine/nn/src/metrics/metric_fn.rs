@@ -35,7 +35,8 @@ where
 /// A metric that is a function or closure of prediction and label, `[b, c, x, y, z]`. It returns a row
 /// of values for each item, `[b, n]`: one for each class, or one for all; NaN where there is nothing to
 /// measure. The name is that of messages. The evaluator's `better` states which values are better; a
-/// metric that knows it, or needs voxel sizes, implements [`PerItem`].
+/// metric that knows it, or needs voxel sizes, implements [`PerItem`]. Another number of rows than
+/// items is an error of [`Metric::update`].
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};

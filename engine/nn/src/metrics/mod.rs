@@ -1,4 +1,20 @@
 //! Metrics that collect one row per item over an evaluation and reduce the rows at its end.
+//!
+//! Predictions are post-processed before ([`post`](crate::post)): 0 or 1 per class for most metrics.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_nn::metrics::{DiceMetric, Metric};
+//! use hearth_nn::post::AsDiscrete;
+//!
+//! let scores = Tensor::zeros([1, 2, 4, 4, 4], &Device::default()); // class 0 wins everywhere
+//! let pred = AsDiscrete::default().argmax(true).to_onehot(2).apply(scores)?;
+//! let mut dice = DiceMetric::default();
+//! dice.update(&pred, &pred)?;
+//! assert_eq!(dice.rows().len(), 1);
+//! assert_eq!(dice.aggregate()?.scalar(), 1.0); // class 1 is missing in the label, and not counted
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod accuracy;
 mod average_precision;
@@ -128,6 +144,20 @@ impl MetricError {
 
 /// A metric over an evaluation, as evaluators use it. A custom metric implements [`PerItem`], which
 /// [can be converted](PerItem::gathered) to a `Metric`.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use hearth_nn::metrics::{DiceMetric, Metric};
+///
+/// let mut dice = DiceMetric::default();
+/// // Two items with two classes each, as 0 or 1.
+/// let mask = Tensor::ones([2, 2, 4, 4, 4], &Device::default());
+/// assert_eq!(dice.update(&mask, &mask)?, [[1.0_f32; 2]; 2]); // a row for each item
+/// assert_eq!(dice.aggregate()?.scalar(), 1.0);
+/// dice.reset();
+/// assert!(dice.aggregate().is_err()); // no item
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a metric",
     note = "a type with `PerItem` becomes one by `.gathered()`, a function of prediction and label by \
@@ -165,10 +195,18 @@ pub trait Metric: Send {
 
     /// Adds the items of a batch: `pred` and `label` as `[b, c, x, y, z]`. Returns the new rows,
     /// one per item.
+    ///
+    /// # Errors
+    /// If prediction and label do not fit each other or the options, if the rows have another length
+    /// than those before, or if reading from the device fails.
     fn update(&mut self, pred: &Tensor<5>, label: &Tensor<5>) -> Result<&[Vec<f32>], MetricError>;
 
-    /// Adds the items of a batch to a metric that measures lengths. `spacing` has an entry for
-    /// every item, one for all, or none for voxels of side 1. Other metrics ignore it.
+    /// Adds the items of a batch, `pred` and `label` as `[b, c, x, y, z]`, to a metric that measures
+    /// lengths. `spacing`, the size of a voxel in mm, has an entry for every item, one for all, or none
+    /// for voxels of side 1. Other metrics ignore it.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update), and for a spacing that is not above 0, or another number of them.
     fn update_spaced(
         &mut self,
         pred: &Tensor<5>,
@@ -179,6 +217,9 @@ pub trait Metric: Send {
     }
 
     /// Adds rows of another rank or of a checkpoint.
+    ///
+    /// # Errors
+    /// For a row of another length than those before.
     fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError>;
 
     /// Counts in addition to the rows, summed over ranks; empty by default.
@@ -200,6 +241,9 @@ pub trait Metric: Send {
     }
 
     /// The result over all rows.
+    ///
+    /// # Errors
+    /// [`MetricError::Empty`] without rows.
     fn aggregate(&self) -> Result<Aggregate, MetricError>;
 
     /// Clears all rows.

@@ -48,21 +48,22 @@ pub trait PerItem: Send {
     /// Fails if prediction and label do not match, or if the options do not match them.
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, spacing: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError>;
 
-    /// See [`Metric::higher_is_better`].
+    /// Whether a larger value is better; `None` if it depends.
     fn higher_is_better(&self) -> Option<bool>;
 
-    /// See [`Metric::name`]. By default the type's name.
+    /// The metric's name in messages: MONAI's, if it has one. By default the type's name.
     fn name(&self) -> &'static str {
         type_name::<Self>()
     }
 
-    /// See [`Metric::includes_background`]. By default rows have a value for each channel of the
-    /// prediction.
+    /// Whether the background is included as a class. By default it is: rows have a value for each
+    /// channel of the prediction.
     fn includes_background(&self) -> bool {
         true
     }
 
-    /// See [`Metric::check_for`]. By default any number of classes is valid.
+    /// Checks the options for this number of classes, before any update. By default any number is
+    /// valid.
     ///
     /// # Errors
     /// The first invalid option.
@@ -71,7 +72,7 @@ pub trait PerItem: Send {
         Ok(())
     }
 
-    /// See [`Metric::load`].
+    /// Loads what the metric needs before its first update: the library of a plugin.
     ///
     /// # Errors
     /// A plugin that is missing or refuses the options.
@@ -79,12 +80,12 @@ pub trait PerItem: Send {
         Ok(())
     }
 
-    /// See [`Metric::takes_scores`].
+    /// Whether the metric takes one score per image instead of a label map; by default it does not.
     fn takes_scores(&self) -> bool {
         false
     }
 
-    /// See [`Metric::values_of`].
+    /// The values of an item, from its row: see [`Metric::values_of`]. By default the row itself.
     fn values_of(&self, row: &[f32]) -> Vec<f32> {
         row.to_vec()
     }
@@ -129,7 +130,8 @@ macro_rules! keeps_rows {
 
 pub(crate) use keeps_rows;
 
-/// A metric and its rows: turns a user's [`PerItem`] into a [`Metric`].
+/// A metric and its rows: turns a user's [`PerItem`] into a [`Metric`]. Made by
+/// [`PerItem::gathered`], which has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gathered<M> {
     /// The metric.

@@ -24,7 +24,8 @@ pub enum MetricReduction {
     SumChannel,
 }
 
-/// Values with MONAI's shape.
+/// Values with MONAI's shape: `[items, classes]`, `[items]`, `[classes]`, `[1]` or none for a single
+/// number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reduced {
     /// Length of the axes: items, classes, `[1]` or none.
@@ -33,14 +34,28 @@ pub struct Reduced {
     pub values: Vec<f32>,
 }
 
-/// The result of a metric.
+/// The result of a metric: what [`Metric::aggregate`](super::Metric::aggregate) returns.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::metrics::{DiceMetric, Metric, MetricReduction};
+/// let mut dice = DiceMetric::default().reduction(MetricReduction::MeanBatch);
+/// let mask = Tensor::ones([3, 2, 4, 4, 4], &Device::default());
+/// dice.update(&mask, &mask)?;
+/// let result = dice.aggregate()?;
+/// assert_eq!((result.value.values, result.not_nans.values), (vec![1.0, 1.0], vec![3.0, 3.0]));
+/// assert_eq!(result.labels, ["label_0", "label_1"]);
+/// # Ok::<(), hearth_nn::metrics::MetricError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     /// The reduced values.
     pub value: Reduced,
-    /// The number of non-NaN values behind each result, in the same shape.
+    /// The number of non-NaN values behind each result, in the same order; for
+    /// [`Mean`](MetricReduction::Mean) the number of items that have a value.
     pub not_nans: Reduced,
-    /// One name per value, for reductions that keep classes separate.
+    /// One name per value (`label_1`) for [`MeanBatch`](MetricReduction::MeanBatch) and
+    /// [`SumBatch`](MetricReduction::SumBatch); otherwise empty.
     pub labels: Vec<String>,
 }
 
@@ -53,7 +68,11 @@ impl Aggregate {
     }
 }
 
-/// Values and counts for a reduction. Rows must be of equal length.
+/// Values and counts for a reduction of rows `[items][classes]`. NaN is skipped; a mean of nothing is
+/// 0, as in MONAI.
+///
+/// # Panics
+/// If a row is shorter than the first.
 pub fn reduce(rows: &[Vec<f32>], reduction: MetricReduction) -> (Reduced, Reduced) {
     let classes = rows.first().map_or(0, Vec::len);
     // Sum and count of the non-NaN values.

@@ -63,11 +63,11 @@ pub struct SsimMetric {
     /// Weights of the voxels of a window.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Size of the window per axis.
+    /// Size of the window in voxels, per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub win_size: Axes<usize>,
-    /// Sigma of the Gaussian, per axis.
+    /// Sigma of the Gaussian in voxels, per axis.
     #[serde(default = "sigma")]
     #[setters(into)]
     pub kernel_sigma: Axes<f64>,
@@ -175,11 +175,11 @@ pub struct MultiScaleSsimMetric {
     /// Weights of the voxels of a window.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Size of the window per axis.
+    /// Size of the window in voxels, per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub kernel_size: Axes<usize>,
-    /// Sigma of the Gaussian, per axis.
+    /// Sigma of the Gaussian in voxels, per axis.
     #[serde(default = "sigma")]
     #[setters(into)]
     pub kernel_sigma: Axes<f64>,

@@ -29,7 +29,8 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SurfaceDiceMetric {
-    /// Tolerance of each included class.
+    /// Tolerance of each included class, in mm; in voxels if their size is unknown or
+    /// `distance_metric` is not Euclidean.
     #[setters(into)]
     pub class_thresholds: Vec<f64>,
     /// Whether class 0, the background, is included.

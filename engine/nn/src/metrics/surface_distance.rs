@@ -12,8 +12,9 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// Average distance from the predicted to the true surface, per item and class.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
-/// two axes. Infinite if one mask is empty, NaN if both are. Read back from the device and computed
-/// on the CPU.
+/// two axes. Euclidean distances are in mm if the size of a voxel is known, all others in voxels.
+/// Infinite if one mask is empty, NaN if both are. Read back from the device and computed on the
+/// CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

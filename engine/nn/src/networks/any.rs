@@ -12,6 +12,15 @@ use super::{Network, ShapeError};
 ///
 /// Burn's modules have generic methods and cannot be trait objects. Here the parameters pass
 /// through object-safe calls, for ranks 1 to 8. Paths of parameters are those of the inner network.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use hearth_nn::networks::{AnyNetwork, Network, UNet, UNetConfig};
+/// let net = AnyNetwork::new(UNetConfig::new(3, 1, 2, &[4, 8], &[2]).init(&Device::default(), 0)?);
+/// assert_eq!((net.name(), net.channels()), ("UNet", [1, 2]));
+/// assert!(net.downcast_ref::<UNet>().is_some());
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
 pub struct AnyNetwork(Box<dyn Dynamic>);
 
 impl AnyNetwork {

@@ -37,7 +37,8 @@ pub(super) fn known_channels<N: Network>(net: &N, shape: [usize; 5]) -> Result<(
 }
 
 /// Runs the default checks of [`Network::check_input`], and checks that each axis in use is
-/// divisible by `number`: 8 for a network that halves its input three times.
+/// divisible by `number`: 8 for a network that halves its input three times. `shape` is
+/// `[b, c, x, y, z]`.
 ///
 /// # Errors
 /// The first failed check, with the size to pad or crop to.

@@ -243,7 +243,10 @@ fn time_embedding(timesteps: &[usize], count: usize) -> Vec<f32> {
 
 impl DiffusionModelUNet {
     /// Predicts the noise in `x` at these time steps, one for each item of the batch or one for
-    /// all.
+    /// all: `[b, in, x, y, z]` to `[b, out, x, y, z]`.
+    ///
+    /// # Panics
+    /// Without a time step, and where an operation does not accept the shape.
     pub fn predict(&self, x: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
         self.facts.clock.next_pass();
         let items = x.dims()[0];

@@ -1,4 +1,21 @@
-//! Networks, one file each.
+//! Networks, one file each, with MONAI's names, options and keys of the state dict.
+//!
+//! A network is built from its configuration (`UNetConfig` for [`UNet`]) by `init(device, seed)`, or by
+//! name as in a recipe ([`NetworkConfig`]). All are a [`Network`]: `[b, in, x, y, z]` to
+//! `[b, out, x', y', z']`, with `z = 1` for two axes.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_nn::networks::{Network, UNetConfig};
+//!
+//! let net = UNetConfig::new(2, 1, 3, &[4, 8], &[2]).init(&Device::default(), 0)?;
+//! net.check_input([1, 1, 32, 32, 1])?;
+//! let scores = net.forward(Tensor::zeros([1, 1, 32, 32, 1], &Device::default()));
+//! assert_eq!(scores.dims(), [1, 3, 32, 32, 1]);
+//! let error = net.check_input([1, 1, 31, 32, 1]).unwrap_err();
+//! assert!(error.to_string().ends_with("pad or crop to [32, 32, 1]"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 // Must come before the networks, which use its macro.
 #[macro_use]

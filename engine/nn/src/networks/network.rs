@@ -6,7 +6,7 @@ use hearth_registry::type_name;
 
 use super::check::known_channels;
 
-/// The error of a network for an input that it does not accept.
+/// The error of a network for an input that it does not accept: [`Network::check_input`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{network} cannot take an input of shape {shape:?} [batch, channel, x, y, z]: {reason}")]
 pub struct ShapeError {
@@ -67,7 +67,12 @@ pub trait Network: Module + Sync + 'static {
     /// Numbers of input and output channels.
     fn channels(&self) -> [usize; 2];
 
-    /// Computes the output, or the main output if there are several.
+    /// Computes the output, or the main output if there are several: `[b, in, x, y, z]` to
+    /// `[b, out, x', y', z']`. Training is on a device with `autodiff()`.
+    ///
+    /// # Panics
+    /// Where an operation does not accept the shape; [`check_input`](Self::check_input) finds that
+    /// before.
     fn forward(&self, x: Tensor<5>) -> Tensor<5>;
 
     /// The network's name in messages: MONAI's name. By default the name of the type.
@@ -79,12 +84,15 @@ pub trait Network: Module + Sync + 'static {
     /// built for, a 2-D network takes a third axis of 1, and no axis may be empty. A network that
     /// halves its input calls [`check_divisible`](super::check_divisible) here, so that a crop of
     /// 30 is reported before the first step and not inside it.
+    ///
+    /// # Errors
+    /// If the network does not accept the shape, `[b, c, x, y, z]`; the error says what to change.
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {
         known_channels(self, shape)
     }
 
-    /// Computes all outputs in MONAI's order. With deep supervision the main output is the first by
-    /// default.
+    /// Computes all outputs in MONAI's order, each `[b, c, x, y, z]` with channels and size of its own.
+    /// With deep supervision the main output is the first by default.
     fn forward_all(&self, x: Tensor<5>) -> Vec<Tensor<5>> {
         vec![self.forward(x)]
     }

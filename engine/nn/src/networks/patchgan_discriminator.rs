@@ -388,7 +388,8 @@ pub struct MultiScalePatchDiscriminator {
 }
 
 impl MultiScalePatchDiscriminator {
-    /// Returns the features of every convolution of each discriminator, with the output last.
+    /// Returns the features of every convolution of each discriminator, with the output last. All are
+    /// `[b, c, x, y, z]`, of their own channels and size.
     pub fn forward_features(&self, x: Tensor<5>) -> Vec<Vec<Tensor<5>>> {
         self.facts.clock.next_pass();
         self.discriminators.iter().map(|layers| features(layers, x.clone())).collect()

@@ -92,22 +92,22 @@ const fn small(block: SEBlockKind, layers: [usize; 4], groups: usize, dropout: O
     SENetPreset { block, layers, groups, dropout, inplanes: 64, downsample_kernel_size: 1, input_3x3: false }
 }
 
-/// `SENet154`
+/// The defaults of `SENet154`.
 pub const SENET154: SENetPreset = SENetPreset {
     inplanes: 128,
     downsample_kernel_size: 3,
     input_3x3: true,
     ..small(SEBlockKind::SEBottleneck, [3, 8, 36, 3], 64, Some(0.2))
 };
-/// `SEResNet50`
+/// The defaults of `SEResNet50`.
 pub const SERESNET50: SENetPreset = small(SEBlockKind::SEResNetBottleneck, [3, 4, 6, 3], 1, None);
-/// `SEResNet101`, with dropout as in MONAI
+/// The defaults of `SEResNet101`, with dropout as in MONAI.
 pub const SERESNET101: SENetPreset = small(SEBlockKind::SEResNetBottleneck, [3, 4, 23, 3], 1, Some(0.2));
-/// `SEResNet152`, with dropout as in MONAI
+/// The defaults of `SEResNet152`, with dropout as in MONAI.
 pub const SERESNET152: SENetPreset = small(SEBlockKind::SEResNetBottleneck, [3, 8, 36, 3], 1, Some(0.2));
-/// `SEResNext50`
+/// The defaults of `SEResNext50`.
 pub const SERESNEXT50: SENetPreset = small(SEBlockKind::SEResNeXtBottleneck, [3, 4, 6, 3], 32, None);
-/// `SEResNext101`
+/// The defaults of `SEResNext101`.
 pub const SERESNEXT101: SENetPreset = small(SEBlockKind::SEResNeXtBottleneck, [3, 4, 23, 3], 32, None);
 
 impl SENetConfig {
@@ -131,6 +131,9 @@ impl SENetConfig {
     }
 
     /// Sets the missing parameters.
+    ///
+    /// # Errors
+    /// If `block` is set, which the preset decides.
     pub fn preset(&self, preset: &SENetPreset) -> Result<Self, ConfigError> {
         if self.block.is_some() {
             return Err(ConfigError::value("block", self.block, "this name has its own; use the name SENet to choose"));

@@ -22,6 +22,14 @@ pub type NetworkConfig = Named<NetworkSpec>;
 type Init = Box<dyn Fn(&Device, u64) -> Result<AnyNetwork, ConfigError> + Send + Sync>;
 
 /// A configuration from which a network is built, and the properties known before.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use hearth_nn::networks::{Network, NetworkSpec, UNetConfig};
+/// let spec = NetworkSpec::new(1, |device, seed| UNetConfig::new(3, 1, 2, &[4, 8], &[2]).init(device, seed));
+/// assert_eq!(spec.init(&Device::default(), 0)?.channels(), [1, 2]);
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
 pub struct NetworkSpec {
     in_channels: usize,
     deep_supervision: bool,
@@ -169,6 +177,27 @@ fn numbers(node: &Node) -> Vec<u64> {
     own.into_iter().chain(inside.flat_map(numbers)).collect()
 }
 
+/// Counts of a network that are never 0.
+const COUNTS: [&str; 8] = [
+    "in_channels",
+    "n_input_channels",
+    "out_channels",
+    "num_classes",
+    "classes",
+    "init_features",
+    "growth_rate",
+    "bn_size",
+];
+
+/// Rejects a count of 0 at its key; what the network's parts say about it names other keys.
+pub(super) fn check_counts(table: &Node) -> Result<(), Fault> {
+    let none = |key: &&&str| table.get(key).is_some_and(|number| *number == Node::from(0_i64));
+    match COUNTS.iter().find(none) {
+        Some(key) => Err(Fault::at(*key, format!("`{key}` is 0; give 1 or more"))),
+        None => Ok(()),
+    }
+}
+
 /// The number of channels, which is the first entry of a shape.
 pub(super) fn first(shape: &[usize]) -> usize {
     shape.first().copied().unwrap_or(0)
@@ -196,6 +225,7 @@ macro_rules! network_entry {
             paper: $paper,
             example: $example,
             build: |node| {
+                crate::networks::spec::check_counts(node)?;
                 let config: $config = hearth_registry::read(node)?;
                 let channels: fn(&$config) -> usize = $channels;
                 let deep: &[fn(&$config) -> bool] = &[$($deep)?];

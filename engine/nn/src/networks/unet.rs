@@ -17,6 +17,16 @@ use crate::named::Named;
 use crate::trace::joined;
 
 /// Options of [`UNet`]: MONAI's parameters and defaults.
+///
+/// ```
+/// # use burn::tensor::Device;
+/// # use hearth_nn::networks::{Network, UNetConfig};
+/// let config = UNetConfig::new(3, 1, 2, &[4, 8, 16], &[2, 2]).num_res_units(2).dropout(0.1);
+/// let net = config.init(&Device::default(), 0)?;
+/// assert_eq!((net.name(), net.channels()), ("UNet", [1, 2]));
+/// assert!(UNetConfig::new(3, 1, 2, &[4], &[]).init(&Device::default(), 0).is_err()); // one level
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]

@@ -246,7 +246,8 @@ impl VarAutoEncoder {
         if self.use_sigmoid { sigmoid(x) } else { x }
     }
 
-    /// Returns all outputs, with latent variables drawn by the network in training.
+    /// Returns all outputs for `[b, in, x, y, z]`, with latent variables drawn by the network in
+    /// training.
     pub fn encode_and_decode(&self, x: Tensor<5>) -> VaeOutput {
         self.facts.clock.next_pass();
         let training = x.is_autodiff();

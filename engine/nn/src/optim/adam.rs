@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::config::OptimizerSpec;
 use super::rule::Rule;
 use super::rule::Slots;
-use super::{OptimError, Optimizer, ParameterGroup};
+use super::{OptimError, Optimizer, ParameterGroup, check_rate};
 
 /// Adam (Kingma and Ba, <https://arxiv.org/abs/1412.6980>), optionally AMSGrad
 /// (<https://openreview.net/forum?id=ryQu7f-RZ>), optionally with decoupled weight decay
@@ -32,10 +32,7 @@ pub(crate) fn check_moments(betas: [f64; 2], eps: f64) -> Result<(), OptimError>
     if betas.iter().any(|beta| !(0.0..1.0).contains(beta)) {
         return Err(OptimError::value("betas", betas, "two numbers in [0, 1)"));
     }
-    if eps.is_nan() || eps < 0.0 {
-        return Err(OptimError::value("eps", eps, "at least 0"));
-    }
-    Ok(())
+    check_rate("eps", eps)
 }
 
 /// Names of the state: mean, mean square, largest mean square.

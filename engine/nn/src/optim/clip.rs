@@ -27,7 +27,12 @@ impl GradientClip {
             GradientClip::Norm(size) => ("norm", size),
             GradientClip::Value(size) => ("value", size),
         };
-        if size.is_finite() && size > 0.0 { Ok(()) } else { Err(OptimError::value(name, size, "a number above 0")) }
+        // Gradients are f32, in which smaller limits are 0.
+        if size.is_finite() && size as f32 > 0.0 {
+            Ok(())
+        } else {
+            Err(OptimError::value(name, size, "a number above 0"))
+        }
     }
 
     /// Clips the gradients; nothing is read back from the device.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::optimizer::Optimizer;
 use super::{AdamConfig, AdamWConfig, NovogradConfig, OptimError, ParameterGroup, RmsPropConfig, SgdConfig};
 
-/// The configuration of an optimizer.
+/// The configuration of an optimizer, as [`OptimizerConfig`] holds it.
 pub trait OptimizerSpec: std::fmt::Debug + Send + Sync {
     /// The learning rate from which a schedule starts.
     fn lr(&self) -> f64;
@@ -27,7 +27,14 @@ pub trait OptimizerSpec: std::fmt::Debug + Send + Sync {
 impl Kind for dyn OptimizerSpec {
     const WORD: &'static str = "optimizer";
 
+    /// A table's rate is the one that a training starts from; a program may build an optimizer with a rate of
+    /// 0 and give each step its own.
     fn check(&self) -> Result<(), Fault> {
+        let lr = self.lr();
+        if !(lr.is_finite() && lr > 0.0) {
+            let what = format!("a learning rate of {lr} cannot train; give a number above 0");
+            return Err(Fault::at("lr", what));
+        }
         self.build().map(drop).map_err(|error| {
             let place = match &error {
                 OptimError::Value { name, .. } => (*name).to_owned(),

@@ -14,6 +14,19 @@ use crate::running;
 ///
 /// Gradients of several passes can be summed before a step (gradient accumulation), and scaled
 /// (gradient scaler, clipping), without reading a value back.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::networks::{Network, UNetConfig};
+/// # use hearth_nn::optim::Gradients;
+/// let device = Device::default().autodiff();
+/// let net = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).init(&device, 0)?;
+/// let loss = || net.forward(Tensor::ones([1, 1, 8, 8, 8], &device)).mean();
+/// let gradients = Gradients::of(&net, &loss()) + Gradients::of(&net, &loss());
+/// let norm = gradients.scale(0.5).clip_norm(1.0).norm();
+/// assert!(norm.is_some_and(|norm| norm.into_scalar::<f32>() < 1.001));
+/// # Ok::<(), hearth_nn::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Gradients(BTreeMap<String, Tensor<1>>);
 
@@ -80,8 +93,8 @@ pub fn watch_gradients<N: Module>(network: &N, see: SeeGradient) -> N {
 }
 
 impl Gradients {
-    /// Back-propagates a loss and collects the gradients of the network's parameters. Consumes the
-    /// loss's graph.
+    /// Back-propagates a loss, `[1]`, and collects the gradients of the network's parameters. Consumes
+    /// the loss's graph.
     pub fn of<N: Module, const D: usize>(net: &N, loss: &Tensor<D>) -> Self {
         Self::take(net, &mut loss.backward())
     }
@@ -93,12 +106,12 @@ impl Gradients {
         Gradients(visitor.found)
     }
 
-    /// Creates gradients from a map.
+    /// Creates gradients from a map: the path of module fields, and the flat gradient, `[n]`.
     pub fn from_map(gradients: BTreeMap<String, Tensor<1>>) -> Self {
         Gradients(gradients)
     }
 
-    /// The gradient of one parameter, flat.
+    /// The gradient of one parameter, `[n]`.
     pub fn get(&self, path: &str) -> Option<&Tensor<1>> {
         self.0.get(path)
     }
@@ -107,12 +120,13 @@ impl Gradients {
         self.0.remove(path)
     }
 
-    /// Replaces the gradient of a parameter by its path; flat, and outside autodiff.
+    /// Replaces the gradient of a parameter by its path; `[n]`, and outside autodiff.
+    /// [`Optimizer::step`](super::Optimizer::step) refuses one of another length.
     pub fn put(&mut self, path: &str, gradient: Tensor<1>) {
         self.0.insert(path.to_owned(), gradient);
     }
 
-    /// Iterates over paths and gradients, sorted by path.
+    /// Iterates over paths and gradients `[n]`, sorted by path.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Tensor<1>)> {
         self.0.iter().map(|(path, gradient)| (path.as_str(), gradient))
     }

@@ -4,8 +4,8 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::OptimError;
 use super::rule::Rule;
+use super::{OptimError, check_rate};
 use crate::glob::glob;
 
 /// Options for a group of parameters; omitted options are those of the optimizer.
@@ -139,19 +139,16 @@ impl ParameterGroup {
             (Some(_), Some(_)) => {
                 return Err(wrong("`lr` and `lr_scale` are alternatives; give one of them".to_owned()));
             }
-            (Some(own), None) if own > 0.0 && lr == 0.0 => {
-                return Err(wrong("`lr` cannot be reached from the optimizer's lr of 0".to_owned()));
+            (Some(own), None) if own.is_finite() && own > 0.0 && !(own / lr).is_finite() => {
+                return Err(wrong(format!("`lr` cannot be reached from the optimizer's lr of {lr}")));
             }
             (Some(own), None) => own / if lr == 0.0 { 1.0 } else { lr },
             (None, scale) => scale.unwrap_or(1.0),
         };
-        if !(lr_scale.is_finite() && lr_scale >= 0.0) {
-            return Err(wrong(format!("a learning rate of {} is not valid: expected at least 0", lr_scale * lr)));
-        }
+        let (name, rate) = self.lr.map_or(("lr_scale", lr_scale), |own| ("lr", own));
+        check_rate(name, rate).map_err(|error| wrong(error.to_string()))?;
         let weight_decay = self.weight_decay.unwrap_or(weight_decay);
-        if weight_decay.is_nan() || weight_decay < 0.0 {
-            return Err(wrong(format!("`weight_decay` is {weight_decay}: expected at least 0")));
-        }
+        check_rate("weight_decay", weight_decay).map_err(|error| wrong(error.to_string()))?;
         Ok(Group { params: self.params.clone(), lr_scale, weight_decay, rule })
     }
 }

@@ -3,6 +3,22 @@
 //! A step is one pass over the module. It updates the stored f32 parameters, even if the forward
 //! pass used them in low precision. State is stored by parameter path, as tensors on the
 //! parameter's device.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use hearth_nn::networks::{Network, UNetConfig};
+//! use hearth_nn::optim::{AdamWConfig, Gradients, OptimizerConfig};
+//!
+//! let device = Device::default().autodiff();
+//! let mut net = UNetConfig::new(3, 1, 1, &[4, 8], &[2]).init(&device, 0)?;
+//! let mut optimizer = OptimizerConfig::from(AdamWConfig::default().weight_decay(0.01)).build()?;
+//! for _ in 0..2 {
+//!     let loss = net.forward(Tensor::ones([1, 1, 8, 8, 8], &device)).square().mean();
+//!     let gradients = Gradients::of(&net, &loss);
+//!     net = optimizer.step(net, gradients, 1e-3)?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod adam;
 mod clip;
@@ -75,4 +91,10 @@ impl OptimError {
 /// Checks a share that is kept from step to step.
 pub(crate) fn check_share(name: &'static str, share: f64) -> Result<(), OptimError> {
     if (0.0..1.0).contains(&share) { Ok(()) } else { Err(OptimError::value(name, share, "at least 0 and less than 1")) }
+}
+
+/// Checks a rate, a weight decay or an addend.
+pub(crate) fn check_rate(name: &'static str, rate: f64) -> Result<(), OptimError> {
+    let sound = rate.is_finite() && rate >= 0.0;
+    if sound { Ok(()) } else { Err(OptimError::value(name, rate, "a finite number of at least 0")) }
 }

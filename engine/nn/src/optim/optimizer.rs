@@ -9,13 +9,13 @@ use hearth_kernels::{memory, update};
 use super::ParameterGroup;
 use super::group::Group;
 use super::rule::{Rule, Slots};
-use super::{Gradients, OptimError};
+use super::{Gradients, OptimError, check_rate};
 use crate::named::PathStack;
 use crate::networks::Network;
 use crate::parameters::{parameters, some_names};
 
 /// An update rule with its parameter groups and state. Built from an
-/// [`OptimizerConfig`](super::OptimizerConfig).
+/// [`OptimizerConfig`](super::OptimizerConfig); the [module](super) has an example.
 #[derive(Clone, Debug)]
 pub struct Optimizer {
     rule: Rule,
@@ -31,13 +31,9 @@ pub struct Optimizer {
 impl Optimizer {
     /// Checks the options and builds an optimizer with empty state.
     pub(crate) fn of(rule: Rule, lr: f64, weight_decay: f64, groups: &[ParameterGroup]) -> Result<Self, OptimError> {
-        if lr.is_nan() || lr < 0.0 {
-            return Err(OptimError::value("lr", lr, "at least 0"));
-        }
+        check_rate("lr", lr)?;
         rule.check()?;
-        if weight_decay.is_nan() || weight_decay < 0.0 {
-            return Err(OptimError::value("weight_decay", weight_decay, "at least 0"));
-        }
+        check_rate("weight_decay", weight_decay)?;
         let groups: Result<Vec<_>, _> = groups.iter().map(|group| group.build(&rule, lr, weight_decay)).collect();
         Ok(Self::new(rule, weight_decay, groups?))
     }
@@ -62,10 +58,20 @@ impl Optimizer {
         Ok(())
     }
 
+    /// Whether a step at this learning rate changes any of the network's parameters that train: with
+    /// [frozen](crate::freeze) ones and groups with a rate of 0, there may be none.
+    pub fn moves<N: Network>(&self, net: &N, lr: f64) -> bool {
+        // Rates are f32 in the steps of a device.
+        parameters(net).iter().any(|one| one.trains && self.options(&one.path, lr).1 as f32 > 0.0)
+    }
+
     /// Returns the network after one step. Parameters without a gradient are unchanged.
     ///
     /// The stored (f32) parameters are updated; the network stays trainable. On an error the
     /// network is lost, because the step takes its parameters by value.
+    ///
+    /// # Errors
+    /// For a gradient or a state of another network: its number of values differs from the parameter's.
     pub fn step<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64) -> Result<N, OptimError> {
         self.run(net, gradients, lr, None)
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::config::OptimizerSpec;
 use super::rule::Rule;
 use super::rule::Slots;
-use super::{OptimError, Optimizer, ParameterGroup, check_share};
+use super::{OptimError, Optimizer, ParameterGroup, check_rate, check_share};
 
 /// RMSprop: gradients are divided by the root of their mean square (Hinton, Neural Networks for
 /// Machine Learning, lecture 6; Graves, <https://arxiv.org/abs/1308.0850>).
@@ -37,9 +37,7 @@ fn put(slots: &mut Slots, state: [Option<Tensor<1>>; 3]) {
 
 impl RmsProp {
     pub(crate) fn check(&self) -> Result<(), OptimError> {
-        if self.eps.is_nan() || self.eps < 0.0 {
-            return Err(OptimError::value("eps", self.eps, "at least 0"));
-        }
+        check_rate("eps", self.eps)?;
         // At an alpha of 1 the mean square stays 0, and steps are divided by `eps` alone.
         check_share("alpha", self.alpha)?;
         check_share("momentum", self.momentum)

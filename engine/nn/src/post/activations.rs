@@ -10,6 +10,15 @@ use crate::losses::OtherActivation;
 use crate::softmax::softmax;
 
 /// Applies an activation, in f32.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::post::Activations;
+/// let scores = Tensor::zeros([1, 2, 4, 4, 4], &Device::default());
+/// let shares = Activations::default().softmax(true).apply(scores)?;
+/// assert_eq!(shares.max().into_scalar::<f32>(), 0.5);
+/// # Ok::<(), hearth_nn::post::PostError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]

@@ -17,6 +17,17 @@ pub enum Rounding {
 }
 
 /// Makes values discrete; the steps run in the order of the fields.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_nn::post::AsDiscrete;
+/// let scores = Tensor::zeros([1, 3, 4, 4, 4], &Device::default());
+/// let classes = AsDiscrete::default().argmax(true).apply(scores.clone())?;
+/// assert_eq!(classes.dims(), [1, 1, 4, 4, 4]);
+/// let masks = AsDiscrete::default().argmax(true).to_onehot(3).apply(scores)?;
+/// assert_eq!((masks.dims(), masks.sum().into_scalar::<f32>()), ([1, 3, 4, 4, 4], 64.0));
+/// # Ok::<(), hearth_nn::post::PostError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
@@ -38,7 +49,8 @@ impl AsDiscrete {
     /// Maps `[b, c, x, y, z]` to `[b, c, ..]`, `[b, 1, ..]` or `[b, to_onehot, ..]`, in f32.
     ///
     /// # Errors
-    /// If there is no axis `dim`, or `to_onehot` is less than the number of channels of `argmax`.
+    /// If there is no axis `dim`, if `to_onehot` is 0 or less than the number of channels of `argmax`,
+    /// or if it is given for several channels without `argmax`.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         let mut x = x.cast(DType::F32);
         let axis = super::axis("AsDiscrete", self.dim, x.dims())?;

@@ -6,6 +6,7 @@
 //! must give the same graph, so that values that are equal by chance have no effect.
 
 mod record;
+pub(crate) mod tap;
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use burn::tensor::{DType, Tensor};
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::Channels;
 
-use super::{Call, Op, Weight};
+use super::{Call, Op, Weight, tap};
 
 /// The state of a recording.
 #[derive(Default)]
@@ -60,18 +60,25 @@ pub(super) fn while_open(
     (output, calls, result)
 }
 
-/// Whether a pass is being recorded; if so, fused layers run one by one.
+/// Whether a pass is being recorded, or the outputs of its layers are listed; if so, fused layers run one by
+/// one.
 pub(crate) fn is_open() -> bool {
+    is_recording() || tap::is_open()
+}
+
+fn is_recording() -> bool {
     OPEN.with_borrow(Option::is_some)
 }
 
 /// Reads the inputs of a layer before the layer consumes them; `None` unless a pass is recorded.
 pub(crate) fn inputs<const N: usize>(tensors: [&Tensor<5>; N]) -> Option<Taken> {
-    is_open().then(|| Taken(tensors.into_iter().map(contents).collect()))
+    is_recording().then(|| Taken(tensors.into_iter().map(contents).collect()))
 }
 
-/// Records the output of a layer for the inputs from [`inputs`].
+/// Records the output of a layer for the inputs from [`inputs`], and returns it: another layer continues with
+/// what is returned.
 pub(crate) fn note(taken: Option<Taken>, path: &str, op: impl FnOnce() -> Op, output: Tensor<5>) -> Tensor<5> {
+    let output = tap::pass(path, output);
     let Some(Taken(taken)) = taken else { return output };
     let op = op();
     OPEN.with_borrow_mut(|open| {

@@ -17,7 +17,7 @@ pub struct Summary {
 }
 
 fn format(reason: impl std::fmt::Display) -> WeightsError {
-    WeightsError::Format { from: "the given bytes".to_owned(), reason: reason.to_string() }
+    WeightsError::Format { from: "the content".to_owned(), reason: reason.to_string() }
 }
 
 /// Counts tensors and values.

@@ -147,3 +147,40 @@ fn saliency_is_the_features_weighted_by_the_class() {
     let missing = SaliencyInferer { class_idx: Some(2), ..inferer };
     assert!(missing.infer(x, &|x| x, &head).expect_err("two classes").to_string().contains("no class 2"));
 }
+
+/// What would fail on the first image is refused when the network is known.
+#[test]
+fn lists_have_a_number_for_each_axis_of_the_network() {
+    let two = || SlidingWindowInferer::new(&[8, 8]);
+    let three = || SlidingWindowInferer::new(&[8, 8, 8]);
+    assert_eq!([two().check_for(2), three().check_for(2), three().check_for(3)], [Ok(()), Ok(()), Ok(())]);
+    let narrow = SlidingWindowInferer { overlap: Axes::Each(vec![0.5, 0.5]), ..three() };
+    let one = SlidingWindowInferer { sigma_scale: Axes::Each(vec![0.1]), ..two() };
+    let far = SlidingWindowInferer { buffer_steps: Some(1), buffer_dim: -4, ..three() };
+    for (inferer, dims, key) in
+        [(two(), 3, "roi_size"), (narrow, 3, "overlap"), (one, 2, "sigma_scale"), (far, 3, "buffer_dim")]
+    {
+        let refused = inferer.check_for(dims).expect_err(key);
+        assert!(matches!(&refused, InferError::Value { name, .. } if *name == key), "{refused}");
+        let shape = [1, 1, 9, 9, if dims == 2 { 1 } else { 9 }];
+        assert!(inferer.infer(Tensor::ones(shape, &Device::default()), &pointwise).is_err(), "{key}");
+    }
+    for (text, key) in [
+        ("patch_size = [4, 4]", "patch_size"),
+        ("patch_size = 4\noverlap = [1, 1]", "overlap"),
+        ("patch_size = 4\noverlap = 1.5", "overlap"),
+    ] {
+        let inferer = PatchInferer::new(toml::from_str(text).expect("options"));
+        let refused = inferer.check_for(3).expect_err(key);
+        assert!(matches!(&refused, InferError::Value { name, .. } if *name == key), "{refused}");
+        assert!(inferer.infer(Tensor::ones([1, 1, 9, 9, 9], &Device::default()), &pointwise).is_err(), "{key}");
+    }
+    let slices = |text: &str| toml::from_str::<SliceInferer>(text).expect("options");
+    assert_eq!(slices("spatial_dim = 2\nroi_size = [4, 4]").check_for(2), Ok(()));
+    assert!(slices("spatial_dim = 2\nroi_size = [4, 4]").check_for(3).is_err(), "a network of volumes");
+    for text in
+        ["spatial_dim = 2\nroi_size = 4", "spatial_dim = 2\nroi_size = [4, 4, 4]", "spatial_dim = 3\nroi_size = [4, 4]"]
+    {
+        assert!(slices(text).check().is_err(), "{text}");
+    }
+}

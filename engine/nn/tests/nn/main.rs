@@ -30,6 +30,7 @@ mod registry;
 mod running;
 mod unest;
 mod unet;
+mod visualize;
 mod weights;
 
 use burn::tensor::{Device, Tensor, TensorData};

@@ -50,6 +50,18 @@ fn unet() -> UNet {
     config.init(&Device::default().autodiff(), 3).expect("a network")
 }
 
+/// The values of the parameters that a training changes.
+fn trainable(net: &UNet) -> BTreeMap<String, Vec<f32>> {
+    let bytes = hearth_nn::weights::to_bytes(net).expect("weights");
+    let file = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
+    let floats = |data: &[u8]| -> Vec<f32> {
+        data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    };
+    let trained = |name: &str| !name.contains("running_") && !name.contains("num_batches");
+    let all = file.tensors().into_iter().filter(|(name, _)| trained(name));
+    all.map(|(name, view)| (name, floats(view.data()))).collect()
+}
+
 /// Saving and loading state in the middle of a run gives a bit-identical result.
 #[test]
 fn a_resumed_run_is_the_same_run() {
@@ -173,8 +185,9 @@ fn a_group_of_another_optimizers_options_is_an_error() {
     assert!(group("RMSprop", "amsgrad = true").contains("RMSprop has no option `amsgrad`"));
     assert!(group("Adam", "betas = [1.0, 0.9]").contains("betas"));
     assert!(group("SGD", "lr = 0.1\nlr_scale = 2.0").contains("one of them"));
-    assert!(group("SGD", "lr = -0.1").contains("learning rate"));
-    assert!(group("SGD", "weight_decay = -0.1").contains("weight_decay"));
+    assert!(group("SGD", "lr = -0.1").contains("the group `a.*`: lr is -0.1: expected a finite number of at least 0"));
+    assert!(group("SGD", "lr_scale = inf").contains("lr_scale is inf"));
+    assert!(group("SGD", "weight_decay = -0.1").contains("weight_decay is -0.1"));
 }
 
 /// Groups match layers by the names of the state dict, each with its own learning rate.
@@ -191,14 +204,7 @@ fn groups_know_the_names_of_the_state_dict() {
         let loss = net.forward(draw([2, 1, 8, 8, 8], 0, &Device::default().autodiff())).powi_scalar(2).mean();
         let gradients = Gradients::of(&net, &loss);
         let net = optimizer.step(net, gradients, 0.1).expect("its own gradients");
-        let bytes = hearth_nn::weights::to_bytes(&net).expect("weights");
-        let file = safetensors::SafeTensors::deserialize(&bytes).expect("safetensors");
-        let floats = |data: &[u8]| -> Vec<f32> {
-            data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-        };
-        let trained = |name: &str| !name.contains("running_") && !name.contains("num_batches");
-        let all = file.tensors().into_iter().filter(|(name, _)| trained(name));
-        all.map(|(name, view)| (name, floats(view.data()))).collect::<BTreeMap<_, _>>()
+        trainable(&net)
     };
     let (grouped, plain, still) = (
         stepped(&config),
@@ -222,13 +228,43 @@ fn groups_know_the_names_of_the_state_dict() {
     assert!(error.contains("the group `modle.*`") && error.contains("model.0"), "{error}");
 }
 
+/// What the optimizer says of itself is what a step does: weights move, or none does.
+#[test]
+fn an_optimizer_knows_whether_a_step_moves_a_weight() {
+    let groups = |groups: &str| format!("name = \"SGD\"\nlr = 0.1\n{groups}");
+    let still = "[[groups]]\nparams = \"*\"\nlr = 0.0";
+    let first = "[[groups]]\nparams = \"model.0.*\"\nlr_scale = 0.0";
+    let others = "[[groups]]\nparams = \"model.1.*\"\nlr = 0.0\n[[groups]]\nparams = \"model.2.*\"\nlr = 0.0";
+    let frozen = ["model.1.*".to_owned(), "model.2.*".to_owned()];
+    for (options, freezes, rate) in [
+        (groups(""), &[][..], 0.1),
+        (groups(""), &[], 0.0),
+        (groups(""), &[], 1e-60),
+        (groups(still), &[], 0.1),
+        (groups(first), &[], 0.1),
+        (groups(first), &frozen, 0.1),
+        (groups(&format!("{first}\n{others}")), &[], 0.1),
+    ] {
+        let config: OptimizerConfig = toml::from_str(&options).expect("known options");
+        let (net, _) = hearth_nn::freeze(unet(), freezes).expect("there are such parameters");
+        let mut optimizer = config.build().expect("consistent options");
+        optimizer.bind(&net).expect("there are such parameters");
+        let claimed = optimizer.moves(&net, rate);
+        let before = trainable(&net);
+        let loss = net.forward(draw([2, 1, 8, 8, 8], 0, &Device::default().autodiff())).powi_scalar(2).mean();
+        let gradients = Gradients::of(&net, &loss);
+        let net = optimizer.step(net, gradients, rate).expect("its own gradients");
+        assert_eq!(claimed, trainable(&net) != before, "{options} {freezes:?} {rate}");
+    }
+}
+
 #[test]
 fn gradients_are_cut_off_at_a_value() {
     let device = Device::default();
     let of = |v: [f32; 3]| Gradients::from_map(BTreeMap::from([("w".to_owned(), Tensor::from_floats(v, &device))]));
     let clipped = hearth_nn::optim::GradientClip::Value(0.5).apply(of([3.0, -0.25, -7.0]));
     assert_eq!(values(clipped.get("w").expect("w").clone()), [0.5, -0.25, -0.5]);
-    for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+    for wrong in [0.0, 1e-60, -1.0, f64::NAN, f64::INFINITY] {
         assert!(hearth_nn::optim::GradientClip::Norm(wrong).check().is_err(), "{wrong}");
     }
 }

@@ -70,6 +70,23 @@ fn every_inferer_leads_a_network_over_an_image() {
     }
 }
 
+#[test]
+fn counts_of_0_are_refused_at_their_key() {
+    let mut refused = 0;
+    for entry in Registry::<NetworkSpec>::new().entries() {
+        for key in ["in_channels", "out_channels", "n_input_channels", "num_classes", "classes", "growth_rate"] {
+            let table = entry.example_table().expect("TOML").with("name", entry.name).with(key, 0_i64);
+            if !entry.describe().parameters.iter().any(|parameter| parameter.name == key) {
+                continue;
+            }
+            let fault = Registry::<NetworkSpec>::new().build(&table).map(drop).expect_err(entry.name);
+            assert_eq!(fault.path, key, "{}: {fault}", entry.name);
+            refused += 1;
+        }
+    }
+    assert!(refused > 70, "{refused}");
+}
+
 /// The entries of this crate, as in the reference.
 fn described() -> Vec<Described> {
     let kinds = ["network", "loss", "metric", "optimizer", "inferer", "noise scheduler"];
@@ -118,7 +135,7 @@ fn faults_of_every_kind_are_at_their_key() {
     for (from, to, place) in [
         ("channels = [4", "chanels = [4", "r.toml:6:1: unknown key \"chanels\", did you mean \"channels\"?"),
         ("gamma = 2", "gamma = -2", "r.toml:10:9: FocalLoss: gamma is -2"),
-        ("lr = 0.1", "lr = -0.1", "r.toml:13:6: lr is -0.1"),
+        ("lr = 0.1", "lr = -0.1", "r.toml:13:6: a learning rate of -0.1 cannot train"),
         ("overlap = 0.5", "overlap = 1.5", "r.toml:20:11: "),
         ("'SGD'", "'SGDD'", "r.toml:12:8: unknown optimizer \"SGDD\", did you mean \"SGD\"?"),
     ] {
