@@ -12,6 +12,7 @@ use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Ranks, Sho
 
 use crate::cases::Cases;
 use crate::checks::check_training;
+use crate::checks::rates::check_rates;
 use crate::plan::Plan;
 use crate::ranks;
 use crate::session::{note_weights, training_loader};
@@ -65,7 +66,7 @@ impl Plan {
                 return Err(self.document.error_at(&key_of(config.node(), "discriminator", "in_channels"), what));
             }
             self.check_sizes(&discriminator, channels)?;
-            return Ok(Some(discriminator.train()));
+            return self.learning(discriminator).map(Some);
         }
         let latents = self.latents()?;
         generator.check_input(latents.batch(1)).map_err(|error| {
@@ -80,7 +81,17 @@ impl Plan {
             self.document.error_at(&key, what)
         })?;
         self.check_sizes(&discriminator, self.recipe.image_channels())?;
-        Ok(Some(discriminator.train()))
+        self.learning(discriminator).map(Some)
+    }
+
+    /// The discriminator in training mode, with an optimizer that changes it.
+    fn learning(&self, discriminator: AnyNetwork) -> Outcome<AnyNetwork> {
+        let discriminator = discriminator.train();
+        match self.recipe.adversarial.as_ref().and_then(|adversarial| adversarial.optimizer.as_ref()) {
+            Some(own) => check_rates(self, &discriminator, own, "adversarial.optimizer")?,
+            None => check_rates(self, &discriminator, &self.recipe.optimizer, "optimizer")?,
+        }
+        Ok(discriminator)
     }
 }
 

@@ -379,7 +379,16 @@ impl Fingerprint {
 }
 
 fn number(value: f64) -> String {
-    let digits = if value.abs() >= 100.0 { 0 } else { 2 };
+    let size = value.abs();
+    if size >= 1e9 || (size > 0.0 && size < 1e-6) {
+        return format!("{value:.1e}");
+    }
+    // A spacing in metres in place of millimetres is 0.001, not 0.
+    let digits = match size {
+        100.0.. => 0,
+        0.01.. => 2,
+        _ => 6,
+    };
     let text = format!("{value:.digits$}");
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -447,6 +456,12 @@ mod tests {
         (0..3).for_each(|axis| affine[axis][axis] = spacing[axis]);
         let [x, y, z] = shape;
         Image::from_values((0..x * y * z).map(value).collect(), [1, x, y, z], affine, &host_device())
+    }
+
+    #[test]
+    fn numbers_are_short_and_never_rounded_to_0() {
+        let shown = [0.0, 0.001_000_000_05, -0.004, 0.05, 3.27, 512.4, 3e-9, 3.9e31].map(number);
+        assert_eq!(shown, ["0", "0.001", "-0.004", "0.05", "3.27", "512", "3.0e-9", "3.9e31"]);
     }
 
     #[test]

@@ -29,12 +29,14 @@ pub struct Outputs {
     overwrite: bool,
     beside: bool,
     claimed: HashSet<PathBuf>,
+    /// The folders in which a file could be made.
+    writable: HashSet<PathBuf>,
 }
 
 impl Outputs {
     /// Starts without claimed files.
     pub fn new(command: &'static str, overwrite: bool) -> Self {
-        Self { command, overwrite, beside: false, claimed: HashSet::new() }
+        Self { command, overwrite, beside: false, claimed: HashSet::new(), writable: HashSet::new() }
     }
 
     /// Writes records beside their files (`NAME.hearth.json`) instead of into a folder.
@@ -81,8 +83,34 @@ impl Outputs {
             let advice = "this program would write records there; move it away, or give --records-beside";
             return Err(RecipeError::new(format!("{} exists, and is no folder: {advice}", folder.display())));
         }
+        // A device is written to directly.
+        if path.symlink_metadata().map_or(true, |at| at.is_file()) {
+            self.check_folder(&real)?;
+        }
         self.claimed.insert(real);
         Ok(())
+    }
+
+    /// Fails if no file can be made in the folder of a file, or in the one above it that exists: not only
+    /// after the work.
+    fn check_folder(&mut self, file: &Path) -> Outcome {
+        let Some(folder) = file.ancestors().skip(1).find(|folder| folder.is_dir()) else { return Ok(()) };
+        if self.writable.insert(folder.to_owned()) {
+            let doing = || format!("cannot write into the folder {}", folder.display());
+            hearth_files::check_can_write(folder).while_doing(doing)?;
+        }
+        Ok(())
+    }
+
+    /// Checks a file that was not claimed, since it was not known before the work.
+    ///
+    /// # Errors
+    /// An existing file that this command may not replace.
+    pub fn check(&self, path: &Path, key: &Value) -> Outcome {
+        match path.symlink_metadata() {
+            Ok(_) => self.check_ours(path, recorded(path).as_ref(), key),
+            Err(_) => Ok(()),
+        }
     }
 
     fn check_ours(&self, path: &Path, recorded: Option<&Value>, key: &Value) -> Outcome {

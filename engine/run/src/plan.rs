@@ -59,6 +59,9 @@ enum Chain {
     Label,
 }
 
+/// A metric of training batches: the name under which it is recorded, its options, the metric.
+type TrainMetric = (String, MetricConfig, Box<dyn Metric>);
+
 impl Plan {
     /// Reads the recipe, opens the device, and checks the pipelines.
     pub fn new(document: Document) -> Outcome<Self> {
@@ -78,6 +81,8 @@ impl Plan {
             .map_err(|error| document.error_at("training.device", error.to_string()))?;
         // Set before the first work on the device.
         recipe.training.tune.set(&device);
+        let convolutions = recipe.training.convolutions.set(&device);
+        convolutions.map_err(|error| document.error_at("training.convolutions", error.to_string()))?;
         let on_processor = device.clone() == device::parse("cpu").unwrap_or_default();
         let precision = match recipe.training.precision {
             PrecisionWord::Fp32 => Precision::Fp32,
@@ -155,8 +160,22 @@ impl Plan {
     /// Builds a metric of the recipe, with its plugin if it is of one, and counts how often an empty
     /// mask takes its rule.
     pub fn measuring(&self, name: &str, config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
+        self.measuring_at(&format!("metric.{name}"), config, empty)
+    }
+
+    fn measuring_at(&self, place: &str, config: &MetricConfig, empty: Empty) -> Outcome<(Box<dyn Metric>, Penalties)> {
         let built = self.recipe.with_plugins(|| measuring(config, empty));
-        Ok(built.map_err(|fault| self.document.located(&format!("metric.{name}"), fault))?)
+        Ok(built.map_err(|fault| self.document.located(place, fault))?)
+    }
+
+    /// Builds the metrics of training batches, by the names under which they are recorded.
+    pub(crate) fn train_metrics(&self) -> Outcome<Vec<TrainMetric>> {
+        let all = self.recipe.training.metrics.list(&self.recipe.metric);
+        let build = |(name, config): (String, MetricConfig)| {
+            let (metric, _) = self.measuring_at("training.metrics", &config, Empty::default())?;
+            Ok((name, config, metric))
+        };
+        all.into_iter().map(build).collect()
     }
 
     /// Reports an inferer of a plugin that copies each window from a GPU to the host.
@@ -370,7 +389,7 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
 
 /// Whether a transform, or one within it, works on the value of a key; a transform without `keys` may
 /// do so.
-fn works_on(table: &Node, key: &str) -> bool {
+pub(crate) fn works_on(table: &Node, key: &str) -> bool {
     let steps = all_steps(std::slice::from_ref(table));
     // A step around others has no keys of its own.
     let outer = usize::from(steps.len() > 1);

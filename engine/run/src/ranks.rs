@@ -16,6 +16,7 @@ use crate::plan::Plan;
 use hearth_recipe::recipe::{Cards, Mode};
 use hearth_recipe::{At as _, Context, Outcome, RecipeError};
 use hearth_recipe::{failure, warning};
+use hearth_registry::counted;
 
 /// The training cases of a rank, and their order.
 pub struct TrainingPart {
@@ -101,29 +102,45 @@ pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) 
     }
 }
 
+/// The first digits of the hash of a text, by which [`same`] compares long ones.
+pub fn digest(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// A list of cases for [`same`]: their number, and a hash of their names.
+pub fn listed(names: impl IntoIterator<Item = String>) -> String {
+    let names: Vec<String> = names.into_iter().collect();
+    format!("{} ({})", counted(names.len(), "case"), digest(&names.join("\n")))
+}
+
+/// Checks that all ranks are about to do the same work: each takes its cases by their places in the list,
+/// so that another list on one rank would lose some of them. `facts`: names, and values that must be equal.
+///
+/// # Errors
+/// A rank that differs, with its rank, host and difference.
+pub fn same<const N: usize>(ranks: Option<&Ranks>, facts: [(&str, String); N]) -> Outcome {
+    let Some(ranks) = ranks else { return Ok(()) };
+    let version = ("the program's version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let at = At::new("comparing the ranks", 0).within(ranks.deadline);
+    let compared = distributed::agree(ranks.communicator(), &facts.chain([version]).collect(), &at);
+    compared.map_err(RecipeError::from_error)
+}
+
 /// Checks that all ranks run the same program, recipe and cases.
 ///
 /// # Errors
 /// A rank that differs, with its rank, host and difference.
 pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
-    let cases = Cases::open(data, &plan.recipe);
     let names = |items: &[Item]| items.iter().map(|item| item.case.clone()).collect::<Vec<_>>().join("\n");
-    let hash = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
-    let data = match &cases {
-        Ok(cases) => hash(&(names(&cases.training) + "\n\n" + &names(&cases.validation))),
+    let data = match Cases::open(data, &plan.recipe) {
+        Ok(cases) => digest(&(names(&cases.training) + "\n\n" + &names(&cases.validation))),
         Err(error) => error.line(),
     };
     // Each rank has its own device.
     let mut recipe = plan.recipe.clone();
     recipe.training.device.clear();
-    let facts = [
-        ("the program's version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("the recipe", hash(&recipe.to_toml()?)),
-        ("the cases", data),
-    ];
-    let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-    let at = At::new("comparing the ranks", 0).within(ranks.deadline);
-    distributed::agree(ranks.communicator(), &facts, &at).map_err(RecipeError::from_error)
+    same(Some(ranks), [("the recipe", digest(&recipe.to_toml()?)), ("the cases", data)])
 }
 
 /// Sets up the sum of gradients on the ranks' GPUs, depending on `distributed.cards`.
@@ -187,4 +204,39 @@ pub fn waits(ranks: &Ranks) -> Outcome<Vec<Waits>> {
 pub fn finish(ranks: &Ranks) -> Outcome {
     let at = At::new("the end", 1).within(ranks.deadline);
     ranks.communicator().finish(&at).map_err(RecipeError::from_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hearth_train::distributed::threads;
+
+    use super::*;
+
+    /// What `same` says to each of two ranks, of which one has these cases, and the other those.
+    fn compared(cases: [&[&str]; 2]) -> Vec<Result<(), String>> {
+        threads::run(2, |communicator| {
+            let ranks = Ranks::new(Arc::new(communicator));
+            let own = cases[ranks.rank()].iter().map(|name| (*name).to_owned());
+            let found = same(Some(&ranks), [("the cases", listed(own))]).map_err(|error| error.line());
+            finish(&ranks).expect("both arrive");
+            found
+        })
+    }
+
+    #[test]
+    fn ranks_that_would_lose_cases_of_each_other_are_refused() {
+        assert!(compared([&["a", "b", "c"], &["a", "b", "c"]]).iter().all(Result::is_ok));
+        for found in compared([&["a", "b", "c"], &["a", "c"]]) {
+            let error = found.expect_err("refused");
+            assert!(error.contains("the cases: 3 cases (") && error.contains("but 2 cases ("), "{error}");
+            assert!(error.contains("on rank 1"), "{error}");
+        }
+        // The same number of others, and another order.
+        for cases in [[&["a", "b"], &["a", "c"]], [&["a", "b"], &["b", "a"]]] {
+            assert!(compared(cases.map(|names| &names[..])).iter().all(Result::is_err));
+        }
+        assert!(same(None, [("the cases", String::new())]).is_ok());
+    }
 }

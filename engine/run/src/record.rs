@@ -24,8 +24,18 @@ const FILE: &str = "run.json";
 
 /// Keys that may differ when a run is resumed: its length with the schedule, and the device and
 /// threads that compute it.
-const FREE: [&str; 6] =
-    ["training.epochs", "training.device", "training.tune", "data.workers", "distributed", "schedule"];
+const FREE: [&str; 7] = [
+    "training.epochs",
+    "training.device",
+    "training.tune",
+    "training.convolutions",
+    "data.workers",
+    "distributed",
+    "schedule",
+];
+
+/// Options of `EarlyStop` that only decide how long a run trains.
+const OF_LENGTH: [&str; 2] = ["patience", "min_delta"];
 
 /// The settings with which a run was started.
 #[derive(Debug, Serialize, Deserialize)]
@@ -164,6 +174,15 @@ impl Record {
         plugins.is_some_and(|list| list.iter().any(|plugin| plugin.get("name").and_then(Value::as_str) == Some(name)))
     }
 
+    /// Whether an `EarlyStop` of the plan would end the run later or earlier than before.
+    pub(crate) fn stops_otherwise(&self, plan: &Plan) -> bool {
+        let of = |recipe: &str| {
+            let mut recipe: Table = toml::from_str(recipe).unwrap_or_default();
+            early_stops(&mut recipe).map(|stop| OF_LENGTH.map(|key| stop.get(key).cloned())).collect::<Vec<_>>()
+        };
+        plan.recipe.to_toml().is_ok_and(|now| of(&now) != of(&self.recipe))
+    }
+
     /// The number of training and of validation cases.
     pub fn cases(&self) -> (usize, usize) {
         (self.training.len(), self.validation.len())
@@ -216,6 +235,7 @@ impl Record {
         let cannot = format!("cannot resume {}", folder.root().display());
         let (mut before, mut now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
         for recipe in [&mut before, &mut now] {
+            early_stops(recipe).for_each(|stop| stop.retain(|key, _| !OF_LENGTH.contains(&key)));
             let Some(Value::Array(plugins)) = recipe.get_mut("plugins") else { continue };
             plugins.retain(|plugin| {
                 let is = |name: &String| plugin.get("name").and_then(Value::as_str) == Some(name);
@@ -243,6 +263,13 @@ impl Record {
         }
         Ok(())
     }
+}
+
+/// The tables of `EarlyStop` in a recipe.
+fn early_stops(recipe: &mut Table) -> impl Iterator<Item = &mut Table> {
+    let handlers = recipe.get_mut("handlers").and_then(Value::as_array_mut);
+    let tables = handlers.into_iter().flatten().filter_map(Value::as_table_mut);
+    tables.filter(|handler| handler.get("name").and_then(Value::as_str) == Some("EarlyStop"))
 }
 
 /// The plugins whose components the recipe names, without those of the list.

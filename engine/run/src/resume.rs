@@ -8,6 +8,7 @@ use hearth_recipe::{Outcome, RecipeError, warning};
 use hearth_train::checkpoint::CheckpointError;
 use hearth_train::{RunFolder, checkpoint};
 
+use crate::ended::Ended;
 use crate::plan::Plan;
 use crate::record::{Record, run_id};
 
@@ -27,11 +28,12 @@ pub(crate) fn resume_error(error: &(dyn std::error::Error + 'static)) -> RecipeE
     }
 }
 
-/// Fails if a run cannot be resumed with this plan and these changes, before any work.
-pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder, changes: &PluginChanges) -> Outcome {
+/// Fails if a run cannot be resumed with this plan and these changes, before any work; returns its end if it
+/// has ended and they do not continue it.
+pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder, changes: &PluginChanges) -> Outcome<Option<Ended>> {
     Record::new(plan, data)?.check(folder, changes)?;
     if checkpoint::list(&folder.checkpoints())?.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let run = run_id(folder)?;
     let newest = checkpoint::newest_of(&folder.checkpoints(), run.as_deref())?;
@@ -48,5 +50,6 @@ pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder, changes: &Plug
             "{root} is in epoch {done} already: --epochs {asked} is less; nothing was changed"
         )));
     }
-    Ok(())
+    let before = Record::read(folder)?;
+    Ok(newest.state()?.and_then(|state| Ended::of(plan, state, before.as_ref(), changes)))
 }

@@ -14,19 +14,18 @@ use hearth_nn::layers::has_batch_norm;
 use hearth_nn::networks::AnyNetwork;
 use hearth_train::{
     EvaluatorBuilder, EvaluatorOptions, Ranks, RunFolder, RunLock, SharedCases, SupervisedEvaluator, SupervisedTrainer,
-    Train, TrainerOptions, checkpoint, device,
+    Train, TrainerBuilder, TrainerOptions, checkpoint, device,
 };
 
 use crate::adversarial::gan_trainer;
 use crate::cases::label_check;
 use crate::cases::usable::usable;
-use crate::checks::{check_training, remarks::warn_of_recipe};
+use crate::checks::{batches::check_batches, check_training, remarks::warn_of_recipe};
 use crate::dataset::{Use, dataset};
-use crate::handlers::HandlerFailure;
 use crate::handlers::case_losses::KeepCaseLosses;
 use crate::handlers::folder_watch::FolderWatch;
 use crate::handlers::plugins::{Attached, Recorded};
-use crate::handlers::{attachments, plugins};
+use crate::handlers::{HandlerFailure, attachments, plugins};
 use crate::memory::caches::check_caches;
 use crate::memory::check::crops_of_a_case;
 use crate::penalty::{Empty, Penalties};
@@ -38,8 +37,7 @@ use crate::run_info::run_info;
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
 use hearth_recipe::recipe::{DropLast, Listens, Recipe};
-use hearth_recipe::{At, Context, Outcome, RecipeError};
-use hearth_recipe::{failure, notice, warning};
+use hearth_recipe::{At, Context, Outcome, RecipeError, failure, notice, warning};
 
 /// The evaluator's name, which is also its handlers' folder in the run.
 const VALIDATION: &str = "validation";
@@ -57,6 +55,8 @@ pub struct Session {
     data: PathBuf,
     started: Instant,
     tuning: TuningClock,
+    /// Whether what may have ended a resumed run would now end it at another time.
+    stops_otherwise: bool,
 }
 
 /// The values of `--plugin`, and the plugins of a run that is resumed.
@@ -82,10 +82,12 @@ impl Session {
         folder: &RunFolder,
         ranks: Option<Ranks>,
     ) -> Outcome<Self> {
-        let begun = !checkpoint::list(&folder.checkpoints())?.is_empty();
+        // Read by every rank before the first one replaces it.
         let before = Record::read(folder)?;
+        let stops_otherwise = before.as_ref().is_some_and(|before| before.stops_otherwise(&plan));
         let before = before.as_ref().map_or(&[][..], Record::plugins);
-        Self::prepare(plan, data, (given, before), if begun { Start::Checkpoint } else { Start::Init }, ranks)
+        let from = if checkpoint::list(&folder.checkpoints())?.is_empty() { Start::Init } else { Start::Checkpoint };
+        Ok(Self { stops_otherwise, ..Self::prepare(plan, data, (given, before), from, ranks)? })
     }
 
     /// Lets [`resume`](Self::resume) drop the states of these handlers, if they are missing.
@@ -125,7 +127,8 @@ impl Session {
         } else {
             Box::new(trainer_of_rank(&plan, data, from, ranks.as_ref())?)
         };
-        Ok(Self { plan, plugins, trainer, folder: None, lock: None, ranks, data: data.to_owned(), started, tuning })
+        let (data, folder, lock, stops_otherwise) = (data.to_owned(), None, None, false);
+        Ok(Self { plan, plugins, trainer, folder, lock, ranks, data, started, tuning, stops_otherwise })
     }
 
     /// Creates the run's folder.
@@ -169,6 +172,9 @@ impl Session {
             let went = self.trainer.resume(&folder.checkpoints());
             let doing = || format!("cannot resume {}", folder.root().display());
             let (epoch, iteration) = went.map_err(|error| resume_error(&*error).context(doing()))?;
+            if self.stops_otherwise {
+                self.trainer.engine_mut().state_mut().terminated = None;
+            }
             notice!("resuming from epoch {epoch}, iteration {iteration}");
         }
         // From now on, the run has the increased number of epochs.
@@ -437,7 +443,26 @@ pub(crate) fn trainer_over(
         let (adversarial, how) = plan.adversary();
         builder = builder.adversary(discriminator, adversarial, how);
     }
+    builder = with_metrics(plan, builder)?;
     builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))
+}
+
+/// Adds the metrics of training batches, after the steps of the validation.
+fn with_metrics(plan: &Plan, mut builder: TrainerBuilder<AnyNetwork>) -> Outcome<TrainerBuilder<AnyNetwork>> {
+    let (recipe, metrics) = (&plan.recipe, plan.train_metrics()?);
+    if metrics.is_empty() {
+        return Ok(builder);
+    }
+    let (task, labels) = (recipe.learns(), recipe.labels.len());
+    builder = builder.post(plan.post_prediction()?, plan.post_label()?);
+    for (name, config, metric) in metrics {
+        let (pred, label) = task.metric_post(&config, labels);
+        builder = builder.metric_after(name, metric, pred, label);
+    }
+    Ok(match recipe.training.metrics.key(&recipe.metric) {
+        Some((name, Some(better))) => builder.key_metric(name, better),
+        _ => builder,
+    })
 }
 
 /// Records networks as owners of memory.
@@ -456,6 +481,7 @@ pub(crate) fn training_loader(plan: &Plan, part: ranks::TrainingPart, beside: u6
         Some(sampler) => loader.with_sampler(sampler),
         None => loader,
     };
+    check_batches(plan, loader.cases(), norms)?;
     Ok(match &plan.batch {
         Some(batch) => loader.with_batch_transforms(batch.clone()),
         None => loader,
@@ -463,7 +489,7 @@ pub(crate) fn training_loader(plan: &Plan, part: ranks::TrainingPart, beside: u6
 }
 
 /// How training batches are made: on a card they are there before they are asked for.
-fn loader_options(plan: &Plan, norms: bool) -> LoaderOptions {
+pub(crate) fn loader_options(plan: &Plan, norms: bool) -> LoaderOptions {
     let Recipe { training, data, .. } = &plan.recipe;
     LoaderOptions {
         batch_size: training.batch_size,

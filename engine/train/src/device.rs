@@ -1,7 +1,8 @@
 //! The hardware of a run: the values of `--device`, and the only function that names vendors.
 //!
 //! A value is a runtime and, after a colon, the index of a device: `cpu`, `cuda:1`, `vulkan`,
-//! `rocm:0`, `metal`, `wgpu`. `auto` takes the best device that this build and this machine have.
+//! `rocm:0`, `metal`, `wgpu`. `auto` takes the best device that this build and this machine have; of
+//! several GPUs that with the most free memory and the least work.
 //!
 //! ```
 //! let device = hearth_train::device::parse("cpu")?;
@@ -9,15 +10,21 @@
 //! # Ok::<(), hearth_train::device::DeviceError>(())
 //! ```
 
+mod choice;
+mod convolutions;
 mod libdevice;
 mod memory;
 mod tune;
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 
 use burn::tensor::{Device, DeviceType};
+use hearth_distributed::Placement;
+use hearth_machine::Slot;
 use serde::Serialize;
 
+pub use convolutions::{ConvolutionsError, ConvolutionsWord};
 pub use libdevice::libdevice;
 pub use memory::{DeviceMemory, memory};
 pub use tune::{TuneWord, UnknownTune};
@@ -70,6 +77,18 @@ fn card(device: &Device) -> Option<(String, bool)> {
 /// A build for CPUs only has no GPUs.
 #[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]
 fn card(_device: &Device) -> Option<(String, bool)> {
+    None
+}
+
+/// The address of a physical GPU on the PCI bus.
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu"))]
+fn address(device: &Device) -> Option<String> {
+    Some(device.identity()?.physical?.pci_address?.to_string())
+}
+
+/// A build for CPUs only has no GPUs.
+#[cfg(not(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu")))]
+fn address(_device: &Device) -> Option<String> {
     None
 }
 
@@ -153,7 +172,7 @@ pub enum DeviceError {
 }
 
 /// One line of `hearth devices`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceInfo {
     /// The value for `--device`.
     pub word: String,
@@ -171,6 +190,18 @@ pub struct DeviceInfo {
     pub missing: Option<String>,
     /// Memory in bytes, where the runtime reports it.
     pub memory: Option<u64>,
+    /// Memory in bytes that no process uses.
+    pub free_memory: Option<u64>,
+    /// Percent of time in which a kernel ran, over a short interval that the driver chooses.
+    pub utilisation: Option<f64>,
+    /// The address on the PCI bus.
+    pub pci: Option<String>,
+    /// The minor number of the render node: 128 for `/dev/dri/renderD128`.
+    pub render_minor: Option<u32>,
+    /// The node of AMD's compute driver (KFD), as ROCm counts them.
+    pub kfd_node: Option<u32>,
+    /// The node of the machine's memory that is nearest.
+    pub numa_node: Option<u32>,
 }
 
 impl DeviceInfo {
@@ -245,14 +276,34 @@ fn turn(local_rank: usize, devices: usize) -> usize {
     local_rank % devices.max(1)
 }
 
-/// A GPU of the most preferred runtime, by rank, or else the CPU.
+/// The order in which ranks on this machine take GPUs. One look decides for this process, whose later
+/// calls get the same GPUs. Ranks that are processes look at different times, and would choose the same
+/// GPU: they take them by index.
+fn preferred(devices: &[Device]) -> Vec<usize> {
+    static FOUND: OnceLock<Vec<usize>> = OnceLock::new();
+    let is_rank = || Placement::from_environment().ok().flatten().is_some_and(|placement| placement.world > 1);
+    let look = || -> Vec<usize> {
+        let slots = devices.iter().map(|device| address(device).map_or_else(Slot::default, |at| Slot::read(&at)));
+        choice::order(&slots.collect::<Vec<_>>())
+    };
+    let by_index = || (0..devices.len()).collect();
+    if devices.len() < 2 || is_rank() {
+        return by_index();
+    }
+    let found = FOUND.get_or_init(look);
+    if found.len() == devices.len() { found.clone() } else { by_index() }
+}
+
+/// A GPU of the most preferred runtime, by free memory and work, or else the CPU. Ranks take them in
+/// turn.
 fn auto(asked: &str, local_rank: usize) -> Result<Device, DeviceError> {
     for runtime in &RUNTIMES {
         let mut devices = devices_of(runtime.word).unwrap_or_default();
         // A software rasterizer reports itself as a GPU; the CPU's own runtime is faster.
         devices.retain(|device| runtime.word == "cpu" || card(device).is_none_or(|(_, physical)| physical));
-        let index = turn(local_rank, devices.len());
-        if let Some(device) = devices.into_iter().nth(index) {
+        let order = preferred(&devices);
+        let index = order.get(turn(local_rank, devices.len())).copied();
+        if let Some(device) = index.and_then(|index| devices.into_iter().nth(index)) {
             // No fallback to the next best device: silently running slowly is worse.
             complete(asked, runtime)?;
             return Ok(device);
@@ -275,33 +326,45 @@ pub fn list() -> Vec<DeviceInfo> {
                 name: runtime.about.into(),
                 feature: runtime.word,
                 compiled_in,
-                available: false,
-                missing: None,
-                memory: None,
+                ..DeviceInfo::default()
             });
             continue;
         }
         let missing = missing(runtime);
-        for (index, device) in found.iter().enumerate() {
-            let (word, name, bytes) = if runtime.word == "cpu" {
-                let (name, memory) = processor();
-                (runtime.word.to_owned(), name, Some(memory))
-            } else {
-                let name = card(device).map_or_else(|| runtime.about.to_owned(), |(name, _)| name);
-                (format!("{}:{index}", runtime.word), name, memory(device).map(|memory| memory.total))
-            };
-            lines.push(DeviceInfo {
-                word,
-                name,
-                feature: runtime.word,
-                compiled_in,
-                available: missing.is_none(),
-                missing: missing.clone(),
-                memory: bytes,
-            });
-        }
+        let described = found.iter().enumerate().map(|(index, device)| DeviceInfo {
+            feature: runtime.word,
+            compiled_in,
+            available: missing.is_none(),
+            missing: missing.clone(),
+            ..describe(runtime, index, device)
+        });
+        lines.extend(described);
     }
     lines
+}
+
+/// What the system reports about a device.
+fn describe(runtime: &Runtime, index: usize, device: &Device) -> DeviceInfo {
+    if runtime.word == "cpu" {
+        let (name, memory) = processor();
+        return DeviceInfo { word: runtime.word.to_owned(), name, memory: Some(memory), ..DeviceInfo::default() };
+    }
+    let pci = address(device);
+    let Slot { utilisation, render_minor, kfd_node, numa_node, .. } =
+        pci.as_deref().map_or_else(Slot::default, Slot::read);
+    let memory = memory(device);
+    DeviceInfo {
+        word: format!("{}:{index}", runtime.word),
+        name: card(device).map_or_else(|| runtime.about.to_owned(), |(name, _)| name),
+        memory: memory.map(|memory| memory.total),
+        free_memory: memory.map(|memory| memory.free),
+        utilisation,
+        pci,
+        render_minor,
+        kfd_node,
+        numa_node,
+        ..DeviceInfo::default()
+    }
 }
 
 /// The values that work on this machine, for error messages. Devices are not asked for their names,

@@ -3,6 +3,9 @@
 //!
 //! - [`SupervisedTrainer`] trains a network, [`GanTrainer`] two competing networks;
 //!   [`SupervisedEvaluator`] and [`EnsembleEvaluator`] compare networks with labels.
+//! - A [`Loader`] is the source of batches; its page has an example that trains in memory.
+//! - [`Predictor`] applies a network to the files of images, [`TestTimeAugmentation`] to an image and
+//!   its flips.
 //! - [`device`] turns `--device` words into devices; it is the only place that names vendors.
 //! - [`Precision`] keeps f32 master weights while convolutions run in bf16 or fp16.
 //! - [`checkpoint`] writes folders that a crash cannot damage; a resumed run on a CPU is

@@ -22,7 +22,9 @@ use hearth_nn::metrics::DiceMetric;
 use hearth_nn::networks::{AnyNetwork, NetworkConfig};
 use hearth_nn::optim::OptimizerConfig;
 use hearth_train::device::{self, TuneWord};
-use hearth_train::{Post, Predictor, SupervisedEvaluator, SupervisedTrainer, TrainerOptions};
+use hearth_train::{
+    Post, Precision, PrecisionError, Predictor, SupervisedEvaluator, SupervisedTrainer, TrainerOptions,
+};
 
 const BOTH: [&str; 2] = ["image", "label"];
 
@@ -144,6 +146,7 @@ impl Problem {
             .inferer(SlidingWindowInferer::new(&[self.crop as usize; 3]))
             .post(Post::labels());
         let labels = predictor.predict_item(&self.items[3]).expect("predicted").to_vec();
+        refuses(predictor, &self.items[3], &self.device);
         let losses = std::mem::take(&mut *losses.lock().expect("no panic"));
         Outcome { losses, dice, labels }
     }
@@ -156,6 +159,17 @@ impl Problem {
         let second = self.train(halves.path(), 2, true);
         losses.extend(&second.losses);
         [at_once, Outcome { losses, ..second }]
+    }
+}
+
+/// A predictor refuses the types that the device lacks, as a trainer does.
+fn refuses(mut predictor: Predictor<AnyNetwork>, case: &Item, device: &Device) {
+    for precision in [Precision::Bf16, Precision::Fp16, Precision::Fp32] {
+        predictor = predictor.precision(precision);
+        if let Err(lacks) = precision.check(device) {
+            let refused = predictor.predict_item(case).err().expect("refused");
+            assert_eq!(refused.downcast_ref::<PrecisionError>(), Some(&lacks), "{refused}");
+        }
     }
 }
 

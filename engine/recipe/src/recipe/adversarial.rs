@@ -54,12 +54,6 @@ impl Adversarial {
     /// # Errors
     /// The first key that is invalid.
     pub(crate) fn check(&self, recipe: &Recipe) -> Result<(), Fault> {
-        if let Some(lr) =
-            self.optimizer.as_ref().map(|optimizer| optimizer.lr()).filter(|lr| !(lr.is_finite() && *lr > 0.0))
-        {
-            let what = format!("a learning rate of {lr} cannot train; give a number above 0");
-            return Err(Fault::at("adversarial.optimizer.lr", what));
-        }
         let discriminator = recipe.discriminator.as_ref().map(|network| network.node());
         let activation = discriminator.and_then(|node| node.text("last_act")).unwrap_or_default();
         if self.loss.criterion == AdversarialCriterion::Bce && activation.eq_ignore_ascii_case("sigmoid") {

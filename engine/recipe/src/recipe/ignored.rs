@@ -42,20 +42,22 @@ impl Recipe {
             self.loss = Some(ignoring);
         }
         if let Metric::Dice { .. } = self.metric {
-            self.metric = Metric::Named { key: Some(MEAN_DICE.to_owned()), metrics: self.metric.list() };
+            let key = self.metric.key().unwrap_or(MEAN_DICE).to_owned();
+            self.metric = Metric::Named { key: Some(key), metrics: self.metric.list() };
         }
         let classes = self.labels.len();
         let Metric::Named { metrics, .. } = &mut self.metric else { return Ok(()) };
-        for (name, config) in metrics {
+        let validated = metrics.iter_mut().map(|(name, config)| (format!("metric.{name}"), config));
+        for (place, config) in validated.chain(self.training.metrics.own()) {
             *config = config.with(KEY, index).map_err(|_| {
                 let message = format!(
                     "{} counts every voxel, and task.ignore_label says that some are not annotated: use DiceMetric, \
                      MeanIoU, HausdorffDistanceMetric or another metric with {KEY}",
                     config.name()
                 );
-                document.fault(&format!("metric.{name}"), message)
+                document.fault(&place, message)
             })?;
-            config.check_for(classes).map_err(|error| document.located(&format!("metric.{name}"), error.into()))?;
+            config.check_for(classes).map_err(|error| document.located(&place, error.into()))?;
         }
         Ok(())
     }

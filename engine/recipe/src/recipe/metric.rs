@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use hearth_engine::Better;
 use hearth_nn::metrics::{DiceMetric, MetricConfig};
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::train_metrics::{PREFIX, TrainMetrics};
 use crate::task::Task;
 use hearth_registry::{Document, Fault, Node, Value, unknown};
 
@@ -28,6 +29,9 @@ const TAKEN: [&str; 5] = ["epoch", "iteration", "learning_rate", "loss", "case"]
 pub enum Metric {
     /// The mean Dice.
     Dice {
+        /// The metric that decides which checkpoint is best, also one of training batches; the mean Dice by
+        /// default.
+        key: Option<String>,
         /// Whether class 0 counts.
         include_background: bool,
         /// Whether cases without a class are skipped in its mean.
@@ -35,7 +39,8 @@ pub enum Metric {
     },
     /// Metrics by name.
     Named {
-        /// The metric that decides which checkpoint is best; the first one by default.
+        /// The metric that decides which checkpoint is best, also one of training batches; the first one by
+        /// default.
         key: Option<String>,
         /// In the order of the recipe.
         metrics: Vec<(String, MetricConfig)>,
@@ -44,7 +49,7 @@ pub enum Metric {
 
 impl Default for Metric {
     fn default() -> Self {
-        Self::Dice { include_background: false, ignore_empty: true }
+        Self::Dice { key: None, include_background: false, ignore_empty: true }
     }
 }
 
@@ -56,6 +61,25 @@ impl Metric {
         }
         let read = |(name, node): (&str, Node)| Ok((name.to_owned(), MetricConfig::new(&node)?));
         Ok(Self::Named { key: None, metrics: usual.into_iter().map(read).collect::<Result<_, Fault>>()? })
+    }
+
+    /// The metrics of a recipe: those of the task, if a recipe's table only names the key metric.
+    pub(super) fn with_tables_of(self, usual: Vec<(&'static str, Node)>, written: &Node) -> Result<Self, Fault> {
+        let only_key = written.fields().iter().all(|entry| entry.key == KEY);
+        match self {
+            Self::Dice { key, .. } if only_key && !usual.is_empty() => Ok(match Self::of(usual)? {
+                Self::Named { metrics, .. } => Self::Named { key, metrics },
+                dice @ Self::Dice { .. } => dice,
+            }),
+            metric => Ok(metric),
+        }
+    }
+
+    /// The name of the key metric, if it is given.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Dice { key, .. } | Self::Named { key, .. } => key.as_deref(),
+        }
     }
 
     /// An empty list of metrics.
@@ -71,7 +95,7 @@ impl Metric {
     /// All metrics by name, the key metric first.
     pub fn list(&self) -> Vec<(String, MetricConfig)> {
         match self {
-            Self::Dice { include_background, ignore_empty } => {
+            Self::Dice { include_background, ignore_empty, .. } => {
                 let (include_background, ignore_empty) = (*include_background, *ignore_empty);
                 let dice = DiceMetric { include_background, ignore_empty, ..DiceMetric::default() };
                 let config = MetricConfig::unchecked("DiceMetric", &dice, Arc::new(dice.clone()));
@@ -106,13 +130,7 @@ impl Metric {
     pub(super) fn count_every_channel(&mut self, written: Option<&Node>) {
         let Self::Named { metrics, .. } = self else { return };
         for (name, config) in metrics {
-            let table = written.and_then(|tables| tables.get(name));
-            if table.is_none_or(|table| table.get(BACKGROUND).is_none())
-                && !config.includes_background()
-                && let Ok(every) = config.with(BACKGROUND, true)
-            {
-                *config = every;
-            }
+            count_background(config, written.and_then(|tables| tables.get(name)));
         }
     }
 
@@ -129,22 +147,11 @@ impl Metric {
             let key = entry.key.as_str();
             let at_key = |message: String| Fault { origin: entry.origin.clone(), ..Fault::new(message) };
             if is_table(&entry.node) {
-                let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-                if [KEY, BACKGROUND, EMPTY].contains(&key) || TAKEN.contains(&key) || !key.chars().all(plain) {
-                    let message = format!(
-                        "a metric cannot be called {key:?}: use letters, digits, - and _, and none of {}",
-                        [KEY, BACKGROUND, EMPTY].into_iter().chain(TAKEN).collect::<Vec<_>>().join(", ")
-                    );
-                    return Err(at_key(message));
-                }
+                check_name(key).map_err(at_key)?;
                 continue;
             }
             match key {
-                KEY if tables => {}
-                KEY => {
-                    let message = "there is no metric to be the key: add one, [metric.NAME], or remove `key`";
-                    return Err(at_key(message.to_owned()));
-                }
+                KEY => {}
                 BACKGROUND | EMPTY if tables => {
                     let message = format!("{key:?} is an option of one metric: write it into its table, [metric.NAME]");
                     return Err(at_key(message));
@@ -159,40 +166,94 @@ impl Metric {
         Ok(())
     }
 
-    /// Checks that each metric suits the number of classes, and that the key metric can decide.
-    pub(super) fn check(&self, document: &Document, task: &dyn Task, classes: usize) -> Result<(), Fault> {
+    /// Checks that each metric suits the number of classes, and that the key metric can decide; it may be
+    /// one of training batches.
+    pub(super) fn check(
+        &self,
+        document: &Document,
+        training: &TrainMetrics,
+        task: &dyn Task,
+        classes: usize,
+    ) -> Result<(), Fault> {
         if self.is_none() {
             return Ok(());
         }
-        let Self::Named { key, metrics } = self else {
-            let dice = &self.list()[0].1;
-            return task.takes(dice).map_err(|what| document.fault("metric", what));
-        };
-        for (name, config) in metrics {
+        let metrics = self.list();
+        for (name, config) in &metrics {
+            let Self::Named { .. } = self else {
+                task.takes(config).map_err(|what| document.fault("metric", what))?;
+                continue;
+            };
             let place = format!("metric.{name}");
             config.check_for(classes).map_err(|error| document.located(&place, error.into()))?;
             task.takes(config).map_err(|what| document.fault(&format!("{place}.name"), what))?;
         }
-        let names: Vec<&str> = metrics.iter().map(|(name, _)| name.as_str()).collect();
-        if let Some(key) = key.as_ref().filter(|key| !names.contains(&key.as_str())) {
-            return Err(document.fault("metric.key", unknown("metric", key, &names)));
+        self.check_key(document, training, &metrics)
+    }
+
+    /// Checks that the key metric is measured, and that it can decide.
+    fn check_key(
+        &self,
+        document: &Document,
+        training: &TrainMetrics,
+        metrics: &[(String, MetricConfig)],
+    ) -> Result<(), Fault> {
+        let of_training = training.list(self);
+        let names: Vec<&str> = metrics.iter().chain(&of_training).map(|(name, _)| name.as_str()).collect();
+        if let Some(key) = self.key().filter(|key| !names.contains(key)) {
+            let listed = key.strip_prefix(PREFIX).filter(|name| names.contains(name));
+            let message = match listed {
+                Some(name) => format!("{key:?} is not measured: list it, training.metrics = [{name:?}]"),
+                None => unknown("metric", key, &names),
+            };
+            return Err(document.fault("metric.key", message));
         }
-        if self.better().is_none() {
-            let name = self.list().swap_remove(0).0;
+        let (name, decides) = match training.key(self) {
+            Some((name, better)) => (name, better.is_some()),
+            None => (self.list().swap_remove(0).0, self.better().is_some()),
+        };
+        if !decides {
             let message = format!(
                 "{name:?} cannot be the key metric: whether higher or lower values are better is unknown; choose another one with `key`"
             );
-            return Err(document.fault(&format!("metric.{name}"), message));
+            let is_table = metrics.iter().any(|(own, _)| *own == name);
+            let place = if is_table { format!("metric.{name}") } else { format!("metric.{KEY}") };
+            return Err(document.fault(&place, message));
         }
         Ok(())
     }
+}
+
+/// Includes the first channel, unless the metric's table says otherwise.
+pub(super) fn count_background(config: &mut MetricConfig, written: Option<&Node>) {
+    if written.is_none_or(|table| table.get(BACKGROUND).is_none())
+        && !config.includes_background()
+        && let Ok(every) = config.with(BACKGROUND, true)
+    {
+        *config = every;
+    }
+}
+
+/// Checks the name of a metric's table.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if [KEY, BACKGROUND, EMPTY].contains(&name) || TAKEN.contains(&name) || !name.chars().all(plain) {
+        return Err(format!(
+            "a metric cannot be called {name:?}: use letters, digits, - and _, and none of {}",
+            [KEY, BACKGROUND, EMPTY].into_iter().chain(TAKEN).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    Ok(())
 }
 
 impl Serialize for Metric {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match self {
-            Self::Dice { include_background, ignore_empty } => {
+            Self::Dice { key, include_background, ignore_empty } => {
+                if let Some(key) = key {
+                    map.serialize_entry(KEY, key)?;
+                }
                 map.serialize_entry(BACKGROUND, include_background)?;
                 map.serialize_entry(EMPTY, ignore_empty)?;
             }
@@ -233,11 +294,8 @@ impl<'de> Deserialize<'de> for Metric {
                 if !metrics.is_empty() {
                     return Ok(Metric::Named { key, metrics });
                 }
-                if key.is_some() {
-                    return Err(M::Error::custom("there is no metric to be the key"));
-                }
                 let (include_background, ignore_empty) = (background.unwrap_or(false), empty.unwrap_or(true));
-                Ok(Metric::Dice { include_background, ignore_empty })
+                Ok(Metric::Dice { key, include_background, ignore_empty })
             }
         }
         deserializer.deserialize_map(Read)

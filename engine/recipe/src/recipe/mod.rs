@@ -17,7 +17,7 @@
 //! [init]                                     # weights, freeze
 //! [metric.dice]                              # name = "DiceMetric", ...
 //! [tta]                                      # flips, transforms
-//! [profile]                                  # wait, warmup, active, repeat, unit, ranks, out, layers
+//! [profile]                                  # wait, warmup, active, repeat, unit, ranks, out, layers, ranges
 //! [[plugins]]                                # name, engine, options, path
 //! [[handlers]]                               # name, engine and its options
 //! ```
@@ -36,6 +36,7 @@ mod init;
 mod labels;
 mod listens;
 pub mod metric;
+mod not_a_number;
 mod of_plugins;
 mod output;
 mod plugin_entry;
@@ -48,6 +49,7 @@ mod schema;
 #[cfg(test)]
 mod sources;
 mod steps;
+mod train_metrics;
 mod tta;
 mod workers;
 
@@ -63,8 +65,9 @@ pub use plugin_entry::PluginEntry;
 pub use plugin_sets::{PluginChanges, leave_out, list_for_sets, list_given};
 pub use plugins_apart::isolate;
 pub use previous::PreviousStage;
-pub use profile_steps::{ProfileSteps, ProfiledRanks};
+pub use profile_steps::{ProfileSteps, ProfiledRanks, RangesTo};
 pub use schema::{Data, Post, PrecisionWord, Recipe, Training, Validation};
+pub use train_metrics::TrainMetrics;
 pub use tta::Tta;
 
 pub use hearth_registry::{Document, Fault, Node};

@@ -29,6 +29,29 @@ pub struct ProfileSteps {
     pub out: PathBuf,
     /// Whether the forward pass of each layer is recorded as a range with its path in the network.
     pub layers: bool,
+    /// The vendor's profiler to which all ranges of the run go, not only those of the recorded steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<RangesTo>,
+}
+
+/// A vendor's profiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RangesTo {
+    /// NVIDIA's: Nsight Systems.
+    Nvtx,
+    /// AMD's: rocprof.
+    Roctx,
+}
+
+impl RangesTo {
+    /// The name, as `hearth_profile::show_ranges` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RangesTo::Nvtx => "nvtx",
+            RangesTo::Roctx => "roctx",
+        }
+    }
 }
 
 /// The ranks that record.
@@ -55,6 +78,7 @@ impl Default for ProfileSteps {
             ranks: ProfiledRanks::default(),
             out,
             layers: false,
+            ranges: None,
         }
     }
 }

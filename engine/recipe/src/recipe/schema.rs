@@ -18,7 +18,7 @@ use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use hearth_plugin_host::provide_components;
 use hearth_registry::component;
 use hearth_registry::{Document, Fault, Kind, Named, Node, Registry};
-use hearth_train::device::TuneWord;
+use hearth_train::device::{ConvolutionsWord, TuneWord};
 use serde::{Deserialize, Serialize};
 
 use super::adversarial::Adversarial;
@@ -29,10 +29,12 @@ use super::init::Init;
 use super::labels;
 use super::listens::Listens;
 use super::metric::Metric;
+use super::not_a_number;
 use super::output::{Output, TaskEntry};
 use super::plugin_entry::{PluginEntry, places_in};
 use super::profile_steps::ProfileSteps;
 use super::steps;
+use super::train_metrics::TrainMetrics;
 use super::tta::Tta;
 use super::workers;
 
@@ -206,6 +208,10 @@ pub struct Training {
     pub clip: Option<GradientClip>,
     /// Epochs between validations.
     pub val_interval: u64,
+    /// The metrics of training batches: names of `[metric]`, or tables. A metric `NAME` is recorded as
+    /// `train_NAME`.
+    #[serde(skip_serializing_if = "TrainMetrics::is_none")]
+    pub metrics: TrainMetrics,
     /// The seed that keys every random draw.
     pub seed: u64,
     /// `fp32`, `bf16`, `fp16`, or `auto`: fp32 on a CPU; bf16 on a GPU that computes in bf16, else
@@ -216,6 +222,9 @@ pub struct Training {
     /// The effort of choosing kernels for a GPU: `off`, `quick`, `full`, or `auto`: `full` on a
     /// GPU, `off` on software drivers.
     pub tune: TuneWord,
+    /// Whose kernels compute convolutions on GPUs of NVIDIA: `own`, Hearth's; `vendor`, those of
+    /// cuDNN, which has to be installed; `auto`, those of cuDNN where it is installed.
+    pub convolutions: ConvolutionsWord,
 }
 
 impl Default for Training {
@@ -227,10 +236,12 @@ impl Default for Training {
             drop_last: DropLast::Auto,
             clip: None,
             val_interval: 1,
+            metrics: TrainMetrics::default(),
             seed: 0,
             precision: PrecisionWord::Fp32,
             device: "auto".into(),
             tune: TuneWord::Auto,
+            convolutions: ConvolutionsWord::Own,
         }
     }
 }
@@ -267,6 +278,10 @@ pub struct Post {
     pub label: Vec<Node>,
 }
 
+/// Handlers that act on a trainer or look at its loss: in an evaluation they would do nothing, or fail.
+const OF_TRAINERS: [&str; 6] =
+    ["Validation", "Checkpoints", "EarlyStop", "LrSchedule", "ReduceLROnPlateau", "StopOnNonFinite"];
+
 /// The transform from labels to regions.
 const CONVERTS: &str = "ConvertToMultiChannelBasedOnBratsClasses";
 const RESOLVES: &str = "ResolveRegions";
@@ -285,13 +300,17 @@ impl Recipe {
     }
 
     fn read_parts(document: &Document) -> Result<Self, Fault> {
+        not_a_number::refuse(document)?;
         Metric::check_keys(document)?;
+        TrainMetrics::check_keys(document)?;
         let mut recipe: Self = document.read()?;
         recipe.name_as_known();
         let (root, task) = (document.root(), recipe.learns());
-        if root.get("metric").is_none() {
-            recipe.metric = if task.generates() { Metric::none() } else { Metric::of(task.metrics())? };
-        }
+        recipe.metric = match root.get("metric") {
+            Some(written) => recipe.metric.with_tables_of(task.metrics(), written)?,
+            None if task.generates() => Metric::none(),
+            None => Metric::of(task.metrics())?,
+        };
         if task.generates() {
             if root.get("data").and_then(|data| data.get("validation")).is_none() {
                 recipe.data.validation = Validation::None;
@@ -371,6 +390,7 @@ impl Recipe {
         }
         if output == Output::Regions {
             self.metric.count_every_channel(metric);
+            self.training.metrics.count_every_channel(document);
         }
         for plugin in self.plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
             let interval = toml::Value::Integer(self.training.val_interval.try_into().unwrap_or(i64::MAX));
@@ -470,13 +490,9 @@ impl Recipe {
                 format!("{part} is not a fraction of the cases; give more than 0 and less than 1"),
             )?,
         }
-        let lr = self.optimizer.lr();
-        demand(
-            lr.is_finite() && lr > 0.0,
-            "optimizer.lr",
-            format!("a learning rate of {lr} cannot train; give a number above 0"),
-        )?;
-        self.metric.check(document, &*self.learns(), self.labels.len())?;
+        let (task, classes) = (self.learns(), self.labels.len());
+        training.metrics.check(document, &self.metric, &*task, classes)?;
+        self.metric.check(document, &training.metrics, &*task, classes)?;
         self.check_previous_stage(document)?;
         self.check_handlers(document)?;
         steps::check(document, &self.transforms)
@@ -486,7 +502,10 @@ impl Recipe {
     fn check_handlers(&self, document: &Document) -> Result<(), Fault> {
         let of_trainers = |engine: Listens, at: &str, name: &str| match engine {
             Listens::Train => Ok(()),
-            Listens::Validation => Err(document.fault(&format!("{at}.engine"), format!("{name:?} needs a trainer"))),
+            Listens::Validation => {
+                let what = format!("{name:?} needs a trainer: remove `engine`");
+                Err(document.fault(&format!("{at}.engine"), what))
+            }
         };
         for (index, plugin) in self.plugins.iter().enumerate() {
             let at = format!("plugins.{index}");
@@ -509,12 +528,15 @@ impl Recipe {
         for (index, handler) in self.handlers.iter().enumerate() {
             let at = format!("handlers.{index}");
             let engine = Listens::of(handler).map_err(|fault| document.located(&at, fault))?;
-            let same = match handler.text("name") {
-                Some("Validation") => "validation",
-                Some("Checkpoints") => "checkpoint",
+            let name = handler.text("name").unwrap_or_default();
+            if OF_TRAINERS.contains(&name) {
+                of_trainers(engine, &at, name)?;
+            }
+            let same = match name {
+                "Validation" => "validation",
+                "Checkpoints" => "checkpoint",
                 _ => continue,
             };
-            of_trainers(engine, &at, handler.text("name").unwrap_or_default())?;
             if self.plugins.iter().any(|plugin| plugin.name == same) {
                 let message =
                     format!("the plugin {same:?} does the same; list `[[plugins]]` without it, or remove this handler");

@@ -9,6 +9,7 @@ use hearth_data::{DrawKey, Field, Item, Pipeline, Sample};
 use serde::Serialize;
 
 use crate::cases::Cases;
+use crate::cases::label_channels::LabelChannels;
 use crate::plan::Plan;
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::{Outcome, RecipeError};
@@ -86,6 +87,7 @@ pub fn fitness(plan: &Plan, folder: &Path) -> Outcome<Fitness> {
         cache_bytes: 0,
         findings: Vec::new(),
     };
+    let channels = LabelChannels::of(plan)?;
     let sides = [(&cases.training, &plan.training, false), (&cases.validation, &plan.validation, true)];
     let chosen = sides.map(|(items, pipeline, validates)| (some_of_each_slide(items, recipe), pipeline, validates));
     let count: usize = chosen.iter().map(|(items, ..)| items.len()).sum();
@@ -93,7 +95,7 @@ pub fn fitness(plan: &Plan, folder: &Path) -> Outcome<Fitness> {
     for ((items, pipeline, validates), (all, ..)) in chosen.iter().zip(sides) {
         let (mut bytes, mut passed) = (0, 0);
         for item in items {
-            match pass(item, pipeline, recipe, *validates) {
+            match pass(item, pipeline, recipe, channels.as_ref(), *validates) {
                 Ok((case, size)) => {
                     bytes += size;
                     passed += 1;
@@ -132,6 +134,7 @@ fn pass(
     item: &Item,
     pipeline: &Pipeline,
     recipe: &Recipe,
+    channels: Option<&LabelChannels>,
     validates: bool,
 ) -> Result<(CaseFitness, u64), Box<Finding>> {
     let refused = |what: String| {
@@ -144,11 +147,14 @@ fn pass(
     let Some(first) = samples.first() else { return Err(refused("the chain returns no sample for it".to_owned())) };
     let shape = first.shape("image").map_err(|error| refused(error.to_string()))?;
     let voxels = voxels(&samples, recipe).map_err(|error| refused(error.to_string()))?;
+    let check = |samples: &[Sample]| channels.map_or(Ok(()), |taken| taken.check(samples, validates)).map_err(refused);
     let crops = if validates {
+        check(&samples)?;
         None
     } else {
         let key = DrawKey::new(recipe.training.seed, 0, 0);
         let crops = pipeline.run_random(samples, key).map_err(|error| refused(RecipeError::from(error).line()))?;
+        check(&crops)?;
         let Some(crop) = crops.first() else { return Err(refused("the chain returns no crop of it".to_owned())) };
         Some((crops.len(), crop.shape("image").map_err(|error| refused(error.to_string()))?))
     };

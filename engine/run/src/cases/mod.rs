@@ -3,6 +3,7 @@
 pub mod evaluated;
 pub mod fitness;
 pub mod folds;
+pub(crate) mod label_channels;
 pub mod label_check;
 pub mod patients;
 pub mod previous_stage;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hearth_data::{CacheDataset, CacheOptions, Item, Pipeline};
 
 use crate::cases::twins::twins;
-use crate::cases::{Cases, label_check};
+use crate::cases::{Cases, label_channels, label_check};
 use crate::memory::dataset::spread;
 use crate::plan::Plan;
 use hearth_recipe::{Context, Outcome, warning};
@@ -23,6 +23,7 @@ pub fn usable(plan: &Plan, data: &Path) -> Outcome<Cases> {
         warning!("--data {}: {what}", data.display());
     }
     label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
+    label_channels::check(plan, &cases.training, &cases.validation)?;
     Ok(cases)
 }
 

@@ -1,10 +1,13 @@
 //! Warnings of a recipe that trains or measures something else than it seems to: [`warn_of_recipe`].
 
+use hearth_data::{Effect, Transform, all_steps};
+use hearth_engine::Better;
 use hearth_handlers::Schedule;
-use hearth_registry::{Node, Value, counted};
+use hearth_registry::component::is_of_a_plugin;
+use hearth_registry::{Node, Registry, Value, counted};
 
 use super::schedule::Course;
-use crate::plan::Plan;
+use crate::plan::{Plan, named, works_on};
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::warning;
 
@@ -36,6 +39,43 @@ pub fn warn_of_recipe(plan: &Plan) {
         );
     }
     warn_of_ignored(recipe);
+    warn_of_unmixed(recipe);
+    if recipe.output().is_map() {
+        warn_of_apart(recipe);
+    }
+}
+
+/// Random steps that move the voxels of the image away from those of the label.
+fn warn_of_apart(recipe: &Recipe) {
+    for (path, step) in all_steps(&recipe.transforms) {
+        if works_on(step, "image") && !works_on(step, "label") && moves_at_random(step) {
+            warning!("transforms.{path} moves the image at random, and not its label: add \"label\" to `keys`");
+        }
+    }
+}
+
+/// Whether a step draws where the voxels go; what a plugin's step does to them is not known.
+fn moves_at_random(step: &Node) -> bool {
+    if step.text("name").is_some_and(is_of_a_plugin) {
+        return false;
+    }
+    let mut table = step.clone();
+    table.remove("only");
+    table.remove("batch");
+    let built = Registry::<dyn Transform>::new().build(&table);
+    built.is_ok_and(|step| step.is_random() && !matches!(step.effect(), Effect::Nothing | Effect::Values))
+}
+
+/// Images of two cases with the label of one.
+fn warn_of_unmixed(recipe: &Recipe) {
+    let mixes = |step: &Node| step.text("name").is_some_and(|name| named(&["MixUp", "CutMix"], name));
+    for (path, step) in all_steps(&recipe.transforms).into_iter().filter(|(_, step)| mixes(step)) {
+        if works_on(step, "image") && !works_on(step, "label") {
+            warning!(
+                "transforms.{path} combines the images of two cases, and each keeps its own label: add \"label\" to `keys`"
+            );
+        }
+    }
 }
 
 fn warn_of_schedule(schedule: &dyn Schedule, recipe: &Recipe) {
@@ -43,11 +83,6 @@ fn warn_of_schedule(schedule: &dyn Schedule, recipe: &Recipe) {
     let name = recipe.schedule.name();
     let longer = format!("lengthen it to {epochs} epochs in [schedule] (a resumed run takes --set schedule.KEY=VALUE)");
     match Course::of(schedule, base, epochs) {
-        Some(Course::Zero) => {
-            warning!(
-                "the learning rate of the schedule {name} is 0 in every epoch of the run, so that nothing is learned"
-            );
-        }
         Some(Course::Ends { epoch, rate }) => {
             warning!(
                 "the schedule {name} ends before the run: from epoch {epoch} of {epochs} on the learning rate is at most \
@@ -75,7 +110,8 @@ fn warn_of_watcher(handler: &Node, recipe: &Recipe) {
     let Some(name) = handler.text("name").filter(|name| ["EarlyStop", "ReduceLROnPlateau"].contains(name)) else {
         return;
     };
-    let metrics: Vec<String> = recipe.metric.list().into_iter().map(|(name, _)| name).collect();
+    let of_training = recipe.training.metrics.list(&recipe.metric);
+    let metrics: Vec<String> = recipe.metric.list().into_iter().chain(of_training).map(|(name, _)| name).collect();
     if let Some(watched) = handler.text("metric")
         // A metric has values for its classes, too.
         && !metrics.iter().any(|metric| watched.starts_with(metric.as_str()))
@@ -84,9 +120,30 @@ fn warn_of_watcher(handler: &Node, recipe: &Recipe) {
         let known = metrics.join(", ");
         warning!("{name} watches {watched:?}, which no metric of the recipe is called: it can watch {known} and loss");
     }
+    warn_of_direction(name, handler, recipe);
     let base = recipe.optimizer.lr();
     if let Some(least) = number(handler, "min_lr").filter(|least| *least >= base) {
         warning!("{name}: min_lr = {least} is not below the learning rate {base}, so that it lowers nothing");
+    }
+}
+
+/// A handler that takes the better values of its metric for the worse ones, since those of the key metric
+/// decide.
+fn warn_of_direction(name: &str, handler: &Node, recipe: &Recipe) {
+    let Some(watched) = handler.text("metric").filter(|_| handler.get("better").is_none()) else { return };
+    let training = &recipe.training.metrics;
+    let of_key = training.key(&recipe.metric).map_or_else(|| recipe.metric.better(), |(_, better)| better);
+    let all = recipe.metric.list().into_iter().chain(training.list(&recipe.metric));
+    // `train_hd_label_1` is of `train_hd`, not of `train`.
+    let metric = all.filter(|(metric, _)| watched.starts_with(metric.as_str())).max_by_key(|(metric, _)| metric.len());
+    let higher = metric.filter(|(metric, _)| !LOSSES.contains(&watched) || metric == watched);
+    let Some(higher) = higher.and_then(|(_, config)| config.higher_is_better()) else { return };
+    if of_key.is_some_and(|of_key| (of_key == Better::Higher) != higher) {
+        let (own, taken) = if higher { ("higher", "lower") } else { ("lower", "higher") };
+        warning!(
+            "{name} takes {taken} values of {watched:?} for better ones, as of the key metric, but {own} ones are: \
+             give it better = {own:?}"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! The course of a learning rate over a run: [`Course`].
+//! The course of a learning rate over a run: [`Course`], [`is_zero`].
 
 use hearth_handlers::Schedule;
 
@@ -11,14 +11,19 @@ const NOTHING: f64 = 1e-6;
 /// The part of a run that may train with hardly any rate: schedules end near 0 on purpose.
 const TAIL: f64 = 0.05;
 
-/// The maximum number of epochs whose rates are compared.
+/// The maximum number of steps whose rates are compared.
 const MOST: usize = 100_000;
+
+/// Whether the rate of every step of a run is 0, or of many if their number is not known.
+pub(super) fn is_zero(schedule: &dyn Schedule, base: f64, steps: Option<u64>) -> bool {
+    let asked = steps.unwrap_or(MOST as u64).min(MOST as u64);
+    // Rates are f32 in the steps of a device. A rate that a plugin does not give is reported by the run.
+    (0..asked).all(|step| schedule.rate(base, step, steps).is_ok_and(|rate| rate as f32 == 0.0))
+}
 
 /// A course that is seldom meant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Course {
-    /// The rate is 0 in every epoch.
-    Zero,
     /// From this epoch on, counted from 1, the rate hardly trains, for more than the last few epochs.
     Ends { epoch: u64, rate: f64 },
     /// The rate rises in the last epoch, and fell in none.
@@ -37,7 +42,7 @@ impl Course {
         let (rates, last) = (&all[..count], all[count - 1]);
         let highest = rates.iter().copied().fold(0.0, f64::max);
         if highest <= 0.0 {
-            return (last == 0.0).then_some(Self::Zero);
+            return None;
         }
         if last <= HARDLY * highest {
             let idle = |rate: &&f64| **rate == last || **rate <= NOTHING * highest;
@@ -97,9 +102,20 @@ mod tests {
         let warm: LinearWarmupCosineAnnealingLr = read("warmup_epochs = 11\nmax_epochs = 100");
         assert_eq!(Course::of(&warm, 1.0, 100), None);
         assert_eq!(Course::of(&warm, 1.0, 6), Some(Course::Rises { from: 0.0, to: 0.5 }));
-        assert_eq!(Course::of(&warm, 1.0, 1), Some(Course::Zero));
+        assert_eq!(Course::of(&warm, 1.0, 1), None);
+        assert!(is_zero(&warm, 1.0, Some(1)) && !is_zero(&warm, 1.0, Some(2)));
         let one: OneCycleLr = read("max_lr = 0.1\ntotal_steps = 600");
         assert!(matches!(Course::of(&one, 0.1, 6), Some(Course::Rises { .. })));
+    }
+
+    #[test]
+    fn schedules_without_a_rate_are_found() {
+        let one = |rate: f64| read::<OneCycleLr>(&format!("max_lr = {rate:?}\ntotal_steps = 6"));
+        assert!(is_zero(&one(0.0), 1.0, Some(6)) && is_zero(&one(1e-60), 1.0, None));
+        assert!(!is_zero(&one(1e-9), 1.0, Some(6)));
+        // Its own rates count.
+        assert!(!is_zero(&one(0.1), 0.0, None) && is_zero(&Constant {}, 0.0, None));
+        assert!(!is_zero(&read::<ExponentialLr>("gamma = 0.0"), 1.0, Some(5)), "the first epoch has a rate");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use hearth_handlers::{
 };
 use hearth_kernels::memory;
 use hearth_nn::layers::layer_ranges;
-use hearth_profile::measure_memory;
+use hearth_profile::{NoMarkers, measure_memory, show_ranges};
 use hearth_registry::{Node, Registry};
 
 use crate::penalty::Empty;
@@ -75,6 +75,10 @@ pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
         if profile.layers {
             layer_ranges(true);
         }
+        if let Some(to) = profile.ranges {
+            let refused = |why: NoMarkers| plan.document.fault("profile.ranges", why.to_string());
+            show_ranges(to.name()).map_err(refused)?;
+        }
         let mut profiler = Profiler::new(profile.options(run))?;
         if plan.on_processor && plan.ranks_here == 1 {
             profiler = profiler.with_roof(measure_roof());
@@ -121,6 +125,7 @@ pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
     for (name, config) in plan.recipe.metric.list() {
         plan.measuring(&name, &config, Empty::default())?;
     }
+    plan.train_metrics()?;
     for engine in [Listens::Train, Listens::Validation] {
         plugins::check(plan, plugins, engine)?;
         listed(plan, Path::new(""), engine)?;

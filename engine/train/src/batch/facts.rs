@@ -48,6 +48,12 @@ impl Facts {
         }
     }
 
+    /// Sets the numbers of each case under a name.
+    pub fn insert_numbers(&mut self, name: &str, numbers: Vec<Vec<f64>>) {
+        self.numbers.remove(name);
+        self.lists.insert(name.to_owned(), numbers.into_iter().map(Arc::from).collect());
+    }
+
     /// The numbers of each case.
     pub fn numbers(&self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
         if let Some(numbers) = self.numbers.get(name) {

@@ -116,6 +116,11 @@ impl Feed {
         &self.facts
     }
 
+    /// Hands numbers of each case to handlers, in place of the batch's own of this name.
+    pub fn insert_numbers(&mut self, name: &str, numbers: Vec<Vec<f64>>) {
+        self.facts.insert_numbers(name, numbers);
+    }
+
     /// The names of the current batch's tensors.
     pub fn tensor_names(&self) -> Vec<String> {
         self.tensors.as_ref().map(Tensors::list).unwrap_or_default()

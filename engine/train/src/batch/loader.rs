@@ -7,6 +7,38 @@ pub type BatchStream = Box<dyn Iterator<Item = Result<Batch, DataError>> + Send>
 
 /// A source of batches, pass after pass. The loaders of `hearth-data` implement it; so may your own
 /// type.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use hearth_data::Batch;
+/// use hearth_nn::{losses::DiceLoss, networks::UNetConfig, optim::AdamConfig};
+/// use hearth_train::{BatchStream, Loader, SupervisedTrainer};
+///
+/// /// Ten times the same image, of which the bright voxels are the label.
+/// struct Stripes;
+///
+/// impl Loader for Stripes {
+///     fn batches(&self) -> Option<u64> {
+///         Some(10)
+///     }
+///
+///     fn pass(&self, _pass: u64, skip: u64) -> BatchStream {
+///         let stripes = Tensor::<1>::from_floats([0.1, 0.9], &Device::default()).repeat(&[256]);
+///         let image = stripes.reshape([1, 1, 8, 8, 8]); // [B, C, X, Y, Z]
+///         let mut batch = Batch { cases: vec!["stripes".into()], ..Batch::default() };
+///         batch.tensors.insert("label".into(), image.clone().round());
+///         batch.tensors.insert("image".into(), image);
+///         Box::new((skip..10).map(move |_| Ok(batch.clone())))
+///     }
+/// }
+///
+/// let network = UNetConfig::new(3, 1, 2, &[2, 4], &[2]).init(&Device::default(), 0)?;
+/// let loss = DiceLoss::default().softmax(true).to_onehot_y(true);
+/// let mut trainer = SupervisedTrainer::builder(network, loss, AdamConfig::default(), Stripes).build()?;
+/// trainer.run()?;
+/// assert_eq!(trainer.engine().state().iteration, 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a source of batches",
     note = "`DataLoader::new(data, LoaderOptions::default())?` makes batches of a data set; a type of your own implements \

@@ -6,7 +6,12 @@
 //! |---|---|
 //! | `network.safetensors` | weights under PyTorch's names; MONAI loads it with `load_state_dict` |
 //! | `optimizer.safetensors`, `optimizer.json` | moments by parameter path; kind, learning rate |
+//! | `gradients.safetensors` | with accumulation: the gradients of batches that made no step yet |
 //! | `scaler.json` | the gradient scaler of a run in fp16 |
+//! | `mean_loss.json`, `losses.json` | the sums of the epoch's losses so far |
+//! | `train_metrics.json` | within an epoch: the rows of metrics of training batches |
+//! | `discriminator/` | the same files of a discriminator |
+//! | `companions/` | a folder for each further network of a step |
 //! | `engine.json` | counters, metrics, best value, and the file of each handler's state |
 //! | `handlers/` | one file for each handler that saves something |
 //! | `store/` | one file for each value that a handler keeps under a key |
@@ -24,6 +29,20 @@
 //! **Limits.** It guards against crashes, full disks and bit rot, but not against a forged
 //! checkpoint with matching hashes. Nothing in a checkpoint is ever executed. Two processes must
 //! not write into one folder of checkpoints.
+//!
+//! Trainers write and read all of it; these are the functions for other programs:
+//!
+//! ```
+//! use hearth_train::checkpoint::{self, Files, Header};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let header = Header { epoch: 1, iteration: 10, tag: "epoch".to_owned(), ..Header::default() };
+//! let files = Files::from([("note.txt".to_owned(), b"a file".to_vec())]);
+//! let written = checkpoint::write(folder.path(), &header, &files)?;
+//! let newest = checkpoint::newest(folder.path())?;
+//! assert_eq!((&newest.path, newest.file("note.txt")?), (&written, b"a file".to_vec()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub(crate) mod background;
 mod error;

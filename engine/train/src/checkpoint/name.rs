@@ -4,6 +4,10 @@ use super::CheckpointError;
 
 /// The name of a checkpoint's folder: names sort in the order of the run. `again` counts, from 1,
 /// how often this iteration was saved.
+///
+/// # Errors
+/// [`CheckpointError::Tag`] for a tag that is empty, has more than 64 bytes, starts with `.`, or has
+/// other characters than ASCII letters, digits, `_`, `-` and `.`.
 pub fn folder_name(epoch: u64, iteration: u64, tag: &str, again: u32) -> Result<String, CheckpointError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if tag.is_empty() || tag.len() > 64 || tag.starts_with('.') || !tag.chars().all(fits) {
@@ -24,9 +28,9 @@ pub(super) fn parts_of(name: &str) -> Option<(Time, &str)> {
     Some(((epoch.parse().ok()?, iteration.parse().ok()?, again.parse().ok()?), tag))
 }
 
-/// A file name for any text (a handler's name). A character that is not a letter, digit, `_`, `-`
-/// or `.` becomes `%XX`; a very long name is cut and gets a hash. Two different texts get two
-/// different names, even on a file system that ignores case.
+/// A file name for any text (a handler's name). A byte that is not a lowercase ASCII letter, a digit,
+/// `_`, `-` or `.` (or is a `.` at the start) becomes `%XX`; a very long name is cut and gets a hash.
+/// Two different texts get two different names, even on a file system that ignores case.
 pub fn file_name_of(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     for (i, byte) in text.bytes().enumerate() {

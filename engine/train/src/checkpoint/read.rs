@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use hearth_engine::Metrics;
+use hearth_engine::{Metrics, State};
 
 use super::manifest::Manifest;
 use super::name::{Time, parts_of};
@@ -72,12 +72,18 @@ impl Checkpoint {
     /// # Errors
     /// A state that cannot be read.
     pub fn metrics(&self) -> Result<Metrics, CheckpointError> {
-        if !self.has(snapshot_files::ENGINE) {
-            return Ok(Metrics::new());
-        }
-        let state = snapshot_files::read(self, "")?.state;
+        let Some(state) = self.state()? else { return Ok(Metrics::new()) };
         let names = state.metrics.keys().filter(|_| state.epoch_done);
         Ok(names.filter_map(|name| Some((name.clone(), state.fresh(name)?))).collect())
+    }
+
+    /// The state of the run when it was written; `None` if it is not of a trainer.
+    ///
+    /// # Errors
+    /// A state that cannot be read.
+    pub fn state(&self) -> Result<Option<State>, CheckpointError> {
+        let read = || Ok(snapshot_files::read(self, "")?.state);
+        self.has(snapshot_files::ENGINE).then(read).transpose()
     }
 
     /// Fails if another run wrote it. A caller that knows no run (`None`) accepts all.
@@ -150,7 +156,7 @@ pub fn newest(dir: &Path) -> Result<Checkpoint, CheckpointError> {
     newest_of(dir, None)
 }
 
-/// Same as [`newest`], for the run of this name.
+/// The newest intact checkpoint in `dir` as [`newest`] finds it, for the run of this name.
 ///
 /// # Errors
 /// Same as [`newest`]; [`CheckpointError::OtherRun`] for a newer checkpoint of another run.

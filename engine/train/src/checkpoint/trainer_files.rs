@@ -37,6 +37,7 @@ pub(crate) fn collect<N: Network>(
     }
     if !snapshot.state.epoch_done {
         trainer.mean_loss.collect(&mut files)?;
+        trainer.metrics.collect(&mut files)?;
     }
     job(files, trainer.options.run.as_deref(), &trainer.evaluators, request, snapshot)
 }
@@ -82,12 +83,14 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
         None => EpochLosses::default(),
     };
     let mean_loss = MeanLoss::from_checkpoint(&checkpoint)?;
+    let rows = trainer.metrics.restored(&checkpoint, &snapshot_files::read(&checkpoint, "")?)?;
     let snapshot = read_engines(&checkpoint, &mut trainer.evaluators)?;
     (trainer.learner, trainer.adversary, trainer.mean_loss) = (learner, adversary, mean_loss);
     if let (Some(step), Some(companions)) = (&mut trainer.step, companions) {
         step.put_back(companions);
     }
     trainer.notes = notes;
+    trainer.metrics.put_back(rows);
     Ok(snapshot)
 }
 

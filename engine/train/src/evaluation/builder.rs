@@ -6,21 +6,23 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, Tensor};
 use hearth_engine::{Better, BoxError, Combine, Engine};
-use hearth_nn::inferers::{Inferer, SimpleInferer};
-use hearth_nn::losses::Loss;
+use hearth_nn::inferers::{InferError, Inferer, SimpleInferer};
+use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 
 use crate::batch::loader::Loader;
 use crate::evaluation::ensemble::{EnsembleError, EnsembleEvaluator};
 use crate::evaluation::evaluator::SupervisedEvaluator;
+use crate::evaluation::measured::NamedMetric;
 use crate::evaluation::merger::Merger;
-use crate::evaluation::pass::{Combining, Evaluation, MeanLoss, NamedMetric};
+use crate::evaluation::pass::{Combining, Evaluation, MeanLoss};
 use crate::evaluation::post::Post;
 use crate::ranks::SharedCases;
 use crate::training::precision::{Precision, PrecisionError};
 
-/// The options of an evaluator.
+/// The options of an evaluator. [`EvaluatorOptions::default`] has the defaults; the methods of
+/// [`EvaluatorBuilder`] set each one.
 #[non_exhaustive]
 pub struct EvaluatorOptions {
     /// The engine's name, `validation`.
@@ -86,6 +88,18 @@ pub enum EvaluatorError {
     /// The device cannot compute in the requested precision.
     #[error(transparent)]
     Precision(#[from] PrecisionError),
+    /// An option of the inferer is invalid.
+    #[error("the inferer: {0}")]
+    Inferer(#[from] InferError),
+    /// An option of a loss is invalid.
+    #[error("the loss: {0}")]
+    Loss(#[from] LossError),
+    /// Two metrics or losses have one name, or one has none.
+    #[error("the metric `{name}`: every metric and loss needs a name of its own")]
+    MetricName {
+        /// The name.
+        name: String,
+    },
     /// It is unknown which values of the key metric are better.
     #[error("whether a larger `{metric}` is better depends on what it measures: set it with `better`")]
     Direction {
@@ -232,17 +246,30 @@ impl<N: Network> EvaluatorBuilder<N> {
     /// Builds the evaluator of one network.
     ///
     /// # Errors
-    /// When the device cannot compute in the requested precision, or when it is unknown which
-    /// values of the key metric are better.
+    /// When the device cannot compute in the requested precision, an option of the inferer or of a loss is
+    /// invalid, a metric has no name of its own, or it is unknown which values of the key metric are better.
     pub fn build(self) -> Result<SupervisedEvaluator<N>, EvaluatorError> {
         let (engine, work) = self.parts(vec!["pred".to_owned()])?;
         Ok(SupervisedEvaluator::of(engine, work))
+    }
+
+    /// The first name of a metric or loss that is empty or given twice.
+    fn bad_name(&self) -> Option<&str> {
+        let metrics = self.metrics.iter().map(|metric| metric.name.as_str());
+        let names: Vec<&str> = metrics.chain(self.losses.iter().map(|loss| loss.name.as_str())).collect();
+        let bad = |(at, name): &(usize, &&str)| name.trim().is_empty() || names[..*at].contains(name);
+        names.iter().enumerate().find(bad).map(|(_, name)| *name)
     }
 
     /// Makes an engine with the key metric, and the workflow that it drives.
     pub(crate) fn parts(self, pred_keys: Vec<String>) -> Result<(Engine, Evaluation<N>), EvaluatorError> {
         if let Some(device) = &self.options.device {
             self.options.precision.check(device)?;
+        }
+        self.options.inferer.check()?;
+        self.losses.iter().try_for_each(|loss| loss.loss.check())?;
+        if let Some(name) = self.bad_name() {
+            return Err(EvaluatorError::MetricName { name: name.to_owned() });
         }
         let mut engine = Engine::new(self.options.name.clone());
         if let Some(SharedCases { ranks, .. }) = &self.options.shared {

@@ -32,7 +32,7 @@ pub enum CombineError {
         /// The number of channels of each prediction.
         channels: usize,
     },
-    /// The weights' mean is 0.
+    /// The weights' mean is 0 or not finite.
     #[error("the weights' mean is {0}; it must be finite and not 0")]
     WeightSum(f64),
     /// There are no classes.
@@ -52,13 +52,23 @@ fn stack(members: &[Tensor<5>]) -> Result<Tensor<6>, CombineError> {
 /// The mean over the members, `[B, C, X, Y, Z]` each, of `x * w / mean(w)` (MONAI's
 /// `MeanEnsemble`).
 ///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use hearth_train::mean_ensemble;
+/// let member = |value: f32| Tensor::<5>::full([1, 2, 4, 4, 4], value, &Device::default());
+/// let mean = mean_ensemble(&[member(0.0), member(1.0)], Some(&[1.0, 3.0]))?;
+/// assert_eq!(mean.max().into_scalar::<f32>(), 0.75);
+/// # Ok::<(), hearth_train::CombineError>(())
+/// ```
+///
 /// The weights are one for each member, one for each member and channel
 /// (`w[member * C + channel]`), or one for each value of each member (`[members, C, X, Y, Z]`, the
 /// same for all entries of the batch), and need not sum to 1: the mean of the weights is taken over
 /// the members, separately for each channel or value.
 ///
 /// # Errors
-/// For no members, unequal shapes, a wrong number of weights, or weights whose mean is 0.
+/// For no members, unequal shapes, a wrong number of weights, or weights whose mean is 0 or not
+/// finite.
 pub fn mean_ensemble(members: &[Tensor<5>], weights: Option<&[f64]>) -> Result<Tensor<5>, CombineError> {
     let stacked = stack(members)?;
     let [count, _, channels, x, y, z] = stacked.dims();

@@ -37,6 +37,20 @@ pub enum EnsembleError {
 ///
 /// Members are always combined after [`post_member`](EvaluatorBuilder::post_member). Handlers see
 /// them raw at `forward_completed`, and processed from `model_completed` on.
+///
+/// ```
+/// # use hearth_engine::{BoxError, Combine, Metrics};
+/// # use hearth_nn::{metrics::DiceMetric, networks::UNet};
+/// # use hearth_train::{EnsembleEvaluator, Post, SupervisedEvaluator};
+/// # fn of(networks: Vec<UNet>, loader: hearth_data::DataLoader) -> Result<Metrics, BoxError> {
+/// let evaluator = SupervisedEvaluator::builder(loader)
+///     .post(Post::argmax(2), Post::onehot(2))
+///     .key_metric("mean_dice", DiceMetric::default());
+/// let mean = Combine::Mean { weights: None };
+/// let metrics = EnsembleEvaluator::builder(networks, evaluator).combine(mean).build()?.run(1)?;
+/// # Ok(metrics)
+/// # }
+/// ```
 pub struct EnsembleEvaluator<N> {
     engine: Engine,
     networks: Vec<N>,

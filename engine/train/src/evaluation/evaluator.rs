@@ -70,7 +70,36 @@ pub(crate) use evaluator_parts;
 /// `model_completed`, metrics.
 ///
 /// Its handlers see the raw prediction at `forward_completed` and the processed one from
-/// `model_completed` on.
+/// `model_completed` on. MONAI's `SupervisedEvaluator`.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_data::Batch;
+/// # use hearth_nn::{metrics::DiceMetric, networks::UNetConfig};
+/// # use hearth_train::{BatchStream, Loader, Post, SupervisedEvaluator};
+/// # struct Stripes;
+/// # impl Loader for Stripes {
+/// #     fn batches(&self) -> Option<u64> { Some(2) }
+/// #     fn pass(&self, _: u64, skip: u64) -> BatchStream {
+/// #         let stripes = Tensor::<1>::from_floats([0.1, 0.9], &Device::default()).repeat(&[256]);
+/// #         let image = stripes.reshape([1, 1, 8, 8, 8]);
+/// #         let mut batch = Batch { cases: vec!["stripes".into()], ..Batch::default() };
+/// #         batch.tensors.insert("label".into(), image.clone().round());
+/// #         batch.tensors.insert("image".into(), image);
+/// #         Box::new((skip..2).map(move |_| Ok(batch.clone())))
+/// #     }
+/// # }
+/// # let loader = Stripes;
+/// let network = UNetConfig::new(3, 1, 2, &[2, 4], &[2]).init(&Device::default(), 0)?;
+/// let mut evaluator = SupervisedEvaluator::builder(loader)
+///     .post(Post::argmax(2), Post::onehot(2))
+///     .key_metric("mean_dice", DiceMetric::default().include_background(false))
+///     .build()?;
+/// let metrics = evaluator.run(&network, 1)?;
+/// assert!((0.0..=1.0).contains(&metrics["mean_dice"]));
+/// assert_eq!(evaluator.rows()[0].case, "stripes");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SupervisedEvaluator<N> {
     engine: Engine,
     work: Evaluation<N>,

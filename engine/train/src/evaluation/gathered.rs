@@ -6,7 +6,8 @@ use hearth_engine::BoxError;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluation::evaluator::CaseRow;
-use crate::evaluation::pass::{Evaluation, NamedMetric};
+use crate::evaluation::measured::NamedMetric;
+use crate::evaluation::pass::Evaluation;
 use crate::floats::Floats;
 use crate::ranks::SharedCases;
 

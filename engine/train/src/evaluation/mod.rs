@@ -9,6 +9,7 @@ pub(crate) mod evaluator;
 pub(crate) mod evaluators;
 pub(crate) mod gathered;
 pub(crate) mod inference;
+pub(crate) mod measured;
 pub(crate) mod merger;
 pub(crate) mod pass;
 pub(crate) mod post;

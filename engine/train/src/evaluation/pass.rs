@@ -11,47 +11,18 @@ use hearth_engine::{
 };
 use hearth_kernels::device_error::reason;
 use hearth_nn::losses::Loss;
-use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 
 use crate::batch::feed::{Feed, Placement};
 use crate::batch::loader::Loader;
-use crate::batch::step_error::{StepError, name_cases};
+use crate::batch::step_error::StepError;
 use crate::batch::tensors::combined;
 use crate::evaluation::builder::EvaluatorOptions;
 use crate::evaluation::evaluator::CaseRow;
 use crate::evaluation::gathered;
 use crate::evaluation::inference::infer;
-use crate::evaluation::post::Post;
+use crate::evaluation::measured::{self, NamedMetric};
 use crate::training::{layer_statistics, layer_tensors};
-
-/// A metric, the name it is recorded under, and its values for each case of the pass.
-pub(crate) struct NamedMetric {
-    pub name: String,
-    pub metric: Box<dyn Metric>,
-    pub rows: Vec<CaseRow>,
-    /// The number of values before the current batch.
-    pub before: usize,
-    /// The number of rows of the metric before each batch.
-    pub batches: Vec<usize>,
-    /// Steps on the prediction for this metric only.
-    pub post_pred: Vec<Post>,
-    pub post_label: Vec<Post>,
-}
-
-impl NamedMetric {
-    pub fn new(name: String, metric: Box<dyn Metric>) -> Self {
-        Self {
-            name,
-            metric,
-            rows: Vec::new(),
-            before: 0,
-            batches: Vec::new(),
-            post_pred: Vec::new(),
-            post_label: Vec::new(),
-        }
-    }
-}
 
 /// A loss that is averaged over the pass, on the device.
 pub(crate) struct MeanLoss {
@@ -218,55 +189,6 @@ impl<N: Network> Evaluation<N> {
         }
         Ok(())
     }
-
-    fn post_process(&mut self) -> Result<(), BoxError> {
-        let _range = tracing::trace_span!("post").entered();
-        if let Some(mut pred) = self.feed.get("pred") {
-            for post in &self.options.post_pred {
-                pred = post
-                    .apply(pred, self.spatial_dims(), self.feed.items())
-                    .map_err(|e| self.feed.part("post-processing the prediction", e))?;
-            }
-            self.feed.insert("pred", pred)?;
-        }
-        if let Some(mut label) = self.feed.get("label") {
-            for post in &self.options.post_label {
-                label = post
-                    .apply(label, self.spatial_dims(), self.feed.items())
-                    .map_err(|e| self.feed.part("post-processing the label", e))?;
-            }
-            self.feed.insert("label", label)?;
-        }
-        Ok(())
-    }
-
-    fn update_metrics(&mut self) -> Result<(), BoxError> {
-        if self.metrics.is_empty() {
-            return Ok(());
-        }
-        let (all_preds, all_labels) = (self.feed.named("pred")?, self.feed.named("label")?);
-        let (spacing, dims) = (self.feed.spacing(), self.spatial_dims());
-        for NamedMetric { name, metric, rows, batches, post_pred, post_label, .. } in &mut self.metrics {
-            let _range = tracing::trace_span!("metric", name = name.as_str()).entered();
-            batches.push(metric.rows().len());
-            let after = |steps: &[Post], x: &Tensor<5>| {
-                let done = steps.iter().try_fold(x.clone(), |x, step| step.apply(x, dims, self.feed.items()));
-                done.map_err(|e| self.feed.part("post-processing for a metric", e))
-            };
-            let (pred, label) = (after(post_pred, &all_preds)?, after(post_label, &all_labels)?);
-            // Distances are in mm only where every item has a voxel size.
-            let spacing = if spacing.len() == pred.dims()[0] { &spacing[..] } else { &[] };
-            if let Err(e) = metric.update_spaced(&pred, &label, spacing) {
-                let cases = name_cases(self.feed.cases());
-                return Err(format!("the metric `{name}` failed on {cases}: {e}").into());
-            }
-            let new: Vec<Vec<f32>> = metric.rows().iter().skip(rows.len()).map(|row| metric.values_of(row)).collect();
-            for (case, values) in self.feed.cases().iter().zip(new) {
-                rows.push(CaseRow { case: case.clone(), values });
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<N: Network> Host for Evaluation<N> {
@@ -315,11 +237,8 @@ impl<N: Network> Host for Evaluation<N> {
     /// numbers.
     fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
         let metric = self.metrics.iter().find(|metric| metric.name == name);
-        match metric.map(|metric| &metric.rows[metric.before..]) {
-            Some(rows) if !rows.is_empty() => {
-                let values = |row: &CaseRow| row.values.iter().map(|value| f64::from(*value)).collect();
-                Ok(rows.iter().map(values).collect())
-            }
+        match metric.map(NamedMetric::of_batch) {
+            Some(rows) if !rows.is_empty() => Ok(rows),
             _ => self.feed.facts().numbers(name),
         }
     }
@@ -393,6 +312,7 @@ impl<N: Network> Workflow for Evaluation<N> {
 
     fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
         self.options.precision.check(&self.device)?;
+        self.options.inferer.check_for(self.spatial_dims())?;
         Ok(self.feed.restart(state, skip))
     }
 
@@ -409,18 +329,15 @@ impl<N: Network> Workflow for Evaluation<N> {
         engine.fire(Event::ForwardCompleted, self)?;
         self.ensemble()?;
         self.add_losses()?;
-        self.post_process()?;
+        let dims = self.spatial_dims();
+        let chains = [&self.options.post_pred[..], &self.options.post_label];
+        measured::post_process(&mut self.feed, dims, chains)?;
         engine.fire(Event::ModelCompleted, self)?;
-        self.update_metrics()
+        measured::update(&mut self.metrics, &self.feed, dims)
     }
 
     fn epoch_started(&mut self, _state: &mut State) -> Result<(), BoxError> {
-        for NamedMetric { metric, rows, before, batches, .. } in &mut self.metrics {
-            metric.reset();
-            rows.clear();
-            *before = 0;
-            batches.clear();
-        }
+        self.metrics.iter_mut().for_each(NamedMetric::reset);
         for mean in &mut self.losses {
             (mean.sum, mean.last, mean.batches) = (None, None, 0);
         }
@@ -432,13 +349,7 @@ impl<N: Network> Workflow for Evaluation<N> {
         if let Some(shared) = self.options.shared.clone() {
             gathered::gather(self, &shared, state.epoch)?;
         }
-        for NamedMetric { name, metric, .. } in &mut self.metrics {
-            let aggregate = metric.aggregate().map_err(|e| format!("the metric `{name}` has no value: {e}"))?;
-            for (label, value) in aggregate.labels.iter().zip(&aggregate.value.values) {
-                state.observe(&format!("{name}_{label}"), f64::from(*value));
-            }
-            state.observe(name, f64::from(aggregate.scalar()));
-        }
+        self.metrics.iter().try_for_each(|metric| metric.observe(state))?;
         for mean in &mut self.losses {
             if let Some(sum) = mean.sum.take() {
                 let sum: f32 =

@@ -14,6 +14,16 @@ use hearth_registry::{Fault, Kind, Place, base_names, entry, read};
 ///
 /// MONAI decollates a batch into items first. `Activations` and `AsDiscrete` treat items alike, so
 /// they work on the whole batch; [`Post::Transforms`] gets each item separately.
+///
+/// ```
+/// # use burn::tensor::{Device, Tensor};
+/// # use hearth_data::{Image, affine};
+/// # use hearth_train::Post;
+/// let logits = Image::new(Tensor::zeros([3, 4, 4, 4], &Device::default()), affine::IDENTITY);
+/// let labels = Post::finish(&Post::labels(), logits, "case_1")?;
+/// assert_eq!(labels.data.dims(), [1, 4, 4, 4]);
+/// # Ok::<(), hearth_engine::BoxError>(())
+/// ```
 pub enum Post {
     /// Sigmoid, softmax or another activation.
     Activations(Activations),

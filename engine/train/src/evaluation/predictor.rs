@@ -33,6 +33,7 @@ pub struct Predictor<N> {
     inferer: Box<dyn Inferer>,
     post: Vec<Post>,
     key: String,
+    precision: Precision,
     device: Device,
 }
 
@@ -57,6 +58,7 @@ impl<N: Network> Predictor<N> {
             inferer: Box::new(SimpleInferer {}),
             post: Vec::new(),
             key: "image".into(),
+            precision: Precision::Fp32,
             device,
         }
     }
@@ -84,10 +86,12 @@ impl<N: Network> Predictor<N> {
         self
     }
 
-    /// Sets the number type of convolutions and matrix products.
+    /// Sets the number type of convolutions and matrix products; by default [`Precision::Fp32`]. Whether
+    /// the device can compute in it is checked by [`predict`](Self::predict), and before it by
+    /// [`Precision::check`].
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {
-        self.network = precision.apply(self.network);
+        (self.network, self.precision) = (precision.apply(self.network), precision);
         self
     }
 
@@ -95,7 +99,8 @@ impl<N: Network> Predictor<N> {
     /// of the file.
     ///
     /// # Errors
-    /// Where the file cannot be read, the steps fail on it, or its size does not suit the network.
+    /// Where the device cannot compute in the precision, an option of the inferer is invalid, the file cannot
+    /// be read, the steps fail on it, or its size does not suit the network.
     pub fn predict(&self, path: impl AsRef<Path>) -> Result<Image, BoxError> {
         let path = path.as_ref();
         let case = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -107,6 +112,8 @@ impl<N: Network> Predictor<N> {
     /// # Errors
     /// Same as [`predict`](Self::predict).
     pub fn predict_item(&self, item: &Item) -> Result<Image, BoxError> {
+        self.precision.check(&self.device)?;
+        self.inferer.check_for(self.network.spatial_dims())?;
         let mut samples = self.steps.run_deterministic(item.sample())?;
         let mut sample = samples.pop().ok_or_else(|| format!("case {}: the steps returned nothing", item.case))?;
         let image = sample.take_image(&self.key)?.to_device(&self.device);

@@ -139,7 +139,8 @@ impl TestTimeAugmentation {
         }
     }
 
-    /// Calls `each` with every prediction, mapped back to the image's own grid.
+    /// Calls `each` with every prediction for `x`, `[b, c, x, y, z]`, mapped back to the image's own
+    /// grid.
     ///
     /// # Errors
     /// Where the inferer or a transform fails, or a prediction cannot be mapped back.
@@ -270,7 +271,11 @@ impl Inferer for TestTimeAugmentation {
     }
 
     fn check(&self) -> Result<(), InferError> {
-        Ok(())
+        self.inner.check()
+    }
+
+    fn check_for(&self, spatial_dims: usize) -> Result<(), InferError> {
+        self.inner.check_for(spatial_dims)
     }
 
     fn load(&self) -> Result<(), Fault> {

@@ -8,6 +8,16 @@ use hearth_files::is_being_written;
 use super::lock;
 
 /// The folder of a run: its recipe, checkpoints, curves, logs and summary.
+///
+/// ```
+/// # use hearth_train::RunFolder;
+/// let parent = tempfile::tempdir()?;
+/// let folder = RunFolder::create(&parent.path().join("spleen"), "max_epochs = 3\n")?;
+/// assert!(folder.recipe().ends_with("spleen/recipe.toml") && folder.checkpoints().is_dir());
+/// assert!(RunFolder::create(folder.root(), "").is_err()); // not empty
+/// assert_eq!(RunFolder::open(folder.root())?, folder);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
     root: PathBuf,

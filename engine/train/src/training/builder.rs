@@ -1,15 +1,18 @@
 //! [`TrainerBuilder`]: the parts of a trainer, set one by one.
 
 use burn::tensor::{Device, Tensor};
-use hearth_engine::{BoxError, Context, Handler, HandlerError, When, handler_fn};
+use hearth_engine::{Better, BoxError, Context, Handler, HandlerError, When, handler_fn};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::losses::Loss;
+use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use std::sync::Arc;
 
 use crate::batch::loader::Loader;
 use crate::evaluation::evaluate::Evaluate;
+use crate::evaluation::measured::NamedMetric;
+use crate::evaluation::post::Post;
 use crate::training::adversarial::adversary::{Adversary, AdversaryOptions, Discriminating};
 use crate::training::adversarial::loss::AdversarialLoss;
 use crate::training::custom::batch::StepBatch;
@@ -19,6 +22,7 @@ use crate::training::custom::network::StepNetwork;
 use crate::training::custom::step::{Closure, Step};
 use crate::training::learner::Learning;
 use crate::training::precision::Precision;
+use crate::training::train_metrics::TrainMetrics;
 use crate::training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
 
 /// Makes the discriminator once device and precision are known.
@@ -39,6 +43,9 @@ pub struct TrainerBuilder<N> {
     pub(crate) options: TrainerOptions,
     pub(crate) adversary: Option<MakeAdversary>,
     pub(crate) step: Option<MakeStep<N>>,
+    pub(crate) metrics: TrainMetrics,
+    /// The key metric, and which of its values are better, where that is known.
+    pub(crate) key_metric: Option<(String, Option<Better>)>,
     pub(crate) evaluators: Vec<(String, Box<dyn Evaluate<N>>)>,
     pub(crate) handlers: Vec<Box<dyn Handler>>,
 }
@@ -104,6 +111,68 @@ impl<N: Network> TrainerBuilder<N> {
         self
     }
 
+    /// Adds a metric of the training batches (MONAI's `additional_metrics`), over all batches of an epoch:
+    /// at `epoch_completed` the metrics of the state include it, as `name`, with `name_label_1`, ... where
+    /// its reduction keeps classes separate. In an iteration, from `iteration_completed` on, handlers read
+    /// the values of the batch's cases (`cx.host.numbers(name)`).
+    ///
+    /// The prediction is that of the training step: with dropout, of augmented crops, before the
+    /// optimizer's step. [`post`](Self::post) sets the steps before the metric. Metrics read values back
+    /// from the device in every iteration. A checkpoint in mid-epoch includes their rows, and several
+    /// ranks measure the batches of all.
+    ///
+    /// ```
+    /// # use hearth_nn::{losses::DiceCELoss, metrics::DiceMetric, networks::UNet, optim::AdamConfig};
+    /// # use hearth_train::{Post, SupervisedTrainer, TrainerError};
+    /// # fn of(network: UNet, loader: hearth_data::DataLoader) -> Result<SupervisedTrainer<UNet>, TrainerError> {
+    /// let trainer = SupervisedTrainer::builder(network, DiceCELoss::default(), AdamConfig::default(), loader)
+    ///     .post(Post::argmax(2), Post::onehot(2))
+    ///     .metric("train_mean_dice", DiceMetric::default().include_background(false))
+    ///     .build()?;
+    /// # Ok(trainer)
+    /// # }
+    /// ```
+    pub fn metric(self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
+        self.metric_after(name, metric, Vec::new(), Vec::new())
+    }
+
+    /// As [`metric`](Self::metric), with further steps on prediction and label for this metric only.
+    pub fn metric_after(
+        mut self,
+        name: impl Into<String>,
+        metric: impl Metric + 'static,
+        post_pred: Vec<Post>,
+        post_label: Vec<Post>,
+    ) -> Self {
+        let metric = NamedMetric { post_pred, post_label, ..NamedMetric::new(name.into(), Box::new(metric)) };
+        self.metrics.metrics.push(metric);
+        self
+    }
+
+    /// Adds a metric of the training batches that decides which epoch is best (MONAI's
+    /// `key_train_metric`), in the direction of [`Metric::higher_is_better`]. The key metrics of
+    /// evaluators then do not decide.
+    pub fn key_train_metric(mut self, name: impl Into<String>, metric: impl Metric + 'static) -> Self {
+        let name = name.into();
+        let better = metric.higher_is_better().map(|higher| if higher { Better::Higher } else { Better::Lower });
+        self.key_metric = Some((name.clone(), better));
+        self.metric(name, metric)
+    }
+
+    /// Lets a metric decide which epoch is best, of those that this trainer or its evaluators measure.
+    pub fn key_metric(mut self, name: impl Into<String>, better: Better) -> Self {
+        self.key_metric = Some((name.into(), Some(better)));
+        self
+    }
+
+    /// Sets the steps on prediction and label before the metrics of the training batches (MONAI's
+    /// `postprocessing`), as [`EvaluatorBuilder::post`](crate::EvaluatorBuilder::post) does for an
+    /// evaluator. As there, handlers see their results from `model_completed` on, where there is a metric.
+    pub fn post(mut self, pred: Vec<Post>, label: Vec<Post>) -> Self {
+        (self.metrics.post_pred, self.metrics.post_label) = (pred, label);
+        self
+    }
+
     /// Adds a discriminator of predictions and labels, whose judgement is added to the loss
     /// (MONAI's `AdversarialTrainer`). For each batch, the network takes a step with the supervised
     /// and the adversarial loss, then the discriminator takes a step with its judgements of the
@@ -112,8 +181,7 @@ impl<N: Network> TrainerBuilder<N> {
     /// Handlers can read the outputs `reconstruction_loss` (the supervised loss), `generator_loss`
     /// and `discriminator_loss`, MONAI's names; `loss` is the sum used in the network's step. The
     /// means of the three losses over an epoch are metrics of the state. MONAI's adversarial events
-    /// are
-    /// fired in addition to those of supervised training, in MONAI's order: `ForwardCompleted`,
+    /// are fired in addition to those of supervised training, in MONAI's order: `ForwardCompleted`,
     /// `GeneratorForwardCompleted`, `GeneratorDiscriminatorForwardCompleted`,
     /// `ReconstructionLossCompleted`, `GeneratorLossCompleted`, `LossCompleted`,
     /// `GeneratorBackwardCompleted`, `BackwardCompleted`, `GeneratorModelCompleted`,
@@ -226,8 +294,9 @@ impl<N: Network> TrainerBuilder<N> {
     /// Builds the trainer.
     ///
     /// # Errors
-    /// When the optimizer's options are invalid, the device cannot compute in the requested
-    /// precision, a handler listens to an event that does not exist, or the parts of a step do not fit.
+    /// When an option is invalid, in general or for this network; when the device cannot compute in the
+    /// requested precision, a handler listens to an event that does not exist, a metric has no name of its
+    /// own or the key metric no direction, or the parts of a step do not fit: see [`TrainerError`].
     pub fn build(self) -> Result<SupervisedTrainer<N>, TrainerError> {
         SupervisedTrainer::from_builder(self)
     }

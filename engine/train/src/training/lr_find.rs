@@ -32,7 +32,16 @@ impl fmt::Display for StepMode {
 
 /// A learning rate range test (Smith, <https://arxiv.org/abs/1506.01186>): the rate rises from step
 /// to step until the loss diverges. The rate where the loss falls fastest is a good one. Names and
-/// defaults are MONAI's.
+/// defaults are MONAI's. [`SupervisedTrainer::find_learning_rate`] runs it.
+///
+/// [`SupervisedTrainer::find_learning_rate`]: crate::SupervisedTrainer::find_learning_rate
+///
+/// ```
+/// let test = hearth_train::RangeTest::default().num_iter(3).start_lr(0.01).end_lr(1.0);
+/// test.check()?;
+/// assert!((test.lr(0) - 0.01).abs() < 1e-9 && (test.lr(2) - 1.0).abs() < 1e-9);
+/// # Ok::<(), hearth_train::RangeError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Setters)]
 #[serde(default, deny_unknown_fields)]
 pub struct RangeTest {

@@ -19,4 +19,5 @@ pub(crate) mod reducer;
 pub(crate) mod shared;
 pub(crate) mod step;
 pub(crate) mod train;
+pub(crate) mod train_metrics;
 pub(crate) mod trainer;

@@ -26,6 +26,7 @@ use crate::training::custom::step::Step;
 use crate::training::learner::{Learner, check_learning_rate};
 use crate::training::mean_loss::MeanLoss;
 use crate::training::shared::{host_parts, workflow_parts};
+use crate::training::train_metrics::TrainMetrics;
 use crate::training::trainer::TrainerOptions;
 use crate::training::{layer_statistics, layer_tensors};
 
@@ -50,6 +51,8 @@ pub(crate) struct Training<N> {
     loss_value: Option<f64>,
     /// The mean loss of the epoch so far.
     pub mean_loss: MeanLoss,
+    /// The metrics of training batches, where any were asked for.
+    pub metrics: TrainMetrics,
     /// The epoch as of the last fetch.
     epoch: u64,
     /// The exchange of batch norm statistics with other ranks in this step.
@@ -78,6 +81,7 @@ impl<N: Network> Training<N> {
             loss_tensor: None,
             loss_value: None,
             mean_loss: MeanLoss::default(),
+            metrics: TrainMetrics::default(),
             epoch: 0,
             norms: None,
         }
@@ -395,8 +399,14 @@ impl<N: Network> Workflow for Training<N> {
             self.notes.settle(self.options.ranks.as_ref(), engine.state().iteration)?;
         }
         self.mean_loss.add(self.loss_value, self.loss_tensor.as_ref());
+        if self.metrics.is_empty() {
+            engine.fire(Event::ModelCompleted, self)?;
+            return Ok(());
+        }
+        let dims = self.learner.network()?.spatial_dims();
+        self.metrics.post_process(&mut self.feed, dims)?;
         engine.fire(Event::ModelCompleted, self)?;
-        Ok(())
+        self.metrics.measure(&mut self.feed, dims, self.options.ranks.as_ref(), engine.state().iteration)
     }
 
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
@@ -404,6 +414,7 @@ impl<N: Network> Workflow for Training<N> {
         // Pending gradients of a run that was terminated in mid-epoch are dropped.
         self.learner.pending = None;
         self.mean_loss = MeanLoss::default();
+        self.metrics.next_epoch();
         if let Some(adversary) = &mut self.adversary {
             adversary.epoch_started();
         }
@@ -427,6 +438,7 @@ impl<N: Network> Workflow for Training<N> {
             step.epoch_completed(&self.feed)?;
         }
         self.notes.finish(state)?;
+        self.metrics.finish(state)?;
         match &mut self.adversary {
             Some(adversary) => adversary.epoch_completed(state, &self.feed),
             None => Ok(()),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use burn::tensor::{Device, TensorData};
 use hearth_engine::{Engine, RegisterError};
-use hearth_nn::inferers::{Inferer, SimpleInferer};
-use hearth_nn::losses::Loss;
+use hearth_nn::inferers::{InferError, Inferer, SimpleInferer};
+use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::{Network, ShapeError};
 use hearth_nn::optim::{GradientClip, OptimError, OptimizerConfig};
 
@@ -22,8 +22,10 @@ use crate::training::lr_find::{self, RangeError, RangePoint, RangeResult, RangeT
 use crate::training::precision::{Precision, PrecisionError};
 use crate::training::shared::{self, trainer_parts};
 use crate::training::step::Training;
+use crate::training::train_metrics::TrainMetrics;
 
-/// The options of a trainer.
+/// The options of a trainer. [`TrainerOptions::new`] has the defaults; the methods of
+/// [`TrainerBuilder`] set each one.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct TrainerOptions {
@@ -97,6 +99,12 @@ pub enum TrainerError {
     /// The optimizer's options are invalid, in general or for this network.
     #[error("the optimizer: {0}")]
     Optimizer(#[from] OptimError),
+    /// An option of the loss is invalid.
+    #[error("the loss: {0}")]
+    Loss(#[from] LossError),
+    /// An option of the inferer is invalid.
+    #[error("the inferer: {0}")]
+    Inferer(#[from] InferError),
     /// A step needs at least one batch.
     #[error("accumulate is 0: a step takes at least 1 batch")]
     Accumulate,
@@ -124,6 +132,18 @@ pub enum TrainerError {
     /// A step of the user's own computes the whole loss, a discriminator would add to it.
     #[error("step and adversary are both set: train the discriminator within the step, as a `Learned` network")]
     StepAndAdversary,
+    /// Two metrics of training batches have one name, or one has none or that of a number of the trainer.
+    #[error("the training metric `{name}`: every metric needs a name of its own, other than loss, mean_loss and scale")]
+    MetricName {
+        /// The name.
+        name: String,
+    },
+    /// It is unknown which values of the key metric are better.
+    #[error("whether a larger `{metric}` is better depends on what it measures: set it with `key_metric`")]
+    Direction {
+        /// The key metric.
+        metric: String,
+    },
     /// Two further networks of a step have one name, or one has none.
     #[error("the step's network `{name}`: every further network of a step needs a name of its own")]
     CompanionName {
@@ -163,10 +183,30 @@ pub enum TrainerError {
 /// With a discriminator ([`TrainerBuilder::adversary`]) it is MONAI's `AdversarialTrainer`. A closure
 /// can take the place of forward pass and loss ([`TrainerBuilder::step`]; MONAI's `iteration_update`).
 ///
-/// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per
-/// iteration at most, and in fp16 once per epoch, to report the number of skipped steps. Handlers
-/// are added to [`engine_mut`](Self::engine_mut). Evaluators are added by name; a handler runs one
-/// with `cx.host.run("validation")`.
+/// Metrics of training batches are MONAI's `key_train_metric` and `additional_metrics`:
+/// [`TrainerBuilder::metric`].
+///
+/// Nothing is read back from the device unless a metric is measured or a handler asks
+/// (`cx.host.output("loss")`), once per iteration at most, and in fp16 once per epoch, to report the
+/// number of skipped steps. Handlers are added to [`engine_mut`](Self::engine_mut). Evaluators are
+/// added by name; a handler runs one with `cx.host.run("validation")`.
+///
+/// ```
+/// # use hearth_engine::{BoxError, Event};
+/// # use hearth_nn::{losses::DiceCELoss, networks::UNet, optim::AdamConfig};
+/// # use hearth_train::SupervisedTrainer;
+/// # fn train(network: UNet, loader: hearth_data::DataLoader) -> Result<(), BoxError> {
+/// let loss = DiceCELoss::default().softmax(true).to_onehot_y(true);
+/// let mut trainer = SupervisedTrainer::builder(network, loss, AdamConfig::default().lr(1e-3), loader)
+///     .max_epochs(100)
+///     .on(Event::EpochCompleted, |cx| Ok(println!("{}: {:?}", cx.state.epoch, cx.state.metrics)))
+///     .build()?;
+/// trainer.run()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`Loader`] has an example that runs.
 #[doc(alias = "AdversarialTrainer")]
 pub struct SupervisedTrainer<N> {
     engine: Engine,
@@ -202,19 +242,26 @@ impl<N: Network> SupervisedTrainer<N> {
             options: TrainerOptions::new(&device),
             adversary: None,
             step: None,
+            metrics: TrainMetrics::default(),
+            key_metric: None,
             evaluators: Vec::new(),
             handlers: Vec::new(),
         }
     }
 
     pub(crate) fn from_builder(builder: TrainerBuilder<N>) -> Result<Self, TrainerError> {
-        let TrainerBuilder { network, loss, optimizer, loader, options, adversary, step, evaluators, handlers } =
-            builder;
+        let TrainerBuilder { network, loss, optimizer, loader, options, adversary, step, .. } = builder;
+        let TrainerBuilder { metrics, key_metric, evaluators, handlers, .. } = builder;
         if options.accumulate == 0 {
             return Err(TrainerError::Accumulate);
         }
+        loss.check()?;
+        options.inferer.check_for(network.spatial_dims())?;
         if step.is_some() && adversary.is_some() {
             return Err(TrainerError::StepAndAdversary);
+        }
+        if let Some(name) = metrics.bad_name() {
+            return Err(TrainerError::MetricName { name: name.to_owned() });
         }
         let TrainerOptions { device, precision, clip, ranks, .. } = &options;
         let how = Learning { device, precision: *precision, clip: *clip, ranks: ranks.as_ref() };
@@ -225,8 +272,12 @@ impl<N: Network> SupervisedTrainer<N> {
             _ => None,
         };
         let mut engine = shared::engine(&options.name, options.seed, ranks.as_ref());
+        if let Some((name, better)) = key_metric {
+            let better = better.ok_or_else(|| TrainerError::Direction { metric: name.clone() })?;
+            engine.set_key_metric(&name, better);
+        }
         let mut work = Training::new(learner, loss, adversary, options, loader);
-        work.step = step;
+        (work.step, work.metrics) = (step, metrics);
         shared::equip(&mut engine, &mut work.evaluators, evaluators, handlers)?;
         Ok(Self { engine, work })
     }

@@ -15,5 +15,6 @@ mod ranks;
 mod resume;
 mod staple;
 mod steps;
+mod train_metrics;
 mod trainer;
 mod tta;

@@ -146,12 +146,13 @@ fn a_run_resumes_between_the_batches_of_a_step() {
 #[test]
 fn options_of_a_step_that_make_no_sense_are_errors() {
     let made = |options: TrainerOptions, optimizer: &OptimizerConfig| {
-        SupervisedTrainer::builder(network(), loss(), optimizer, TRAINING).options(options).build().map(drop)
+        let builder = SupervisedTrainer::builder(network(), loss(), optimizer, TRAINING).options(options);
+        builder.build().map(drop).map_err(Box::new)
     };
     let error = made(step_options(1, 0, None), &momentum());
-    assert!(matches!(error, Err(TrainerError::Accumulate)));
+    assert!(matches!(error.map_err(|error| *error), Err(TrainerError::Accumulate)));
     let error = made(step_options(1, 1, Some(GradientClip::Norm(-1.0))), &momentum());
-    assert!(matches!(error, Err(TrainerError::Clip(_))));
+    assert!(matches!(error.map_err(|error| *error), Err(TrainerError::Clip(_))));
     let groups = serde_json::json!({ "name": "SGD", "groups": [{ "params": "encoder.*", "lr_scale": 0.1 }] });
     let error = made(options(1), &serde_json::from_value(groups).unwrap()).unwrap_err().to_string();
     assert!(error.contains("the group `encoder.*`: it matches no parameter of UNet"), "{error}");

@@ -5,10 +5,15 @@ use std::sync::{Arc, Mutex};
 use crate::common::{Balls, Fingerprint, TRAINING, evaluator, fingerprint, loss, network, trainer};
 use burn::tensor::{Device, Tensor};
 use hearth_engine::{CheckpointRequest, Context, Event, HandlerError, HostTensor, RunEnd};
-use hearth_nn::losses::{DiceLoss, Loss, LossError, MaskedDiceLoss};
+use hearth_nn::inferers::SlidingWindowInferer;
+use hearth_nn::losses::{DiceLoss, Loss, LossError, MaskedDiceLoss, TverskyLoss};
+use hearth_nn::metrics::DiceMetric;
 use hearth_nn::networks::UNet;
-use hearth_nn::optim::OptimizerConfig;
-use hearth_train::{BatchStream, Loader, SupervisedTrainer, TrainerOptions, checkpoint};
+use hearth_nn::optim::{AdamConfig, OptimizerConfig};
+use hearth_train::{
+    BatchStream, EvaluatorError, Loader, SupervisedEvaluator, SupervisedTrainer, TrainerError, TrainerOptions,
+    checkpoint,
+};
 
 fn sgd() -> OptimizerConfig {
     OptimizerConfig::sgd(0.9).with("lr", 0.05).unwrap()
@@ -330,4 +335,35 @@ fn a_masked_loss_sees_the_mask_of_the_batch() {
     assert_eq!(steepest(&after_none), 0.0, "only what counts has a gradient");
     let error = first_step(MaskedDiceLoss(dice()), Masked(None)).unwrap_err();
     assert!(error.contains("`mask`") && error.contains("ball_"), "{error}");
+}
+
+/// What a recipe refuses when it is read.
+#[test]
+fn wrong_options_are_refused_before_the_first_batch() {
+    let tversky = || TverskyLoss { alpha: -1.0, softmax: true, to_onehot_y: true, ..TverskyLoss::default() };
+    let wide = || SlidingWindowInferer::new(&[8, 8, 8]).overlap(1.5);
+    let build = |loss: Box<dyn Loss>| SupervisedTrainer::builder(network(3, 0.0), loss, sgd(), TRAINING);
+    let refused = build(Box::new(tversky())).build().unwrap_err();
+    assert!(matches!(&refused, TrainerError::Loss(_)), "{refused}");
+    assert!(refused.to_string().contains("alpha is -1"), "{refused}");
+    let refused = build(loss()).inferer(wide()).build().unwrap_err();
+    assert!(matches!(&refused, TrainerError::Inferer(_)), "{refused}");
+    assert!(refused.to_string().contains("overlap is "), "{refused}");
+    for lr in [f64::NAN, f64::INFINITY, -0.1] {
+        let adam = AdamConfig::default().lr(lr);
+        let refused = SupervisedTrainer::builder(network(3, 0.0), loss(), adam, TRAINING).build().unwrap_err();
+        assert!(matches!(&refused, TrainerError::Optimizer(_)), "{refused}");
+    }
+
+    let evaluator = || SupervisedEvaluator::<UNet>::builder(Balls { cases: 1, batch: 1 });
+    let refused = evaluator().inferer(wide()).build().unwrap_err();
+    assert!(matches!(refused, EvaluatorError::Inferer(_)), "{refused}");
+    let refused = evaluator().loss("tversky", tversky()).build().unwrap_err();
+    assert!(matches!(refused, EvaluatorError::Loss(_)), "{refused}");
+    let dice = DiceMetric::default;
+    for names in [["dice", "dice"], ["dice", " "]] {
+        let refused = evaluator().key_metric(names[0], dice()).metric(names[1], dice()).build().unwrap_err();
+        assert!(matches!(&refused, EvaluatorError::MetricName { name } if name == names[1]), "{refused}");
+    }
+    assert!(evaluator().key_metric("dice", dice()).loss("loss", loss()).build().is_ok());
 }

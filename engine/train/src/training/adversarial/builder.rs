@@ -114,7 +114,8 @@ impl<G: Network, D: Network> GanBuilder<G, D> {
     }
 
     /// Adds a closure as a handler of an event, as [`Engine::on`](hearth_engine::Engine::on) does:
-    /// `.on(Event::EpochCompleted, |cx| ...)`.
+    /// `.on(Event::EpochCompleted, |cx| ...)`. [`build`](Self::build) refuses an event that does not
+    /// exist.
     #[track_caller]
     pub fn on<F>(mut self, when: impl Into<When>, f: F) -> Self
     where

@@ -40,7 +40,7 @@ impl Latents {
         [count, c, x, y, z]
     }
 
-    /// Draws a batch, keyed by a seed and further numbers, in their order.
+    /// Draws a batch, [`batch(count)`](Self::batch), keyed by a seed and further numbers, in their order.
     pub fn draw(&self, seed: u64, key: &[u64], count: usize, device: &Device) -> Tensor<5> {
         self.draw_part(seed, key, count, (0, 1), device)
     }

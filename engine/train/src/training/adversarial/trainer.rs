@@ -85,6 +85,24 @@ impl GanOptions {
 ///
 /// A checkpoint holds both networks and both optimizers: the generator's files have the names of a
 /// supervised trainer's files, the discriminator's are in the folder `discriminator`.
+///
+/// ```
+/// # use hearth_engine::BoxError;
+/// # use hearth_data::DataLoader;
+/// # use hearth_nn::networks::{Classifier, Generator};
+/// # use hearth_nn::{losses::PatchAdversarialLoss, optim::AdamConfig};
+/// # use hearth_train::GanTrainer;
+/// # fn of(generator: Generator, discriminator: Classifier, loader: DataLoader) -> Result<(), BoxError> {
+/// let loss = PatchAdversarialLoss::default();
+/// let mut trainer = GanTrainer::builder(generator, discriminator, loss, AdamConfig::default(), loader)
+///     .latent_shape(&[8])
+///     .max_epochs(100)
+///     .build()?;
+/// trainer.run()?;
+/// println!("{}", trainer.engine().state().metrics["g_loss"]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct GanTrainer<G, D> {
     engine: Engine,
     work: Adversarial<G, D>,

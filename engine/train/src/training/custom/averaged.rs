@@ -20,6 +20,21 @@ const FILE: &str = "network.safetensors";
 /// [`TrainerBuilder::step_with`](crate::TrainerBuilder::step_with). It starts as a copy of the network
 /// and follows each step of its optimizer ([`moving_average`]); running statistics are copied. A step
 /// receives it as an [`AveragedNetwork`].
+///
+/// ```
+/// # use hearth_nn::{losses::{Loss, MseLoss}, networks::UNet, optim::AdamConfig};
+/// # use hearth_train::{Averaged, SupervisedTrainer, TrainerError};
+/// # fn of(network: UNet, loader: hearth_data::DataLoader) -> Result<SupervisedTrainer<UNet>, TrainerError> {
+/// let trainer = SupervisedTrainer::builder(network, MseLoss::default(), AdamConfig::default(), loader)
+///     .step_with(Averaged::new("teacher", 0.99), |net, teacher, batch, cx| {
+///         let (image, label) = (batch.image()?, batch.label()?);
+///         let (student, target) = (net.forward(image.clone())?, teacher.forward(image)?);
+///         Ok(cx.loss(student.clone(), label)? + MseLoss::default().forward(student, target)? * 0.1)
+///     })
+///     .build()?;
+/// # Ok(trainer)
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Averaged {
     name: String,

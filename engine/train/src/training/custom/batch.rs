@@ -17,7 +17,7 @@ impl<'a> StepBatch<'a> {
         Self { feed }
     }
 
-    /// The image: the tensor of the trainer's image key.
+    /// The image, `[b, c, x, y, z]`: the tensor of the trainer's image key.
     ///
     /// # Errors
     /// If the batch has none.
@@ -25,7 +25,8 @@ impl<'a> StepBatch<'a> {
         self.tensor("image")
     }
 
-    /// The label: the tensor of the trainer's label key; numbers of cases are `[b, n, 1, 1, 1]`.
+    /// The label, `[b, c, x, y, z]`: the tensor of the trainer's label key; numbers of cases are
+    /// `[b, n, 1, 1, 1]`.
     ///
     /// # Errors
     /// If the batch has none.
@@ -33,7 +34,8 @@ impl<'a> StepBatch<'a> {
         self.tensor("label")
     }
 
-    /// The tensor of any key of the batch; the keys of image and label are `image` and `label`.
+    /// The tensor of any key of the batch, `[b, c, x, y, z]`; the keys of image and label are `image`
+    /// and `label`.
     ///
     /// # Errors
     /// If the batch has none of this key; the message lists those that it has.

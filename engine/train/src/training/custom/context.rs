@@ -60,7 +60,8 @@ impl StepContext<'_> {
         self.options.device.clone().inner()
     }
 
-    /// Hands a number to handlers: `cx.host.output(name)` of this iteration, the mean of the ranks.
+    /// Hands a number to handlers, the mean of `value`, `[n]`: `cx.host.output(name)` of this iteration,
+    /// the mean of the ranks.
     /// Its mean over the epoch becomes a metric of the state. All ranks note the same names.
     ///
     /// # Errors
@@ -74,7 +75,8 @@ impl StepContext<'_> {
         Ok(())
     }
 
-    /// Hands a tensor to handlers, outside autodiff: `pred` replaces the first output of the network.
+    /// Hands a tensor `[b, c, x, y, z]` to handlers, outside autodiff: `pred` replaces the first output
+    /// of the network.
     ///
     /// # Errors
     /// For an empty name, or one of the network's weights.

@@ -53,8 +53,8 @@ impl<D: Network> LearnedNetwork<D> {
         self.forward_all(x)?.into_iter().next().ok_or_else(|| "the network has no output".into())
     }
 
-    /// All outputs for `x`, the main one first and then those nearest to it. A loss that the network
-    /// itself adds is not used.
+    /// All outputs for `x`, `[b, c, x, y, z]`, the main one first and then those nearest to it. A loss
+    /// that the network itself adds is not used.
     ///
     /// # Errors
     /// For an input that the network does not accept, and where an earlier step failed.
@@ -70,7 +70,7 @@ impl<D: Network> LearnedNetwork<D> {
         self.learner.network()
     }
 
-    /// Takes a step along the gradients of this loss; of several batches where the trainer
+    /// Takes a step along the gradients of this loss, `[n]`; of several batches where the trainer
     /// accumulates. A loss of more than one value is averaged. Gradients do not reach other networks.
     ///
     /// This consumes the graph of the loss: a forward pass whose output is also a part of the loss that

@@ -44,7 +44,7 @@ impl<'a, N: Network> StepNetwork<'a, N> {
         self.forward_all(x)?.into_iter().next().ok_or_else(|| "the network has no output".into())
     }
 
-    /// All outputs for `x`, the main one first and then those nearest to it.
+    /// All outputs for `x`, `[b, c, x, y, z]`, the main one first and then those nearest to it.
     ///
     /// # Errors
     /// For an input that the network or the inferer does not accept.
