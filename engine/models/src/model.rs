@@ -10,6 +10,7 @@ use hearth_run::{Fingerprint, ImageFacts};
 use serde_json::{Map as Facts, Value};
 
 use crate::cases::{Case, Sought};
+use crate::saliency::{Saliency, SaliencyMap};
 use crate::slides::SlideMap;
 
 /// A trained model: a run, an ensemble of runs, models of nnU-Net and TotalSegmentator, a MONAI bundle.
@@ -26,6 +27,14 @@ pub trait Model {
 
     /// The supported options.
     fn abilities(&self) -> Abilities;
+
+    /// Checks requested outputs as far as the model alone decides, before a case is read.
+    ///
+    /// # Errors
+    /// A class or a layer that the model lacks.
+    fn check(&self, _asked: &Asked) -> Outcome {
+        Ok(())
+    }
 
     /// The cases that an argument of `-i` or an upload names.
     ///
@@ -137,12 +146,14 @@ impl Prepared {
 }
 
 /// Requested outputs of a prediction in addition to the result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// A probability for each label or region.
     pub probabilities: bool,
     /// The uncertainty: the difference between augmented predictions.
     pub uncertainty: bool,
+    /// The map of what a classifier's answer depends on.
+    pub saliency: Option<Saliency>,
 }
 
 /// The respects in which an image is unlike those that a model was trained on, in words.
@@ -218,6 +229,10 @@ pub struct Abilities {
     pub uncertainty: bool,
     /// Whether `--tta` can select test-time augmentation.
     pub augmentation: bool,
+    /// `--saliency`.
+    pub saliency: bool,
+    /// Whether a result has a channel for each region, and is no label map.
+    pub channels: bool,
 }
 
 /// The description of a model for users and servers.
@@ -279,7 +294,7 @@ pub enum Prediction {
     /// Labels, regions or an image, on the grid of the case's image.
     Map(Box<dyn PredictedMap>),
     /// A number for each of the card's labels.
-    Scores(Vec<f32>),
+    Scores(Scores),
     /// A map of a whole slide.
     SlideMap(Box<SlideMap>),
 }
@@ -293,6 +308,14 @@ impl Prediction {
             Prediction::Scores(_) | Prediction::SlideMap(_) => &[],
         }
     }
+}
+
+/// The numbers of a whole image.
+pub struct Scores {
+    /// A number for each of the card's labels.
+    pub values: Vec<f32>,
+    /// The map of what they depend on, if requested.
+    pub saliency: Option<Box<SaliencyMap>>,
 }
 
 /// The differences between several predictions of an image.

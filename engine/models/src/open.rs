@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use hearth_data::Progress;
+use hearth_data::readers::accepted;
 use hearth_nnunet::{Folds, ModelFolder};
 use hearth_package::{Package, PublicKey};
 use hearth_recipe::recipe::{Tta, bundled};
 use hearth_recipe::{Context, Outcome, RecipeError, notice};
 use hearth_run::folders::open_run;
-use hearth_train::Precision;
+use hearth_train::device::ConvolutionsWord;
+use hearth_train::{Precision, device};
 
 use crate::bundle::{Bundle, BundleModel};
 use crate::ensemble::packed::{LIST, PackedEnsemble};
 use crate::model::Model;
+use crate::near_model::near_model;
 use crate::nnunet::{
     NnunetEnsemble, NnunetModel, NnunetOptions, TotalModel, TotalOptions, TotalSegmentator, lone_model,
 };
@@ -83,6 +86,8 @@ pub struct OpenOptions {
     pub checkpoint: Option<String>,
     /// `--tune`: the choice of GPU kernels.
     pub tune: Option<String>,
+    /// `--convolutions`: whose kernels compute convolutions on GPUs.
+    pub convolutions: Option<String>,
     /// `--tta`: test-time augmentation.
     pub tta: Option<Tta>,
     /// `--uncertainty`: all flips, if no other augmentation is named.
@@ -154,12 +159,6 @@ const FLAGS: &[Flag] = &[
         families: RUNS,
         what: "is for runs of this program; checkpoints of nnU-Net say which axes are mirrored, and --no-mirroring \
                turns that off",
-    },
-    Flag {
-        name: "--accept",
-        given: |options| !options.accept.is_empty(),
-        families: RUNS,
-        what: "is for runs of this program, whose recipe reads the images",
     },
     Flag {
         name: "--classes",
@@ -255,6 +254,7 @@ impl OpenOptions {
             checkpoint: self.checkpoint.as_deref().unwrap_or("best"),
             device: &self.device,
             tune: self.tune.as_deref(),
+            convolutions: self.convolutions.as_deref(),
             tta: self.tta.clone(),
             uncertainty: self.uncertainty,
             accept: self.accept.clone(),
@@ -360,6 +360,11 @@ fn open_family(
     unpacked: Option<Unpacked>,
 ) -> Outcome<Box<dyn Model>> {
     options.check(family)?;
+    accepted(&options.accept).map_err(|what| RecipeError::new(format!("--accept: {what}")))?;
+    // Those of this program have it in their recipe.
+    if let Some(word) = options.convolutions.as_ref().filter(|_| !RUNS.contains(&family)) {
+        set_convolutions(word, &options.device).while_doing(|| "--convolutions".to_owned())?;
+    }
     Ok(match family {
         Family::Run => Box::new(RunModel::new(open_trained(path, options)?)),
         Family::Recipe => Box::new(RunModel::new(open_recipe(path, options)?)),
@@ -376,7 +381,8 @@ fn open_family(
                 folders.push(model);
             }
             let ensemble = NnunetEnsemble::open(&folders, &options.nnunet()?)?;
-            Box::new(NnunetModel::new(ensemble, options.previous_stage.clone(), unpacked))
+            let model = NnunetModel::new(ensemble, options.previous_stage.clone(), unpacked)?;
+            Box::new(model.accepting(&options.accept))
         }
         Family::Total => {
             let given = TotalOptions {
@@ -387,7 +393,7 @@ fn open_family(
                 models: options.nnunet()?,
                 ..TotalOptions::default()
             };
-            Box::new(TotalModel::new(TotalSegmentator::open(path, &given)?, unpacked))
+            Box::new(TotalModel::new(TotalSegmentator::open(path, &given)?, unpacked).accepting(&options.accept))
         }
         Family::Ensemble => {
             let mut merged = PackedEnsemble::open(path, &options.opening())?;
@@ -401,9 +407,20 @@ fn open_family(
     })
 }
 
+fn set_convolutions(word: &str, device: &str) -> Outcome {
+    let word: ConvolutionsWord = word.parse().map_err(RecipeError::from_error)?;
+    let device = device::parse(device).map_err(RecipeError::from_error)?;
+    word.set(&device).map_err(RecipeError::from_error)
+}
+
 fn open_trained(path: &Path, options: &OpenOptions) -> Outcome<Trained> {
     if path.is_file() && path.extension().is_some_and(|end| end == "toml") {
         let what = "is a recipe, which has no weights: add --weights FILE.safetensors, or give a run";
+        return Err(RecipeError::new(format!("{} {what}", path.display())));
+    }
+    if !path.join("recipe.toml").is_file()
+        && let Some(what) = near_model(path)
+    {
         return Err(RecipeError::new(format!("{} {what}", path.display())));
     }
     Trained::open_with(&open_run(path)?, options.opening())

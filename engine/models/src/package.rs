@@ -20,6 +20,7 @@ use crate::model::{Card, ClassLabel, Model};
 use crate::nnunet::{TotalModel, TotalOptions, TotalSegmentator};
 use crate::open::{Family, OpenOptions};
 use crate::store::{ModelKind, files_of, kind_of, slashes};
+use crate::writers::check_codes;
 use hearth_recipe::recipe::{Document, Output, Recipe};
 use hearth_recipe::warning;
 use hearth_recipe::{Context, Outcome, RecipeError};
@@ -103,6 +104,9 @@ pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: 
         members.push(name);
     }
     let first = Package::open(&folder.path().join(format!("run0.{END}")))?;
+    if !options.codes.is_empty() {
+        check_codes_of(&recipe_in(&first)?, &options.codes)?;
+    }
     let mut facts = Facts::new(format!("{}, {} runs", first.facts().title, runs.len()));
     facts.modalities.clone_from(&first.facts().modalities);
     tell(&mut facts, &options.about);
@@ -110,7 +114,7 @@ pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: 
     for label in labels.iter_mut().filter(|label| coding_of(&options.codes, &label.name).is_some()) {
         label.term = term_of(&options.codes, &label.name);
     }
-    warn_of_unused(&options.codes, &labels);
+    check_labels(&options.codes, &labels)?;
     let mut builder = Builder::new(Kind::Ensemble, facts, program()).labels(labels);
     for name in &members {
         builder = builder.file(format!("{MODEL}/{name}"), folder.path().join(name));
@@ -157,12 +161,27 @@ fn tell(facts: &mut Facts, about: &[(String, String)]) {
     }
 }
 
-fn warn_of_unused(codes: &BTreeMap<String, Coding>, labels: &[Label]) {
-    let is_label = |name: &str| labels.iter().any(|label| label.name.eq_ignore_ascii_case(name));
-    let unused: Vec<&str> = codes.keys().map(String::as_str).filter(|name| !is_label(name)).collect();
-    if !unused.is_empty() {
-        warning!("the table of codes has {}, which are no labels of this model", unused.join(", "));
+/// Whether the labels of a package are those of a map, which have coded terms.
+pub fn has_terms(package: &Package) -> bool {
+    package.manifest().kind != Kind::Run || recipe_in(package).is_ok_and(|recipe| recipe.output().is_map())
+}
+
+fn recipe_in(package: &Package) -> Outcome<Recipe> {
+    let text = package.read(RECIPE)?;
+    Ok(Recipe::read(&Document::parse(RECIPE, String::from_utf8_lossy(&text).as_ref())?)?)
+}
+
+/// Rejects codes for a recipe whose labels are in no DICOM file.
+fn check_codes_of(recipe: &Recipe, codes: &BTreeMap<String, Coding>) -> Outcome {
+    if codes.is_empty() || recipe.output().is_map() {
+        return Ok(());
     }
+    Err(RecipeError::new("--codes are those of labels in DICOM files, and this run predicts none: remove it"))
+}
+
+/// Checks that the table of codes is one of these labels.
+fn check_labels(codes: &BTreeMap<String, Coding>, labels: &[Label]) -> Outcome {
+    check_codes(codes, &labels.iter().map(|label| label.name.as_str()).collect::<Vec<_>>())
 }
 
 /// The term of a label from the table, or else from the words of its name.
@@ -246,7 +265,8 @@ fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     }
     tell(&mut facts, &options.about);
     let labels = labels(&recipe, &options.codes);
-    warn_of_unused(&options.codes, &labels);
+    check_codes_of(&recipe, &options.codes)?;
+    check_labels(&options.codes, &labels)?;
     let mut builder = Builder::new(Kind::Run, facts, program()).labels(labels);
     builder = builder.bytes(RECIPE, without_paths(text)?).bytes(WEIGHTS, bytes);
     if let Ok(fingerprint) = hearth_files::read(run.root().join(FINGERPRINT)) {
@@ -320,7 +340,7 @@ fn of_nnunet(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     facts.licence = said.map(str::to_owned);
     tell(&mut facts, &options.about);
     let labels = set.map(|set| of_dataset(&set.raw, &options.codes)).unwrap_or_default();
-    warn_of_unused(&options.codes, &labels);
+    check_labels(&options.codes, &labels)?;
     add_nnunet(Builder::new(Kind::Nnunet, facts, program()).labels(labels), folder)
 }
 
@@ -334,7 +354,7 @@ fn of_total(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
             let model = TotalModel::new(total, None);
             facts.title.clone_from(&model.card().title);
             facts.modalities.clone_from(&model.card().modalities);
-            labels_of(model.card(), &options.codes)
+            labels_of(model.card(), &options.codes)?
         }
         Err(error) => {
             warning!("the package does not list its labels, and has no codes of them: {}", error.line());
@@ -365,7 +385,7 @@ fn of_bundle(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     let mut facts = Facts::new(&card.title);
     facts.modalities.clone_from(&card.modalities);
     tell(&mut facts, &options.about);
-    let mut builder = Builder::new(Kind::Bundle, facts, program()).labels(labels_of(card, &options.codes));
+    let mut builder = Builder::new(Kind::Bundle, facts, program()).labels(labels_of(card, &options.codes)?);
     for (path, _) in files_of(folder)? {
         builder = builder.file(format!("{MODEL}/{}", slashes(&path)), folder.join(&path));
     }
@@ -373,14 +393,14 @@ fn of_bundle(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
 }
 
 /// The labels of a card, with colours and terms.
-fn labels_of(card: &Card, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
+fn labels_of(card: &Card, codes: &BTreeMap<String, Coding>) -> Outcome<Vec<Label>> {
     let named = |label: &ClassLabel| Label {
         term: term_of(codes, &label.name),
         ..Label::new(label.value, &label.name, of_class(label.value as usize))
     };
     let labels: Vec<Label> = card.labels.iter().map(named).collect();
-    warn_of_unused(codes, &labels);
-    labels
+    check_labels(codes, &labels)?;
+    Ok(labels)
 }
 
 /// The labels in a `dataset.json`; for regions the value is their index, from 1.

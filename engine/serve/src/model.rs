@@ -11,6 +11,11 @@ pub trait Model: Send + Sync {
     /// The description of the model.
     fn card(&self) -> &Card;
 
+    /// The parameters of requests that it reads in [`Request::parameters`]; others are refused.
+    fn parameters(&self) -> &[&str] {
+        &[]
+    }
+
     /// Predicts one image, and writes the result to [`Request::out`].
     ///
     /// # Errors
@@ -133,7 +138,7 @@ pub struct Request<'a> {
     pub series: Option<&'a str>,
     /// The format of the result.
     pub format: Format,
-    /// Other parameters from the client.
+    /// The parameters from the client, among them those of [`Model::parameters`].
     pub parameters: &'a Map<String, Value>,
     /// An empty folder for results, which is removed after they are sent.
     pub out: &'a Path,

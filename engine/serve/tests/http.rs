@@ -53,6 +53,7 @@ fn gauge(server: &Running, name: &str) -> u64 {
 #[test]
 fn bad_requests_are_4xx_with_what_is_wrong() {
     let server = Running::start(Options { max_request: 1000, max_spool: 1500, ..Options::default() });
+    let x: [(&str, &str, &[u8]); 1] = [("file", "a", b"x")];
     let cases: Vec<(Reply, u16, &str)> = vec![
         (server.post("/predict/other", b"abc"), 404, "expected reverse"),
         (server.post("/predict/reverse", b""), 400, "no file"),
@@ -66,6 +67,14 @@ fn bad_requests_are_4xx_with_what_is_wrong() {
         (server.form("POST", "/infer/reverse", &[], &[]), 400, "neither a file"),
         (server.form("POST", "/infer/reverse", &[("params", "{")], &[("file", "a", b"x")]), 400, "not JSON"),
         (server.form("POST", "/infer/reverse", &[("params", "[]")], &[("file", "a", b"x")]), 400, "JSON object"),
+        (server.form("POST", "/infer/reverse", &[("params", "{\"largest_cc\": true}")], &x), 400, "\"largest_cc\""),
+        (server.form("POST", "/infer/reverse", &[("params", "{\"foreground\": []}")], &x), 400, "interactive"),
+        (server.form("POST", "/infer/reverse", &[("params", "{\"save_label\": true}")], &x), 400, "?image=NAME"),
+        (server.form("POST", "/infer/reverse", &[("format", "nrrd")], &x), 400, "\"format\" is not a field"),
+        (server.form("POST", "/infer/reverse?imge=x", &[], &[]), 400, "\"imge\" is not a parameter"),
+        (server.form("POST", "/infer/reverse", &[], &[("label", "a", b"x"), ("file", "a", b"x")]), 400, "scribbles"),
+        (server.form("POST", "/predict", &[("params", "{\"tta\": true}")], &x), 400, "\"tta\""),
+        (server.form("POST", "/predict", &[("format", "nrrd")], &x), 400, "\"format\" is not a field"),
         (server.form("POST", "/infer/reverse?image=x", &[], &[]), 404, "--datastore"),
         (server.form("POST", "/infer/reverse?session_id=x", &[], &[]), 404, "no session"),
         (server.form("POST", "/infer/reverse?output=x", &[], &[]), 422, "expected image"),

@@ -15,6 +15,7 @@ use super::networks::{Loads, Networks, spec};
 use super::nodes::{base_names, components, is, table};
 use super::run::{self, RunOptions};
 use hearth_recipe::recipe::Recipe;
+use hearth_recipe::recipe::metric::MEAN_DICE;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// A recipe, and the parts of the config that are not included.
@@ -131,6 +132,9 @@ impl Making<'_> {
             }
             self.data(&loader);
         }
+        if self.measures_training(trainer) {
+            training.insert("metrics", Node::from(vec![MEAN_DICE]));
+        }
         self.table.insert("training", training);
         let of = |engine: Option<&Arc<Component>>, loader: &str| {
             let dataset = engine?.get(loader)?.as_component()?.get("dataset")?.as_component()?.clone();
@@ -151,6 +155,21 @@ impl Making<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the trainer measures the mean Dice of its batches; other metrics are left out.
+    fn measures_training(&mut self, trainer: &Component) -> bool {
+        let mut found = false;
+        for group in ["key_train_metric", "additional_metrics"] {
+            for (_, metric) in trainer.get(group).and_then(Value::as_dict).unwrap_or_default() {
+                match metric.as_component() {
+                    Some(metric) if metric.name() == "MeanDice" => found = true,
+                    Some(metric) => self.leave(metric, "name metrics of training batches in training.metrics"),
+                    None => {}
+                }
+            }
+        }
+        found
     }
 
     fn inference(&mut self, evaluator: &Arc<Component>) {

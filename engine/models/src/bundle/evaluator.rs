@@ -25,6 +25,7 @@ use super::one_by_one::OneByOne;
 use super::slides::SlideOptions;
 use super::writing::Writing;
 use super::{Seen, Told, missing};
+use crate::finite::non_finite_of;
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::{Fingerprint, ImageFacts};
 
@@ -295,6 +296,11 @@ impl Ending<'_> {
             for remark in remarks {
                 tell(Told::Note(format!("warning: {named}: unlike the training data: {remark}")));
             }
+            // The config decides what is written, as in MONAI.
+            if let Some(what) = case.sample.image("image").ok().map(non_finite_of).transpose()?.flatten() {
+                let meaning = "its result has no meaning around them";
+                tell(Told::Note(format!("warning: {named}: the network's input: {what}; {meaning}")));
+            }
             cases.push(case);
         }
         self.cases(cases, pass, writing, tell)
@@ -308,7 +314,8 @@ impl Ending<'_> {
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome {
-        for PassedCase { mut case, input, output } in pass.cases(cases)? {
+        let first = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
+        for PassedCase { mut case, input, output } in pass.cases(cases).while_doing(|| first)? {
             self.finish(&mut case, &input, &output, writing, tell)?;
         }
         Ok(())
@@ -361,8 +368,7 @@ impl<N: Network> Pass<'_, N> {
         let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
         let images: Outcome<Vec<Image>> = images.collect();
         let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", self.id))?;
-        let named = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
-        let outputs = self.run(images.iter().map(|image| image.data.clone()).collect()).while_doing(|| named)?;
+        let outputs = self.run(images.iter().map(|image| image.data.clone()).collect())?;
         let passed = |((mut case, image), output): ((Case, Image), Tensor<4>)| {
             let mut item = prediction(output.clone(), Some(&image));
             if self.inferer.name() == POINTS {

@@ -33,6 +33,7 @@ mod open;
 mod run;
 mod sampler;
 mod save;
+mod save_format;
 mod scores;
 mod slides;
 mod streams;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::evaluator::Evaluator;
 use super::facts::modality as modality_of_metadata;
 use super::networks::{Loads, Networks};
-use super::one_by_one::{OneByOne, PredictedCase};
+use super::one_by_one::{Files, OneByOne, PredictedCase};
 use super::open::{OpenedBundle, open};
 use super::run::{RunOptions, all, config, leave_out_lists};
 use super::{Context, checks};
@@ -37,6 +37,8 @@ pub struct BundleModel {
     /// The properties of the training images, as the bundle states them.
     fingerprint: Option<Fingerprint>,
     files: Vec<PathBuf>,
+    /// The faults of DICOM series that are accepted.
+    accept: Vec<String>,
     /// Removes the unpacked folder of a package on drop.
     _unpacked: Option<Unpacked>,
 }
@@ -54,6 +56,10 @@ impl BundleModel {
         };
         let run = RunOptions { overrides, ..RunOptions::default() };
         let (evaluator, files) = one_by_one(&opened, &run)?;
+        if evaluator.is_none() && !options.accept.is_empty() {
+            let what = "is for models that predict an image of each case, and the config of this bundle does more";
+            return Err(RecipeError::new(format!("--accept {what}: remove it")));
+        }
         let mut card = card(opened.bundle.metadata(), &opened, evaluator.as_ref());
         if let Some(unpacked) = &unpacked {
             unpacked.describe(&mut card.labels);
@@ -62,7 +68,8 @@ impl BundleModel {
         if let Some(known) = fingerprint.as_ref().and_then(|known| known.modality.clone()) {
             card.modalities = vec![known];
         }
-        Ok(Self { opened, card, evaluator: evaluator.map(Mutex::new), fingerprint, files, _unpacked: unpacked })
+        let (evaluator, accept) = (evaluator.map(Mutex::new), options.accept.clone());
+        Ok(Self { opened, card, evaluator, fingerprint, files, accept, _unpacked: unpacked })
     }
 }
 
@@ -199,7 +206,7 @@ impl Model for BundleModel {
     }
 
     fn preparer(&self) -> Arc<dyn Prepare> {
-        Arc::new(BundlePreparer)
+        Arc::new(BundlePreparer(self.accept.clone()))
     }
 
     fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
@@ -208,7 +215,7 @@ impl Model for BundleModel {
             return Err(RecipeError::new("this bundle runs as its config defines: `hearth bundle run`"));
         };
         let mut evaluator = evaluator.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = evaluator.predict(&case.files, case.series.as_deref(), asked.probabilities)?;
+        let found = evaluator.predict(&case, asked.probabilities)?;
         let PredictedCase { image, probabilities, facts } = found;
         let remarks = facts.map(|facts| unlike(self, &facts)).unwrap_or_default();
         let (kind, made_by) = (self.card.kind, self.card.made_by.clone());
@@ -236,7 +243,11 @@ impl Model for BundleModel {
 
     fn record(&self) -> Map<String, Value> {
         let labels: Vec<&str> = self.card.labels.iter().map(|label| label.name.as_str()).collect();
-        Map::from_iter([("bundle".to_owned(), json!(self.card.title)), ("labels".to_owned(), json!(labels))])
+        Map::from_iter([
+            ("bundle".to_owned(), json!(self.card.title)),
+            ("labels".to_owned(), json!(labels)),
+            ("accept".to_owned(), json!(self.accept)),
+        ])
     }
 
     fn as_bundle(&self) -> Option<&OpenedBundle> {
@@ -244,14 +255,8 @@ impl Model for BundleModel {
     }
 }
 
-/// The files of a case, which the config's own chain reads.
-struct Files {
-    files: Vec<PathBuf>,
-    series: Option<String>,
-}
-
-/// Finds the files of a case.
-struct BundlePreparer;
+/// Finds the files of a case, in which these faults of DICOM series are accepted.
+struct BundlePreparer(Vec<String>);
 
 impl Prepare for BundlePreparer {
     fn prepare(&self, case: &Case, _previous: Option<&Path>) -> Outcome<Prepared> {
@@ -262,7 +267,7 @@ impl Prepare for BundlePreparer {
         let absolute = |file: &PathBuf| std::path::absolute(file).while_doing(|| file.display().to_string());
         let files = case.files().map(absolute).collect::<Outcome<Vec<PathBuf>>>()?;
         let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|facts| facts.len() * 8).sum();
-        Ok(Prepared::new(Files { files, series }, bytes))
+        Ok(Prepared::new(Files { files, series, accept: self.0.clone() }, bytes))
     }
 }
 

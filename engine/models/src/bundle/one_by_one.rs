@@ -9,7 +9,7 @@ use hearth_data::Image;
 use hearth_data::transforms::LoadImage;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::{Outcome, RecipeError};
 use hearth_run::{Fingerprint, ImageFacts};
 
 use super::case::Case;
@@ -17,6 +17,7 @@ use super::chain::Chain;
 use super::evaluator::{Pass, PassedCase};
 use super::networks::Networks;
 use super::writing::Writing;
+use crate::finite::{non_finite_of, refused};
 
 /// An evaluator for cases that are given one by one.
 pub(crate) struct OneByOne {
@@ -32,6 +33,15 @@ pub(crate) struct OneByOne {
     pub(crate) key: String,
     /// The properties of the training images, as the bundle states them.
     pub(crate) known: Fingerprint,
+}
+
+/// The files of a case, which the config's own chain reads.
+pub(crate) struct Files {
+    pub(crate) files: Vec<PathBuf>,
+    /// The UID of a DICOM series.
+    pub(crate) series: Option<String>,
+    /// The faults of DICOM series that are accepted.
+    pub(crate) accept: Vec<String>,
 }
 
 /// The results of the config for a case.
@@ -63,40 +73,42 @@ impl OneByOne {
         Ok(self.networks.get(&self.network, &self.device)?.clone())
     }
 
-    /// The image that the config saves for a case, with its probabilities if requested. `series` is the UID
-    /// of a DICOM series.
+    /// The image that the config saves for a case, with its probabilities if requested.
     ///
     /// # Errors
     /// Images that cannot be read or do not fit the network, an output that the device failed to
     /// compute, or a config whose values before the decision are not probabilities.
-    pub fn predict(&mut self, files: &[PathBuf], series: Option<&str>, probabilities: bool) -> Outcome<PredictedCase> {
-        let texts: Vec<Value> = files.iter().map(|file| Value::text(file.display().to_string())).collect();
+    pub fn predict(&mut self, given: &Files, probabilities: bool) -> Outcome<PredictedCase> {
+        let texts: Vec<Value> = given.files.iter().map(|file| Value::text(file.display().to_string())).collect();
         let value = match &texts[..] {
             [one] => one.clone(),
             _ => Value::List(texts.into()),
         };
-        let given = Value::Dict([(Value::text(&self.key), value)].into());
+        let listed = Value::Dict([(Value::text(&self.key), value)].into());
         let mut writing = Writing::capturing(self.folder.clone());
-        let mut case = Case::new(&given, 0, &self.folder);
-        if let Some(uid) = series {
+        let mut case = Case::new(&listed, 0, &self.folder);
+        if let Some(uid) = &given.series {
             let key = LoadImage::series_key(&self.key);
-            case.sample.values.insert(key, hearth_data::Value::Text(uid.to_owned()));
+            case.sample.values.insert(key, hearth_data::Value::Text(uid.clone()));
+        }
+        if !given.accept.is_empty() {
+            let key = LoadImage::accept_key(&self.key);
+            case.sample.values.insert(key, hearth_data::Value::Text(given.accept.join(",")));
         }
         let mut facts = None;
         let mut loaded = |case: &Case| facts = case.sample.image(&self.key).ok().map(ImageFacts::of);
         self.before.run_shown(&mut case, &mut writing, &mut loaded)?;
+        if let Some(what) = case.sample.image("image").ok().map(non_finite_of).transpose()?.flatten() {
+            return Err(refused(&format!("{}: the network's input: {what}", self.id)));
+        }
         let network = self.networks.get(&self.network, &self.device)?;
         let pass = Pass { network, inferer: &*self.inferer, device: &self.device, id: &self.id };
         let mut passed = pass.cases(vec![case])?;
         let Some(PassedCase { case, .. }) = passed.pop() else {
             return Err(RecipeError::new(format!("{}: the network gave nothing", self.id)));
         };
-        let named = case.sample.case.clone();
-        let found = match probabilities {
-            true => Some(self.probabilities(case.clone()).while_doing(|| named.clone())?),
-            false => None,
-        };
-        let saved = self.saved(case, |case, writing| self.after.run(case, writing)).while_doing(|| named)?;
+        let found = if probabilities { Some(self.probabilities(case.clone())?) } else { None };
+        let saved = self.saved(case, |case, writing| self.after.run(case, writing))?;
         if let Some(found) = &found
             && found.spatial_shape() != saved.spatial_shape()
         {

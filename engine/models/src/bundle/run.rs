@@ -9,8 +9,10 @@ use super::computed::{Computed, Doing};
 use super::data::DATASETS;
 use super::evaluator::Evaluator;
 use super::networks::{Loads, Networks};
+use super::save_format::set_format;
 use super::writing::Writing;
 use super::{Context, checks};
+use crate::writers::VolumeFormat;
 use hearth_recipe::{Outcome, RecipeError};
 
 /// The parts of a bundle to run, and changes to them.
@@ -34,6 +36,8 @@ pub struct RunOptions {
     pub overwrite: bool,
     /// Whether networks may run into which no weights are loaded.
     pub random_weights: bool,
+    /// The format of the images that it saves, in place of the config's.
+    pub format: Option<VolumeFormat>,
 }
 
 impl Default for RunOptions {
@@ -48,6 +52,7 @@ impl Default for RunOptions {
             results: None,
             overwrite: false,
             random_weights: false,
+            format: None,
         }
     }
 }
@@ -119,6 +124,9 @@ pub(crate) fn config(bundle: &Bundle, options: &RunOptions) -> Outcome<(Config, 
     let mut config = bundle.load(&files)?;
     for (id, value) in &options.overrides {
         config.set_from_text(id, value)?;
+    }
+    if let Some(format) = options.format {
+        set_format(&mut config, format)?;
     }
     if !options.images.is_empty() {
         leave_out_lists(&mut config)?;

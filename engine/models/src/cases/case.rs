@@ -87,8 +87,9 @@ impl Case {
             Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => path.display().to_string(),
             Case::Item(item) => item.case.clone(),
             Case::Series(found) => {
+                let number = found.number.as_ref().map_or_else(String::new, |number| format!(" (series {number})"));
                 let key = found.series.key().map_or_else(String::new, |key| format!("#{key}"));
-                format!("{}{key}", found.folder.display())
+                format!("{}{number}{key}", found.folder.display())
             }
         }
     }
@@ -125,10 +126,15 @@ impl Case {
         Ok(read_image_with(first, &self.reading())?)
     }
 
-    /// The options for reading its files: a series by its UID, and the key of its volume.
+    /// The options for reading its files: a series by its UID, and the key of its volume, with its accepted
+    /// faults.
     pub fn reading(&self) -> ReadOptions {
         match self {
-            Case::Series(found) => ReadOptions::default().series(found.series.name()),
+            Case::Series(found) => {
+                let mut reading = ReadOptions::default().series(found.series.name());
+                reading.accept.clone_from(&found.accept);
+                reading
+            }
             Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => ReadOptions::default(),
         }
     }

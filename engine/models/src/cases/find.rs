@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use hearth_data::dicom::is_dicom_file;
 use hearth_data::layouts::{self, Layout, Wants};
 use hearth_data::readers::companions;
 use hearth_data::{Item, all_steps};
+use hearth_files::is_file_entry;
 use hearth_recipe::recipe::{Node, Recipe};
 use hearth_recipe::text::some;
 use hearth_recipe::{Context, Outcome, RecipeError, notice};
@@ -57,16 +59,25 @@ impl<'a> CaseFinder<'a> {
     /// A damaged data set, or one without a channel that the model needs; a folder that cannot be
     /// read.
     pub fn find(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
-        let Sought { series, upload, any_modality } = sought;
+        let Sought { series, upload, any_modality, accept } = sought;
         if !upload && let Some(layout) = layout_of(given, self.layout) {
             let wants = Wants { images: self.images.to_vec(), ..Wants::default() };
             let cases = layout.read(given, &wants).while_doing(|| given.display().to_string())?.all();
-            return Ok(cases.into_iter().map(|item| Case::Item(Box::new(item))).collect());
+            let cases = cases.into_iter().map(|item| Case::Item(Box::new(item)));
+            // As of any folder: what an earlier call wrote is an image only if there is nothing else.
+            let (results, others): (Vec<_>, Vec<_>) =
+                cases.partition(|case: &Case| case.files().any(|file| is_result(file)));
+            return Ok(if others.is_empty() { results } else { others });
         }
         let images = images_of(given)?;
         if images.len() == 1 && images[0] == given && given.is_dir() {
             let modalities = if any_modality { &[] } else { self.modalities };
-            let found = series_below(given, series.or(self.series), modalities)?;
+            let mut found = series_below(given, series.or(self.series), modalities)?;
+            for case in &mut found {
+                if let Case::Series(one) = case {
+                    one.accept = accept.to_vec();
+                }
+            }
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -91,7 +102,7 @@ pub(crate) fn name_others(given: &Path, images: &[PathBuf], what: &str) {
     let hidden = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     let ours = |path: &Path| {
         let results = std::fs::read_dir(path).into_iter().flatten().flatten().any(|entry| is_record(&entry.path()));
-        results || is_record(path) || ["predict", "ensemble"].iter().any(|command| written_by(path, command))
+        results || is_record(path) || is_result(path)
     };
     // The voxels of images whose headers are other files, and the folders that they are in.
     let files = images.iter().flat_map(|image| companions(image));
@@ -141,7 +152,8 @@ fn layout_of(given: &Path, own: Option<&Named<dyn Layout>>) -> Option<Box<dyn La
 }
 
 /// The images that a command-line argument names: those of a folder, without results of `predict`
-/// among them, unless its files are the slices of one image.
+/// among them, unless its files are the slices of one image, next to which there may be pictures. A link to a
+/// missing image is one of them, which then fails alone.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -156,14 +168,34 @@ pub fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     };
     let mut images: Vec<PathBuf> = listed
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.is_file() && ends(path) && !is_record(path))
+        .filter(|path| is_file_entry(path) && ends(path) && !is_record(path))
         .collect();
     images.sort_unstable();
     // Results that an earlier call wrote next to its images are not images, unless there is nothing
     // else.
-    let (results, others): (Vec<_>, Vec<_>) =
-        images.into_iter().partition(|path| ["predict", "ensemble"].iter().any(|command| written_by(path, command)));
-    let images = if others.is_empty() { results } else { others };
-    // A folder of other files is one image: a series of DICOM slices.
-    if images.is_empty() { Ok(vec![given.to_owned()]) } else { Ok(images) }
+    let (results, others): (Vec<_>, Vec<_>) = images.into_iter().partition(|path| is_result(path));
+    // A folder of other files is one image: a series of DICOM slices, next to which pictures are views.
+    let only_views = others.iter().all(|path| is_picture(path));
+    if only_views && ((results.is_empty() && others.is_empty()) || holds_slices(given)) {
+        return Ok(vec![given.to_owned()]);
+    }
+    Ok(if others.is_empty() { results } else { others })
+}
+
+/// Whether an earlier call has predicted a file.
+pub(crate) fn is_result(path: &Path) -> bool {
+    ["predict", "ensemble"].iter().any(|command| written_by(path, command))
+}
+
+/// Whether an image is a picture by its name.
+fn is_picture(path: &Path) -> bool {
+    const ENDINGS: [&str; 4] = ["png", "jpg", "jpeg", "bmp"];
+    path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end.eq_ignore_ascii_case(known)))
+}
+
+/// Whether a file of a folder is DICOM by its content, and not a result.
+fn holds_slices(folder: &Path) -> bool {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut others = files.filter(|path| !is_picture(path) && path.is_file());
+    others.any(|path| is_dicom_file(&path) && !is_result(&path))
 }

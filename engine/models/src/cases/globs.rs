@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use glob::{MatchOptions, glob_with};
 
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::outputs::{is_record, written_by};
+use hearth_run::outputs::is_record;
+
+use crate::cases::is_result;
 
 /// The largest list file in bytes.
 const MAX_LIST: u64 = 64 << 20;
@@ -43,8 +45,9 @@ pub fn expanded(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
             all.extend(found);
         }
     }
+    // `./a` is `a`; a link with another name is another image.
     let mut seen = std::collections::HashSet::new();
-    all.retain(|path| seen.insert(path.clone()));
+    all.retain(|path| seen.insert(std::path::absolute(path).unwrap_or_else(|_| path.clone())));
     Ok(all)
 }
 
@@ -60,9 +63,8 @@ fn matching(path: &Path) -> Outcome<Vec<PathBuf>> {
     let mut paths = found.collect::<Result<Vec<PathBuf>, _>>().while_doing(|| format!("the pattern {text}"))?;
     // Records of results are not images.
     paths.retain(|path| !is_record(path));
-    let is_result = |path: &&PathBuf| ["predict", "ensemble"].iter().any(|command| written_by(path, command));
-    if !paths.iter().all(|path| is_result(&path)) {
-        paths.retain(|path| !is_result(&path));
+    if !paths.iter().all(|path| is_result(path)) {
+        paths.retain(|path| !is_result(path));
     }
     if paths.is_empty() {
         return Err(RecipeError::new(format!("the pattern {text} matches no file or folder")));
@@ -111,6 +113,8 @@ mod tests {
         assert_eq!(names(&found(&["**/d.nii", "a.nii"]).expect("found")), ["d.nii", "a.nii"]);
         assert_eq!(names(&found(&["odd[1].nii"]).expect("it is there")), ["odd[1].nii"]);
         assert_eq!(names(&found(&["none.nii"]).expect("named when its turn comes")), ["none.nii"]);
+        let twice = expanded(&["none.nii".into(), "./none.nii".into()]).expect("one");
+        assert_eq!(names(&twice), ["none.nii"]);
         std::fs::write(at("list.txt"), "\u{feff}# those of Monday\r\n\r\nb.nii\n  deep/*/d.nii  \nb.nii\n")
             .expect("written");
         assert_eq!(names(&found(&["list.txt", "*.gz"]).expect("found")), ["b.nii", "d.nii", "c.nii.gz"]);

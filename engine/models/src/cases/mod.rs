@@ -10,7 +10,7 @@ mod sought;
 
 pub use case::Case;
 pub use files_key::files_key;
-pub(crate) use find::name_others;
 pub use find::{CaseFinder, images_of, labelled};
+pub(crate) use find::{is_result, name_others};
 pub use series::{FoundSeries, series_below};
 pub use sought::{Sought, check_upload};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use hearth_data::dicom::{Scan, Series, scan};
+use hearth_data::dicom::{FailedFile, Scan, Series, scan};
+use hearth_registry::counted;
 
 use crate::cases::case::Case;
 use crate::cases::series_choice::{Facts, choose};
@@ -25,6 +26,10 @@ pub struct FoundSeries {
     pub parent: PathBuf,
     /// The name of its results, without their endings.
     pub stem: OsString,
+    /// Its number, else its UID, if several series share its folder.
+    pub number: Option<String>,
+    /// The faults that are accepted.
+    pub accept: Vec<String>,
 }
 
 /// The series below a folder as cases: all of them, or with `wanted` one of each study
@@ -32,7 +37,8 @@ pub struct FoundSeries {
 /// other `modalities` are skipped. Empty if there is no DICOM.
 ///
 /// A study without the selected series, a series of which no one chose one of several volumes, and one
-/// whose files are in several folders are [`Case::Refused`]: the others are done.
+/// whose files are in several folders are [`Case::Refused`]: the others are done. So is a folder of files none
+/// of which can be read.
 ///
 /// The results of a series have the same relative folder and name as its own folder: those of
 /// `TREE/patient/ct` are `OUT/patient/ct_...`. If several series share a folder, their numbers are
@@ -51,9 +57,10 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
         Some(wanted) => one_of_each_study(given, &scanned, wanted, modalities)?,
         None => all_series(given, &scanned, modalities)?,
     };
-    let alone = series.len() == 1 && refused.is_empty();
+    let unread = unreadable(&scanned, modalities);
+    let alone = series.len() == 1 && refused.is_empty() && unread.is_empty();
     let (found, misplaced) = placed(given, series, &scanned, alone);
-    let refused = refused.into_iter().chain(misplaced).map(|(path, why)| Case::Refused(path, why));
+    let refused = refused.into_iter().chain(misplaced).chain(unread).map(|(path, why)| Case::Refused(path, why));
     Ok(found.into_iter().map(|found| Case::Series(Box::new(found))).chain(refused).collect())
 }
 
@@ -137,6 +144,26 @@ fn one_of_each_study<'a>(given: &Path, scanned: &'a Scan, wanted: &str, modaliti
     Ok(chosen)
 }
 
+/// The folders with files that cannot be read, and with no series. Those of other modalities are left out:
+/// a video is no image that the network could predict.
+fn unreadable(scanned: &Scan, modalities: &[String]) -> Vec<Refused> {
+    let folder = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
+    // Where there is a series, reading it decides about the files next to it.
+    let read: BTreeSet<PathBuf> = scanned.series.iter().flat_map(Series::files).map(|file| folder(&file)).collect();
+    let mut lost: BTreeMap<PathBuf, Vec<&FailedFile>> = BTreeMap::new();
+    for failed in &scanned.failed {
+        if failed.modality.is_empty() || is_one_of(&failed.modality, modalities) {
+            lost.entry(folder(&failed.path)).or_default().push(failed);
+        }
+    }
+    let lost = lost.into_iter().filter(|(folder, _)| !read.contains(folder));
+    let refused = |(folder, files): (PathBuf, Vec<&FailedFile>)| {
+        let (count, first) = (counted(files.len(), "file"), &files[0].error);
+        (folder, format!("no series of images, and {count} of DICOM that cannot be read: {first}"))
+    };
+    lost.map(refused).collect()
+}
+
 /// The folder of a series' first file.
 fn place_of(given: &Path, series: &Series) -> PathBuf {
     series.slices()[0].path().parent().unwrap_or(given).to_owned()
@@ -144,7 +171,11 @@ fn place_of(given: &Path, series: &Series) -> PathBuf {
 
 /// Whether a series has one of these modalities; without any, every one has.
 fn suits(series: &Series, modalities: &[String]) -> bool {
-    modalities.is_empty() || modalities.iter().any(|name| name.eq_ignore_ascii_case(series.modality()))
+    is_one_of(series.modality(), modalities)
+}
+
+fn is_one_of(modality: &str, modalities: &[String]) -> bool {
+    modalities.is_empty() || modalities.iter().any(|name| name.eq_ignore_ascii_case(modality))
 }
 
 /// The series of these modalities. Skipped ones are reported.
@@ -192,15 +223,17 @@ fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan, alone: bool) -
             Some(name) => name.to_owned(),
             None => crate::cases::case::stem(given),
         };
-        if shared && !alone {
+        let number = || series.number().map_or_else(|| series.uid().to_owned(), |number| number.to_string());
+        let number = (shared && !alone).then(number);
+        if let Some(number) = &number {
             stem.push(OsStr::new("_"));
-            stem.push(series.number().map_or_else(|| series.uid().to_owned(), |number| number.to_string()));
+            stem.push(number);
         }
         if let Some(key) = series.key() {
             stem.push(format!("_{key}"));
         }
         let parent = relative.parent().unwrap_or(Path::new("")).to_owned();
-        found.push(FoundSeries { folder, series: series.clone(), parent, stem });
+        found.push(FoundSeries { folder, series: series.clone(), parent, stem, number, accept: Vec::new() });
     }
     // Series numbers are not unique: if two are equal, their UIDs are appended.
     let twice: Vec<bool> = found
@@ -210,6 +243,7 @@ fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan, alone: bool) -
     for (one, twice) in found.iter_mut().zip(twice) {
         if twice {
             one.stem.push(format!("_{}", one.series.uid()));
+            one.number = Some(one.series.uid().to_owned());
         }
     }
     (found, refused)

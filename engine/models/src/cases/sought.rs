@@ -17,18 +17,26 @@ pub struct Sought<'a> {
     pub upload: bool,
     /// Whether series of modalities that the model is not for are predicted, too.
     pub any_modality: bool,
+    /// The faults of series that are accepted.
+    pub accept: &'a [String],
 }
 
 impl<'a> Sought<'a> {
     /// The case of an upload.
     pub fn of_upload(series: Option<&'a str>) -> Self {
-        Self { series, upload: true, any_modality: false }
+        Self { series, upload: true, ..Self::default() }
+    }
+
+    /// Accepts faults of series, by name.
+    #[must_use]
+    pub fn accepting(self, faults: &'a [String]) -> Self {
+        Self { accept: faults, ..self }
     }
 }
 
 impl<'a> From<Option<&'a str>> for Sought<'a> {
     fn from(series: Option<&'a str>) -> Self {
-        Self { series, upload: false, any_modality: false }
+        Self { series, ..Self::default() }
     }
 }
 

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use hearth_recipe::{Outcome, notice};
-use hearth_run::outputs::{Outputs, remove_result, written_by};
+use hearth_run::outputs::{Outputs, remove_result};
+
+use crate::job::in_the_way::in_the_way;
 
 /// The name of the list.
 pub(crate) const FAILED: &str = "failed.csv";
 
 /// Lists all failed cases with reasons; without any, removes the list of an earlier call. A file of
-/// another program stays.
+/// another program stays, and so does a list that was changed.
 pub(crate) fn list_failed(
     out: &Path,
     command: &str,
@@ -18,10 +20,9 @@ pub(crate) fn list_failed(
     things: &str,
 ) -> Outcome {
     let path = out.join(FAILED);
-    let theirs = path.symlink_metadata().is_ok() && !written_by(&path, command);
-    if theirs {
+    if let Some(why) = in_the_way(&path, command)? {
         if !failed.is_empty() {
-            notice!("{} is not this program's: the {things} that failed are not listed there", path.display());
+            notice!("{} {why}: the {things} that failed are not listed there", path.display());
         }
         return Ok(());
     }

@@ -1,9 +1,11 @@
 //! [`Job`]: the loop over cases of every model.
 
 mod failed;
+mod in_the_way;
 mod overlap;
 mod ranks;
 mod results;
+mod tables;
 mod tasks;
 pub(crate) mod volumes;
 
@@ -14,21 +16,25 @@ use std::time::Instant;
 use hearth_recipe::text::seconds;
 use hearth_recipe::{Context, Outcome, RecipeError, notice, warning};
 use hearth_registry::counted;
+use hearth_run::folders::replace;
 use hearth_run::outputs::{KEY, Outputs, sum};
+use hearth_run::{digest, listed, same};
 use hearth_train::{Floats, Ranks};
 use serde_json::{Value, json};
 
 pub use overlap::{Overlap, Overlapped, StageSeconds, overlapped};
 pub use ranks::{Done, own, prepared};
 pub use results::Results;
+pub use tables::Tables;
 
 pub(crate) use results::{CaseReport, OF_PREDICTIONS, VVC, millilitres, of_predictions};
 
 use crate::cases::Sought;
 use crate::job::failed::{FAILED, list_failed, row};
 use crate::job::ranks::is_first;
+use crate::job::tables::ScoreRow;
 use crate::job::tasks::{NamedResult, Task, tasks};
-use crate::job::volumes::{UNLIKE, write_volumes};
+use crate::job::volumes::{MADE_BY, UNLIKE, write_volumes};
 use crate::model::{Asked, Card, Model, Prediction, Prepared, unlike};
 use crate::writers::{OutputOptions, Pictures, Writing, authorship, check};
 
@@ -97,9 +103,24 @@ impl Job<'_> {
     /// Options that the model does not support, files that would be replaced, or the names of
     /// failed cases.
     pub fn run(&self, given: &[PathBuf]) -> Outcome {
+        self.fill(given, &mut Tables::default(), self.only.is_none())
+    }
+
+    /// Like [`run`](Self::run) for one of several folds, whose tables have the cases of all of them.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_fold(&self, given: &[PathBuf], tables: &mut Tables) -> Outcome {
+        self.fill(given, tables, true)
+    }
+
+    /// Predicts the cases, and writes the tables; `lists` also those that failed.
+    fn fill(&self, given: &[PathBuf], tables: &mut Tables, lists: bool) -> Outcome {
         let ranks = self.ranks;
         // No rank writes before all ranks have checked the existing files.
-        let planned = prepared(ranks, self.plan(given))?;
+        let planned = prepared(ranks, self.plan(given, tables.claimed))?;
+        tables.claimed |= planned.scores.is_some();
+        prepared(ranks, self.compare(&planned))?;
         let drawn = planned.tasks.iter().any(|task| task.asks("--picture"));
         let pictures = if drawn { Some(Pictures::new(self.model, given)?) } else { None };
         if is_first(ranks) {
@@ -107,9 +128,14 @@ impl Job<'_> {
         }
         let (count, things) = (planned.tasks.len(), format!("{}s", planned.card.kind.case()));
         let done = self.predict(&planned, pictures.as_ref())?.of_all(ranks, self.results)?;
-        if let Some(path) = planned.scores.as_ref().filter(|_| is_first(ranks) && !done.rows.is_empty()) {
-            planned.outputs.write(path, table(&planned.card, done.rows.iter().map(|(_, row)| row)))?;
-            if !self.json {
+        // Later folds write the same file.
+        let is_first_table = tables.done.rows.is_empty();
+        tables.add(&done, &planned.tasks, &planned.card.made_by);
+        let Done { rows, failed } = &tables.done;
+        if let Some(path) = planned.scores.as_ref().filter(|_| is_first(ranks) && !rows.is_empty()) {
+            let table = table(&planned.card, rows.iter().map(|(_, row)| row));
+            planned.outputs.make(path, json!({ MADE_BY: tables.made_by }), || replace(path, table))?;
+            if !self.json && is_first_table {
                 self.results.line(&path.display().to_string());
             }
         }
@@ -119,19 +145,35 @@ impl Job<'_> {
             write_volumes(self.out, self.command, &planned.outputs, &planned.card, &planned.results, shows)?;
         }
         // The error of a single case becomes the job's error, unless an earlier call listed it.
-        let of_fold = self.only.is_some();
-        if is_first(ranks) && !of_fold && (count > 1 || self.out.join(FAILED).exists()) {
-            list_failed(self.out, self.command, &planned.outputs, &done.failed, &things)?;
+        let several = count > 1 || self.only.is_some();
+        if is_first(ranks) && lists && (several || self.out.join(FAILED).exists()) {
+            list_failed(self.out, self.command, &planned.outputs, failed, &things)?;
         }
         done.check(ranks, count, &things)
     }
 
-    fn plan(&self, given: &[PathBuf]) -> Outcome<Planned> {
+    /// Checks that all ranks predict the same cases with the same model.
+    fn compare(&self, planned: &Planned) -> Outcome {
+        let tasks = &planned.tasks;
+        let models: Vec<&Value> = tasks.iter().map(|task| &task.key["model"]).filter(|key| !key.is_null()).collect();
+        let name = |task: &Task| task.case.parent().join(task.case.stem()).display().to_string();
+        let facts = [
+            ("the model", models.first().map(|key| digest(&key.to_string())).unwrap_or_default()),
+            ("the cases", listed(tasks.iter().map(name))),
+            ("the files", digest(&format!("{:?}", planned.options))),
+            ("the folder", self.out.display().to_string()),
+        ];
+        same(self.ranks, facts)
+    }
+
+    /// Claims the files of all results; `claimed` if an earlier fold has claimed the table of numbers.
+    fn plan(&self, given: &[PathBuf], claimed: bool) -> Outcome<Planned> {
         let card = self.model.card();
         check(&self.outputs, card, self.model.abilities())?;
+        self.model.check(&self.asked())?;
         let mut outputs = Outputs::new(self.command, self.overwrite).records_beside(self.records_beside);
         let scores = (card.kind == crate::model::Kind::Scores).then(|| self.out.join(SCORES));
-        if let Some(path) = &scores {
+        if let Some(path) = scores.as_ref().filter(|_| !claimed) {
             outputs.claim(path)?;
         }
         let (tasks, results) = tasks(self, given, &mut outputs)?;
@@ -158,15 +200,19 @@ impl Job<'_> {
     }
 
     fn asked(&self) -> Asked {
-        Asked { probabilities: self.outputs.needs_probabilities(), uncertainty: self.outputs.uncertainty }
+        Asked {
+            probabilities: self.outputs.needs_probabilities(),
+            uncertainty: self.outputs.uncertainty,
+            saliency: self.outputs.saliency.clone(),
+        }
     }
 
     /// Predicts this rank's cases.
-    fn predict(&self, planned: &Planned, pictures: Option<&Pictures<'_>>) -> Outcome<Done<(String, Floats)>> {
+    fn predict(&self, planned: &Planned, pictures: Option<&Pictures<'_>>) -> Outcome<Done<ScoreRow>> {
         let Planned { tasks, .. } = planned;
         let (start, count) = (Instant::now(), tasks.len());
         let mine: Vec<usize> = own(self.ranks, count).collect();
-        let mut done: Done<(String, Floats)> = Done::default();
+        let mut done: Done<ScoreRow> = Done::default();
         let speaks = self.results.speaks();
         let begin = || self.results.begin_thread(speaks);
         let preparer = self.model.preparer();
@@ -190,15 +236,16 @@ impl Job<'_> {
                 };
                 notice!("{thing} {} of {count}: {}{left}", mine[before] + 1, task.case.name());
             }
+            // The records of a case's results have its remarks.
+            let recorded = !task.files.is_empty();
             let warn = |remarks: &[String]| {
-                // The records of the results have them.
-                let warn =
-                    |text: &String| warning!(recorded = true, "{}: unlike the training data: {text}", task.case.name());
+                let name = task.case.name();
+                let warn = |text: &String| warning!(recorded = recorded, "{name}: unlike the training data: {text}");
                 remarks.iter().for_each(warn);
             };
             let mut remarks = ready.facts.as_ref().map(|facts| unlike(self.model, facts)).unwrap_or_default();
             warn(&remarks);
-            let prediction = self.model.predict(Prepared { partial: task.partial.clone(), ..ready }, asked)?;
+            let prediction = self.model.predict(Prepared { partial: task.partial.clone(), ..ready }, asked.clone())?;
             warn(prediction.remarks());
             remarks.extend_from_slice(prediction.remarks());
             let drawn = pictures.filter(|_| task.asks("--picture"));
@@ -269,8 +316,8 @@ fn write_results(
     }
     match found.prediction {
         Prediction::Scores(scores) => {
-            report.scores(&planned.card, &scores);
-            Ok(Some(scores))
+            report.scores(&planned.card, &scores.values);
+            Ok(Some(scores.values))
         }
         Prediction::Map(_) | Prediction::SlideMap(_) => Ok(None),
     }
@@ -303,7 +350,7 @@ fn facts(planned: &Planned, task: &Task, remarks: &[String]) -> Outcome<Value> {
 
 /// The scores of all cases: a row for each case, a column for each label, and the most likely class
 /// if one wins.
-fn table<'a>(card: &Card, rows: impl Iterator<Item = &'a (String, Floats)>) -> String {
+fn table<'a>(card: &Card, rows: impl Iterator<Item = &'a ScoreRow>) -> String {
     let names = || card.labels.iter().map(|label| label.name.clone());
     let mut columns = vec!["image".to_owned()];
     columns.extend(card.names_a_winner.then(|| "class".to_owned()));

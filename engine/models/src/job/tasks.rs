@@ -11,7 +11,7 @@ use crate::cases::{Case, files_key};
 use crate::job::Job;
 use crate::job::results::skipped;
 use crate::model::Card;
-use crate::writers::{Holds, OutputOptions, Writer, in_format, wanted};
+use crate::writers::{Holds, OutputOptions, Writer, check_slices, in_format, wanted};
 
 /// The name of a case, and its result.
 pub(crate) type NamedResult = (String, PathBuf);
@@ -19,6 +19,8 @@ pub(crate) type NamedResult = (String, PathBuf);
 /// A case, and the files of its results.
 pub(crate) struct Task {
     pub(crate) case: Case,
+    /// Its place among all images, also those of other folds.
+    pub(crate) place: usize,
     /// The files, in the order of the table of writers.
     pub(crate) files: Vec<(&'static Writer, Vec<PathBuf>)>,
     /// The series to which DICOM files refer.
@@ -72,11 +74,12 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
     for path in given {
         for case in job.model.cases(path, job.sought)? {
             // Of folds each predicts its own cases, and the table lists those that are done.
+            let place = results.len();
             results.push((case.name(), job.result_of(&case)));
             if job.only.is_some_and(|only| !only.contains(&case.name())) {
                 continue;
             }
-            tasks.extend(task(job, case, &model, outputs)?);
+            tasks.extend(task(job, (place, case), &model, outputs)?);
         }
     }
     // No case could be predicted.
@@ -90,17 +93,17 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
 }
 
 /// Claims the files of a case; `None` if an earlier call has made all of them from the same sources.
-fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outcome<Option<Task>> {
+fn task(job: &Job<'_>, (place, case): (usize, Case), model: &Value, outputs: &mut Outputs) -> Outcome<Option<Task>> {
     let known = match case.refused() {
         Some(why) => Err(RecipeError::new(why)),
-        None => job.format_of(&case),
+        None => job.format_of(&case).and_then(|format| check_slices(format, &case).map(|()| format)),
     };
     let format = match known {
         Ok(format) => format,
         Err(refused) => {
             let (files, key) = (Vec::new(), Value::Null);
             let refused = Some(refused);
-            return Ok(Some(Task { files, series: None, previous: None, partial: None, key, refused, case }));
+            return Ok(Some(Task { files, series: None, previous: None, partial: None, key, refused, case, place }));
         }
     };
     let card = job.model.card();
@@ -142,7 +145,7 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
         },
     };
     let partial = job.model.partial_ending().map(|end| job.path_of(&case, end));
-    Ok(Some(Task { case, files, series, previous, partial, key, refused: lacking.or(refused) }))
+    Ok(Some(Task { case, place, files, series, previous, partial, key, refused: lacking.or(refused) }))
 }
 
 /// The key of a result: its files, the model, and options that change the content of a file.
@@ -155,6 +158,9 @@ fn key(files: &[PathBuf], model: &Value, card: &Card, options: &OutputOptions) -
     }
     if options.include_incomplete {
         key["include_incomplete"] = true.into();
+    }
+    if let Some(saliency) = &options.saliency {
+        key["saliency"] = format!("{saliency:?}").into();
     }
     if !options.codes.is_empty() {
         key["codes"] = format!("{:?}", options.codes).into();

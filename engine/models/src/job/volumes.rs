@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use hearth_recipe::{Outcome, notice};
-use hearth_run::outputs::{Outputs, is_whole, record_of, written_by};
+use hearth_run::outputs::{Outputs, is_whole, record_of};
 use serde_json::Value;
 
 use crate::job::failed::row;
+use crate::job::in_the_way::in_the_way;
 use crate::job::tasks::NamedResult;
 use crate::model::Card;
 
@@ -29,7 +30,7 @@ pub(crate) const IDENTIFIERS: [&str; 3] = ["patient", "study", "series"];
 const SHOWN: (usize, usize) = (20, 6);
 
 /// Writes the table of all results of a job, also of those that an earlier call made; `shows` it as far as
-/// it is small. A file of another program stays.
+/// it is small. A file of another program stays, and so does a table that was changed.
 pub(crate) fn write_volumes(
     out: &Path,
     command: &str,
@@ -39,8 +40,8 @@ pub(crate) fn write_volumes(
     shows: bool,
 ) -> Outcome {
     let path = out.join(VOLUMES);
-    if path.symlink_metadata().is_ok() && !written_by(&path, command) {
-        notice!("{} is not this program's: volumes are not listed there", path.display());
+    if let Some(why) = in_the_way(&path, command)? {
+        notice!("{} {why}: volumes are not listed there", path.display());
         return Ok(());
     }
     let whole = results.iter().filter(|(_, path)| is_whole(path, command));

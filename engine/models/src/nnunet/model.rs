@@ -11,7 +11,8 @@ use hearth_registry::counted;
 use hearth_run::{Fingerprint, modality_of};
 use serde_json::{Map, Value, json};
 
-use crate::cases::{Case, CaseFinder, Sought};
+use crate::cases::{Case, CaseFinder, Sought, is_result};
+use crate::finite::check_finite;
 use crate::model::{
     Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, Uncertainty,
 };
@@ -28,6 +29,8 @@ pub struct NnunetModel {
     fingerprint: Fingerprint,
     /// The folder of the labels of an earlier stage.
     previous: Option<PathBuf>,
+    /// The faults of DICOM series that are accepted.
+    accept: Vec<String>,
     /// The unpacked folder of a package, from which networks are read.
     _unpacked: Option<Unpacked>,
 }
@@ -35,13 +38,28 @@ pub struct NnunetModel {
 impl NnunetModel {
     /// Wraps opened models. `previous` is the folder of the labels of an earlier stage, for models
     /// that continue from them.
-    pub fn new(ensemble: NnunetEnsemble, previous: Option<PathBuf>, unpacked: Option<Unpacked>) -> Self {
+    ///
+    /// # Errors
+    /// Such a folder for models that continue from no earlier stage.
+    pub fn new(ensemble: NnunetEnsemble, previous: Option<PathBuf>, unpacked: Option<Unpacked>) -> Outcome<Self> {
+        let first = &ensemble.first().configuration;
+        if previous.is_some() && first.previous_stage.is_none() {
+            let what =
+                "is for the second stage of a cascade, and this model of nnU-Net continues from no earlier stage";
+            return Err(RecipeError::new(format!("--previous-stage {what} ({}): remove it", first.name)));
+        }
         let mut card = card(&ensemble);
         if let Some(unpacked) = &unpacked {
             unpacked.describe(&mut card.labels);
         }
         let fingerprint = fingerprint_of(&ensemble.first().folder, &ensemble.first().configuration);
-        Self { card, fingerprint, ensemble: Arc::new(ensemble), previous, _unpacked: unpacked }
+        Ok(Self { card, fingerprint, ensemble: Arc::new(ensemble), previous, accept: Vec::new(), _unpacked: unpacked })
+    }
+
+    /// Accepts faults of DICOM series, by name.
+    #[must_use]
+    pub fn accepting(self, faults: &[String]) -> Self {
+        Self { accept: faults.to_vec(), ..self }
     }
 }
 
@@ -93,7 +111,7 @@ impl Model for NnunetModel {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { probabilities: true, uncertainty: self.ensemble.outputs() > 1, augmentation: false }
+        Abilities { probabilities: true, uncertainty: self.ensemble.outputs() > 1, ..Abilities::default() }
     }
 
     fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
@@ -109,7 +127,7 @@ impl Model for NnunetModel {
     }
 
     fn preparer(&self) -> Arc<dyn Prepare> {
-        Arc::new(NnunetPreparer(self.ensemble.clone()))
+        Arc::new(NnunetPreparer(self.ensemble.clone(), self.accept.clone()))
     }
 
     fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
@@ -141,6 +159,7 @@ impl Model for NnunetModel {
             ("dataset".to_owned(), json!(folder.plans.dataset_name)),
             ("heads".to_owned(), json!(heads)),
             ("models".to_owned(), json!(models)),
+            ("accept".to_owned(), json!(self.accept)),
         ])
     }
 
@@ -198,7 +217,9 @@ fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Case>>>
             return Ok(None);
         }
         let Listed { cases, refused } = first.listed(given)?;
-        let refused = refused.into_iter().map(|(path, why)| Case::Refused(path, why));
+        // What an earlier call wrote there has no number, and is no image.
+        let refused = refused.into_iter().filter(|(path, _)| !is_result(path));
+        let refused = refused.map(|(path, why)| Case::Refused(path, why));
         return Ok(Some(cases.into_iter().map(of_channels).chain(refused).collect()));
     }
     if !given.is_file() {
@@ -243,13 +264,13 @@ fn is_nifti(case: &Case) -> bool {
     })
 }
 
-/// Reads cases for models of nnU-Net.
-struct NnunetPreparer(Arc<NnunetEnsemble>);
+/// Reads cases for models of nnU-Net, which accepts these faults of DICOM series.
+struct NnunetPreparer(Arc<NnunetEnsemble>, Vec<String>);
 
 impl Prepare for NnunetPreparer {
     fn prepare(&self, case: &Case, previous: Option<&Path>) -> Outcome<Prepared> {
         let first = self.0.first();
-        let image = read_case(case, first.reader(), &first.folder.dataset.file_ending)?;
+        let image = read_case(case, first.reader(), &first.folder.dataset.file_ending, &self.1)?;
         let bytes = 4 * image.volume.data.len() as u64 * (2 + self.0.members().len() as u64);
         let facts = facts_of(&image.volume, image.spacing);
         Ok(Prepared::new(self.0.prepare(image, previous)?, bytes).with_facts(Some(facts)))
@@ -257,16 +278,27 @@ impl Prepare for NnunetPreparer {
 }
 
 /// Reads the image of a case: with nnU-Net's reader if its files have the model's format, otherwise
-/// with the reader for their own format.
-pub(crate) fn read_case(case: &Case, reader: Reader, ending: &str) -> Outcome<CaseImage> {
+/// with the reader for their own format, which accepts these faults of DICOM series.
+///
+/// # Errors
+/// Files that cannot be read, and values that are not finite.
+pub(crate) fn read_case(case: &Case, reader: Reader, ending: &str, accept: &[String]) -> Outcome<CaseImage> {
     let channels = channels_of(case);
     let own = |path: &PathBuf| path.is_file() && path.to_string_lossy().ends_with(ending);
-    if !matches!(case, Case::Series(_)) && channels.files.iter().all(own) {
-        return hearth_recipe::nnunet::read(reader, &channels);
-    }
-    let mut whole: Option<CaseImage> = None;
+    let image = match !matches!(case, Case::Series(_)) && channels.files.iter().all(own) {
+        true => hearth_recipe::nnunet::read(reader, &channels),
+        false => read_others(case, reader, &channels, accept),
+    }?;
+    check_finite(&image.volume.data)?;
+    Ok(image)
+}
+
+/// Reads the image of a case by the readers of its files' own formats.
+fn read_others(case: &Case, reader: Reader, channels: &Channels, accept: &[String]) -> Outcome<CaseImage> {
+    let (mut whole, mut reading): (Option<CaseImage>, _) = (None, case.reading());
+    reading.accept = accept.to_vec();
     for file in &channels.files {
-        let image = read_image_with(file, &case.reading())?;
+        let image = read_image_with(file, &reading)?;
         let one = CaseImage::of_image(&image, reader)?;
         whole = Some(match whole {
             Some(first) => first.with_channels(one).while_doing(|| file.display().to_string())?,

@@ -415,9 +415,7 @@ impl NnunetPredictor {
         running: &Running,
     ) -> hearth_nnunet::Result<Volume<f16>> {
         let heads = network.channels()[1];
-        // The sums and the weights, in half precision.
-        let bytes = (size_of::<f16>() * (heads + 1) * windows.padded.iter().product::<usize>()) as u64;
-        let room = hearth_machine::check_free(bytes);
+        let room = hearth_machine::check_free(windows.sum_bytes(heads));
         room.map_err(|what| NnunetError::case(format!("the sum of the tiles, for {heads} heads, {what}")))?;
         let mut sum = Sum::new(windows, heads);
         for start in windows.tiles() {

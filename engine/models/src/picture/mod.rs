@@ -2,6 +2,7 @@
 //!
 //! * [`labels`], [`regions`], [`classification`], [`regression`], [`reconstruction`]: one picture
 //!   for each kind of prediction.
+//! * [`saliency`]: what the numbers of a whole image depend on.
 //! * [`sheet`]: many slices in a grid. [`bars`], [`Plot`], [`Curves`]: values.
 //!
 //! Volumes are drawn in the world's axes, in the usual orientation of radiology, however they are
@@ -11,12 +12,14 @@ mod axes;
 mod bars;
 mod board;
 mod curves;
+mod heat;
 mod images;
 mod legend;
 mod maps;
 mod outlines;
 mod panel;
 mod plot;
+mod scale;
 mod scores;
 mod sheet;
 mod slide;
@@ -33,6 +36,7 @@ pub use axes::Axis;
 pub use bars::{Bar, bars};
 pub use curves::{Curve, Curves};
 pub use hearth_pictures::{Canvas, Rgb};
+pub use heat::saliency;
 pub use images::reconstruction;
 pub use maps::{labels, regions};
 pub use panel::{Layer, Line, Panel};

@@ -86,21 +86,23 @@ impl Panel {
 
     /// Draws the pixels, with bilinear interpolation between their centres.
     fn draw_pixels(&self, canvas: &mut Canvas, place: Place) {
-        let colour = |row: usize, column: usize| self.pixels[row * self.width + column].map(f64::from);
         let across = |at: usize, size: usize, pixels: usize| {
             let place = ((at as f64 + 0.5) * pixels as f64 / size as f64 - 0.5).clamp(0.0, (pixels - 1) as f64);
             (place as usize, (place as usize + 1).min(pixels - 1), place.fract())
         };
+        let columns: Vec<_> = (0..place.width).map(|x| across(x, place.width, self.width)).collect();
         for y in 0..place.height {
             let (row, below, fy) = across(y, place.height, self.height);
-            for x in 0..place.width {
-                let (column, right, fx) = across(x, place.width, self.width);
-                let corners = [colour(row, column), colour(row, right), colour(below, column), colour(below, right)];
-                let mixed = std::array::from_fn(|c| {
-                    let [a, b, d, e] = corners.map(|corner| corner[c]);
-                    ((a * (1.0 - fx) + b * fx) * (1.0 - fy) + (d * (1.0 - fx) + e * fx) * fy).round() as u8
-                });
-                canvas.set(place.left + x, place.top + y, mixed);
+            let (upper, lower) = (&self.pixels[row * self.width..], &self.pixels[below * self.width..]);
+            for (x, &(column, right, fx)) in columns.iter().enumerate() {
+                let (a, b, d, e) = (upper[column], upper[right], lower[column], lower[right]);
+                // Written out: it is computed for every pixel of a picture.
+                let mix = |c: usize| {
+                    let above = f64::from(a[c]) * (1.0 - fx) + f64::from(b[c]) * fx;
+                    let below = f64::from(d[c]) * (1.0 - fx) + f64::from(e[c]) * fx;
+                    (above * (1.0 - fy) + below * fy).round() as u8
+                };
+                canvas.set(place.left + x, place.top + y, [mix(0), mix(1), mix(2)]);
             }
         }
     }

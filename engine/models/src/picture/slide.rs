@@ -6,6 +6,7 @@ use hearth_registry::counted;
 
 use super::board::scale_bar;
 use super::panel::Place;
+use super::scale::{colour, over};
 
 const MARGIN: usize = 16;
 /// The height of the colour bar.
@@ -34,22 +35,6 @@ pub struct SlidePicture<'a> {
 /// The colour of annotations, which does not occur in the map's scale.
 const TRUTH: Rgb = [0, 158, 115];
 
-/// The colour of a probability, from blue through yellow to red.
-fn colour(probability: f64) -> Rgb {
-    const STOPS: [(f64, [f64; 3]); 5] = [
-        (0.0, [49.0, 54.0, 149.0]),
-        (0.25, [116.0, 173.0, 209.0]),
-        (0.5, [255.0, 255.0, 191.0]),
-        (0.75, [244.0, 109.0, 67.0]),
-        (1.0, [165.0, 0.0, 38.0]),
-    ];
-    let p = probability.clamp(0.0, 1.0);
-    let upper = STOPS.iter().position(|(at, _)| *at >= p).unwrap_or(STOPS.len() - 1).max(1);
-    let ((a, from), (b, to)) = (STOPS[upper - 1], STOPS[upper]);
-    let part = (p - a) / (b - a);
-    std::array::from_fn(|c| (from[c] + (to[c] - from[c]) * part).round() as u8)
-}
-
 impl SlidePicture<'_> {
     /// Draws the slide, the map over it, and the map's scale below.
     pub fn draw(&self) -> Canvas {
@@ -68,10 +53,7 @@ impl SlidePicture<'_> {
             let mut shown = [pixel[0], pixel[1], pixel[2]];
             // Only the slide is visible where nothing was evaluated.
             if probability > 0.0 {
-                let (over, strength) = (colour(probability), 0.25 + 0.45 * probability.clamp(0.0, 1.0));
-                shown = std::array::from_fn(|c| {
-                    (f64::from(shown[c]) * (1.0 - strength) + f64::from(over[c]) * strength).round() as u8
-                });
+                shown = over(shown, probability);
             }
             canvas.set(MARGIN + x, head + y, shown);
         }
@@ -162,6 +144,5 @@ mod tests {
         let at = |x: usize, y: usize| canvas.get(MARGIN + x, head + y);
         assert_eq!([at(7, 10), at(4, 13), at(10, 13), at(7, 16)], [TRUTH; 4]);
         assert_eq!([at(7, 13), at(20, 13)], [[200; 3]; 2]);
-        assert_eq!((colour(0.0), colour(1.0)), ([49, 54, 149], [165, 0, 38]));
     }
 }

@@ -47,6 +47,19 @@ impl Volume<'_> {
         (0..shape[plane.across()]).map(in_slice).collect()
     }
 
+    /// The voxel with the largest value of the first channel, nearest to the first one among equal ones.
+    pub fn peak(&self) -> [usize; 3] {
+        let [x, y, z] = self.grid.shape;
+        let mut best = ([0; 3], f32::NEG_INFINITY);
+        for voxel in (0..x * y * z).map(|i| [i / (y * z), i / z % y, i % z]) {
+            let value = self.channels.first().and_then(|values| values.get(self.grid.place(voxel)));
+            if let Some(value) = value.filter(|value| **value > best.1) {
+                best = (voxel, *value);
+            }
+        }
+        best.0
+    }
+
     /// The slice with the largest area of classes, nearest to the middle among equal ones.
     pub fn telling(&self, plane: Plane) -> usize {
         let middle = self.grid.shape[plane.across()] / 2;

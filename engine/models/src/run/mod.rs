@@ -3,6 +3,7 @@
 pub mod generate;
 mod model;
 pub mod open;
+mod saliency;
 pub mod segment;
 pub mod trained;
 

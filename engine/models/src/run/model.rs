@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder, Sought};
 use crate::model::{
-    Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, Uncertainty,
+    Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared, Scores, Uncertainty,
 };
 use crate::package::codes_of;
 use crate::run::segment::{Reading, Ready, Segmented, Wanted};
@@ -157,7 +157,14 @@ impl Model for RunModel {
         if self.card.kind == Kind::SlideMap {
             return Abilities::default();
         }
-        Abilities { probabilities: true, uncertainty: self.trained.compares(), augmentation: true }
+        let saliency = self.card.kind == Kind::Scores && self.trained.ensemble.is_none();
+        let learns = self.trained.plan.recipe.learns();
+        let channels = self.card.kind == Kind::Regions && learns.region_labels().is_none();
+        Abilities { probabilities: true, uncertainty: self.trained.compares(), augmentation: true, saliency, channels }
+    }
+
+    fn check(&self, asked: &Asked) -> Outcome {
+        asked.saliency.as_ref().map_or(Ok(()), |how| self.trained.check_saliency(how))
     }
 
     fn cases(&self, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
@@ -180,7 +187,8 @@ impl Model for RunModel {
         }
         let ready = prepared.take::<Ready>()?;
         if self.card.kind == Kind::Scores {
-            return Ok(Prediction::Scores(self.trained.scores_of(ready)?));
+            let saliency = asked.saliency.map(|how| self.trained.saliency_of(&ready, &how)).transpose()?.map(Box::new);
+            return Ok(Prediction::Scores(Scores { values: self.trained.scores_of(ready)?, saliency }));
         }
         let wanted = Wanted { probabilities: asked.probabilities, uncertainty: asked.uncertainty };
         let found = self.trained.segment_of(ready, wanted)?;

@@ -52,6 +52,11 @@ impl Ready {
         self.facts.as_ref()
     }
 
+    /// The image as the network takes it.
+    pub(crate) fn image(&self) -> &Image {
+        &self.image
+    }
+
     /// The approximate memory in bytes until the prediction is written: image, file and prediction
     /// on both grids.
     pub fn bytes(&self) -> u64 {
@@ -394,7 +399,7 @@ impl Trained {
 }
 
 /// Copies the image to host memory, which reports values that its device failed to compute.
-fn computed(image: Image) -> Outcome<Image> {
+pub(crate) fn computed(image: Image) -> Outcome<Image> {
     image.to_host().map_err(|error| RecipeError::of_device(&error))
 }
 

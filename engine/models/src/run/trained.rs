@@ -56,6 +56,8 @@ pub struct Opening<'a> {
     pub device: &'a str,
     /// The tuning, instead of the recipe's.
     pub tune: Option<&'a str>,
+    /// Whose kernels compute convolutions, instead of the recipe's choice.
+    pub convolutions: Option<&'a str>,
     /// The test-time augmentation, instead of the recipe's.
     pub tta: Option<Tta>,
     /// Whether all flips are predicted if neither `tta` nor the recipe names an augmentation.
@@ -80,6 +82,7 @@ impl<'a> Opening<'a> {
             checkpoint,
             device,
             tune: None,
+            convolutions: None,
             tta: None,
             uncertainty: false,
             accept: Vec::new(),
@@ -200,6 +203,7 @@ impl Trained {
             checkpoint: _,
             device,
             tune,
+            convolutions,
             tta,
             uncertainty,
             accept,
@@ -211,6 +215,9 @@ impl Trained {
         document.set_option("--device", "training.device", device)?;
         if let Some(tune) = tune {
             document.set_option("--tune", "training.tune", tune)?;
+        }
+        if let Some(convolutions) = convolutions {
+            document.set_option("--convolutions", "training.convolutions", convolutions)?;
         }
         accept_faults(&mut document, &accept)?;
         if let Some(classes) = classes {
@@ -224,6 +231,10 @@ impl Trained {
         let mut plan = Plan::of_rank(document, local_rank)?;
         plan.progress = progress;
         match tta {
+            Some(tta) if tta != Tta::default() && plan.recipe.output() == Output::Scores => {
+                let what = "--tta maps predictions of changed images back to the image; this run predicts numbers";
+                return Err(RecipeError::new(format!("{what}: remove it")));
+            }
             Some(tta) => plan.recipe.tta = tta,
             None if uncertainty && plan.recipe.tta == Tta::default() && plan.recipe.output() != Output::Scores => {
                 notice!("--uncertainty: each image is predicted in all flips, and the result is their mean");

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use hearth_data::slides::{dicom_slides, is_dicom_slide};
+use hearth_files::is_file_entry;
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::outputs::written_by;
 
-use crate::cases::{Case, Sought, name_others};
+use crate::cases::{Case, Sought, is_result, name_others};
 
 /// File extensions of slides.
 const ENDINGS: [&str; 6] = ["svs", "tif", "tiff", "ndpi", "mrxs", "scn"];
@@ -74,8 +74,7 @@ fn listed(folder: &Path) -> Outcome<Vec<PathBuf>> {
 fn is_slide_file(path: &Path) -> bool {
     let ends = path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end.eq_ignore_ascii_case(known)));
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
-    let is_result = || ["predict", "ensemble"].iter().any(|command| written_by(path, command));
-    ends && path.is_file() && !stem.ends_with("_mask") && !is_result()
+    ends && is_file_entry(path) && !stem.ends_with("_mask") && !is_result(path)
 }
 
 /// The paths next to a slide that belong to it: its annotations, its unfinished map, and the folder of

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hearth_data::nifti::read_header;
 use hearth_data::{Image, NiftiOptions, WriteOptions, write_image};
 use hearth_recipe::{Outcome, RecipeError};
 
@@ -113,6 +114,11 @@ impl VolumeFormat {
         ROWS.iter().find(|row| row.format == self).unwrap_or(&ROWS[0])
     }
 
+    /// The ending of its files; `None` for [`VolumeFormat::AsInput`].
+    pub fn ending(self) -> Option<&'static str> {
+        Some(self.row().ending).filter(|ending| !ending.is_empty())
+    }
+
     /// Rejects a format that cannot hold the result of a model.
     ///
     /// # Errors
@@ -152,6 +158,43 @@ impl VolumeFormat {
         Ok(row.ending)
     }
 }
+
+/// Rejects a PNG of a volume before it is predicted. A file that cannot be read is left to the reader.
+///
+/// # Errors
+/// A case of several slices whose result would be a PNG.
+pub(crate) fn check_slices(ending: Option<&str>, case: &Case) -> Outcome {
+    if ending != Some(VolumeFormat::Png.row().ending) {
+        return Ok(());
+    }
+    match slices(case) {
+        Some(count) if count > 1 => {
+            let what = format!("png holds one slice, and this image has {count}: give another format, such as nii.gz");
+            Err(RecipeError::new(format!("{}: --format {what}", case.name())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The number of slices of a case; from the header where that is enough.
+fn slices(case: &Case) -> Option<usize> {
+    if let Case::Series(found) = case {
+        let [.., slices] = found.series.shape();
+        return Some(slices);
+    }
+    let path = case.files().next()?;
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    if PICTURES.iter().any(|end| name.ends_with(end)) {
+        return Some(1);
+    }
+    if name.ends_with(".nii") || name.ends_with(".nii.gz") {
+        return read_header(path).ok().map(|header| header.dim.get(2).copied().unwrap_or(1));
+    }
+    case.read_image().ok().map(|image| image.shape()[2])
+}
+
+/// The endings of images that have one slice.
+const PICTURES: [&str; 4] = [".png", ".jpg", ".jpeg", ".bmp"];
 
 /// The format of an image with this name.
 fn of_name(path: &Path) -> Option<&'static Row> {

@@ -4,11 +4,13 @@
 //! files and the function that writes them. Rejections and claims follow from the table, so no
 //! option is ignored.
 
+mod codes;
 mod format;
 mod options;
 mod picture;
 pub mod regions;
 mod rows;
+mod saliency;
 mod slides;
 
 use std::path::{Path, PathBuf};
@@ -18,8 +20,9 @@ use hearth_recipe::{Outcome, RecipeError};
 use hearth_run::outputs::Outputs;
 use serde_json::Value;
 
+pub use codes::check_codes;
 pub use format::VolumeFormat;
-pub(crate) use format::{in_format, write_volume};
+pub(crate) use format::{check_slices, in_format, write_volume};
 pub use options::{Codes, OutputOptions, SurfaceFormat};
 pub use picture::{Pictures, only, reading, window};
 pub use rows::WRITERS;
@@ -28,6 +31,7 @@ use crate::cases::Case;
 use crate::job::CaseReport;
 use crate::model::{Abilities, Card, Kind, PredictedMap, Prediction};
 use crate::nnunet::FAMILY;
+use crate::saliency::SaliencyMap;
 use crate::slides::SlideMap;
 
 /// The requirement of a file.
@@ -45,7 +49,12 @@ pub enum Need {
     Probabilities,
     /// Augmented predictions.
     Uncertainty,
+    /// The gradient of a number of the whole image, by a single network.
+    Saliency,
 }
+
+/// The most channels of a PNG.
+const MOST_CHANNELS: usize = 4;
 
 /// The content of files, of which `--format` chooses the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +132,14 @@ impl<'a> Writing<'a, '_> {
         }
     }
 
+    /// What the numbers of a whole image depend on.
+    pub(crate) fn saliency(&self) -> Option<&'a SaliencyMap> {
+        match self.prediction {
+            Prediction::Scores(scores) => scores.saliency.as_deref(),
+            Prediction::Map(_) | Prediction::SlideMap(_) => None,
+        }
+    }
+
     /// The prediction as a map of a slide.
     pub(crate) fn slide(&self) -> Outcome<&'a SlideMap> {
         match self.prediction {
@@ -151,6 +168,10 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
         let lacks = match writer.need {
             Need::Any => None,
             Need::Volume => (!card.kind.is_volume()).then(|| predicts(card)),
+            Need::Saliency if card.kind != Kind::Scores => Some(predicts(card)),
+            Need::Saliency => (!abilities.saliency).then(|| {
+                format!("this {} merges several networks: remove it, or give one of its runs to predict", card.family)
+            }),
             Need::SlideMap => (card.kind != Kind::SlideMap).then(|| predicts(card)),
             Need::Labels => (!card.kind.is_map()).then(|| predicts(card)),
             Need::Probabilities if !card.kind.is_map() => Some(predicts(card)),
@@ -171,12 +192,24 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
             return Err(RecipeError::new(format!("{} {}; {lacks}", writer.flag, writer.what)));
         }
     }
+    if let Some(saliency) = &options.saliency {
+        saliency.check()?;
+    }
     if let Some(format) = options.format {
         if !wanted(options, card).any(|writer| writer.holds != Holds::Other) {
             let what = "--format chooses the format of volumes";
             return Err(RecipeError::new(format!("{what}; {}", predicts(card))));
         }
+        if format == VolumeFormat::Png && !wanted(options, card).any(|writer| writer.holds == Holds::Result) {
+            let what = "png stores whole numbers, and maps with fractions stay nii.gz";
+            return Err(RecipeError::new(format!("--format: {what}: remove it, or give another format")));
+        }
         format.suits(card)?;
+        let channels = if abilities.channels { card.labels.len() } else { 1 };
+        if format == VolumeFormat::Png && channels > MOST_CHANNELS {
+            let what = format!("png holds {MOST_CHANNELS} channels, and this {} writes {channels}", card.family);
+            return Err(RecipeError::new(format!("--format: {what}: give another format, such as nii.gz")));
+        }
     }
     if options.dicom_seg == Some(hearth_data::dicom::write::SegmentationType::Fractional) && !abilities.probabilities {
         let what = "--seg-type fractional stores probabilities";
@@ -185,7 +218,7 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
     if !options.codes.is_empty() && options.dicom_seg.is_none() && !options.dicom_sr {
         return Err(RecipeError::new("--codes are those of --dicom-seg and --dicom-sr: give one of them, too"));
     }
-    Ok(())
+    check_codes(&options.codes, &card.labels.iter().map(|label| label.name.as_str()).collect::<Vec<_>>())
 }
 
 /// The kind of a model's predictions, and the files that it writes without an option.
@@ -204,6 +237,8 @@ fn of_family(card: &Card, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ClassLabel;
+    use crate::saliency::{Saliency, SaliencyMethod};
 
     fn card(kind: Kind, ending: &str) -> Card {
         Card {
@@ -239,6 +274,24 @@ mod tests {
             let error = checked(kind, format).expect_err("refused");
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         }
+        let saliency = Saliency { method: SaliencyMethod::Occlusion, layer: None, class: None };
+        let of_map = |format| {
+            let options =
+                OutputOptions { format: Some(format), saliency: Some(saliency.clone()), ..OutputOptions::default() };
+            let abilities = Abilities { saliency: true, ..Abilities::default() };
+            check(&options, &card(Kind::Scores, ""), abilities).map_err(|error| error.line())
+        };
+        assert!(of_map(VolumeFormat::Nrrd).is_ok() && of_map(VolumeFormat::AsInput).is_ok());
+        let error = of_map(VolumeFormat::Png).expect_err("no map is a PNG");
+        assert!(error.contains("--format") && error.contains("stay nii.gz"), "{error}");
+        let regions = |count: u32, channels| {
+            let labels = (1..=count).map(|value| ClassLabel::new(value, format!("r{value}"))).collect();
+            let options = OutputOptions { format: Some(VolumeFormat::Png), ..OutputOptions::default() };
+            let card = Card { labels, ..card(Kind::Regions, "_seg.nii.gz") };
+            check(&options, &card, Abilities { channels, ..Abilities::default() }).map_err(|error| error.line())
+        };
+        assert!(regions(4, true).is_ok() && regions(5, false).is_ok());
+        assert!(regions(5, true).is_err_and(|error| error.contains("4 channels") && error.contains("writes 5")));
         for kind in [Kind::Labels, Kind::Regions, Kind::Image] {
             assert!(checked(kind, VolumeFormat::Nrrd).is_ok() && checked(kind, VolumeFormat::AsInput).is_ok());
         }

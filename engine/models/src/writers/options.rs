@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hearth_data::dicom::write::{Coding, SegmentationType};
 use hearth_data::writers::{PluginWriter, RegionFile};
 
+use crate::saliency::Saliency;
 use crate::writers::VolumeFormat;
 
 /// The codes of labels, by name.
@@ -52,6 +53,8 @@ pub struct OutputOptions {
     pub surfaces: Option<SurfaceFormat>,
     /// `--picture`: outlines, scores or images.
     pub picture: bool,
+    /// `--saliency`: what a classifier's answer depends on.
+    pub saliency: Option<Saliency>,
     /// `--statistics`: volume and mean intensity of each label.
     pub statistics: bool,
     /// `--stats-include-incomplete`: includes labels near the image's border.

@@ -46,14 +46,14 @@ impl<'a> Pictures<'a> {
     /// An image that cannot be read again.
     pub fn png(&self, case: &Case, prediction: &Prediction) -> Outcome<Vec<u8>> {
         let canvas = match (self, prediction) {
-            (Pictures::Run(run), Prediction::Scores(scores)) => run.of_scores(case, scores)?,
+            (Pictures::Run(run), Prediction::Scores(scores)) => run.of_scores(case, &scores.values)?,
             (Pictures::Run(run), Prediction::Map(map)) => run.of_map(case, &map.image()?)?,
             (Pictures::Plain(card), Prediction::Map(map)) => plain(card, case, &**map)?,
             (Pictures::Plain(card), Prediction::Scores(scores)) => {
                 let (image, title) = (case.read_image()?, card.title.clone());
                 let subject = Subject { title: &title, image: &image, window: None };
                 let names: Vec<String> = card.labels.iter().map(|label| label.name.clone()).collect();
-                classification(&subject, &names, scores, None)
+                classification(&subject, &names, &scores.values, None)
             }
             (Pictures::Slides(slides), Prediction::SlideMap(map)) => slides.draw(case, map)?,
             (Pictures::Slides(_), _) | (_, Prediction::SlideMap(_)) => {

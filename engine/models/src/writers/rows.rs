@@ -1,11 +1,14 @@
 //! The rows of the table of writers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_data::NiftiOptions;
 use hearth_data::writers::{RegionFile, SurfaceOptions, file_part};
+use hearth_recipe::text::some;
 use hearth_recipe::{Context, Outcome, RecipeError, notice};
+use hearth_registry::counted;
 use hearth_run::folders::replace;
+use hearth_run::outputs::KEY;
 use serde_json::json;
 
 use crate::cases::Case;
@@ -13,7 +16,7 @@ use crate::job::volumes::{IDENTIFIERS, MADE_BY, VOLUMES_ML};
 use crate::job::{OF_PREDICTIONS, VVC, millilitres, of_predictions};
 use crate::model::Kind;
 use crate::writers::regions::{Regions, dicom_ending};
-use crate::writers::{Holds, Need, Writer, Writing, in_format, slides, write_volume};
+use crate::writers::{Holds, Need, Writer, Writing, in_format, saliency, slides, write_volume};
 
 /// Every kind of output file of a prediction, in writing order. The result, whose ending is that of the
 /// model's card in the requested format, is written last: if it exists, all other files do.
@@ -88,8 +91,11 @@ pub const WRITERS: &[Writer] = &[
         optional: false,
         wanted: |options, _| options.writer.is_some(),
         endings: |options, card| {
-            let end = options.writer.as_ref().and_then(|writer| writer.endings().first());
-            end.map(|end| in_format(card.ending.clone(), Holds::Result, Some(end.as_str()))).into_iter().collect()
+            let Some(writer) = &options.writer else { return Vec::new() };
+            let end = writer.endings().first().map(String::as_str);
+            let main = in_format(card.ending.clone(), Holds::Result, end);
+            let sides = writer.side_names(&main);
+            std::iter::once(main).chain(sides).collect()
         },
         write: by_plugin,
     },
@@ -176,6 +182,28 @@ pub const WRITERS: &[Writer] = &[
         write: picture,
     },
     Writer {
+        flag: "--saliency",
+        what: "shows what the numbers of a whole image depend on",
+        need: Need::Saliency,
+        holds: Holds::Numbers,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.saliency.is_some(),
+        endings: |_, _| vec!["_saliency.nii.gz".to_owned()],
+        write: saliency::map,
+    },
+    Writer {
+        flag: "--saliency",
+        what: "shows what the numbers of a whole image depend on",
+        need: Need::Saliency,
+        holds: Holds::Other,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.saliency.is_some(),
+        endings: |_, _| vec!["_saliency.png".to_owned()],
+        write: saliency::picture,
+    },
+    Writer {
         flag: "--uncertainty",
         what: "compares predictions of augmented images",
         need: Need::Uncertainty,
@@ -256,8 +284,10 @@ fn dicom(writing: &mut Writing<'_, '_>, paths: &[PathBuf], file: Option<RegionFi
     let regions = Regions::new(writing.map()?, writing.card, &writing.options.codes)?;
     let bytes = regions.to_dicom(file, series, by).while_doing(|| format!("cannot write {}", path.display()))?;
     if Some(&file) == writing.options.dicom_files().first() {
-        for region in regions.missing() {
-            notice!("{}: no voxel of {region:?} was found; the DICOM files say so", writing.case.name());
+        let missing = regions.missing();
+        if !missing.is_empty() {
+            let (count, names) = (counted(missing.len(), "label"), some(&missing));
+            notice!("{}: {count} without a voxel, which the DICOM files record: {names}", writing.case.name());
         }
     }
     let mut facts = writing.facts.clone();
@@ -278,11 +308,24 @@ fn segmentation(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
 }
 
 fn by_plugin(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
-    let ([path], Some(writer)) = (paths, &writing.options.writer) else { return Ok(()) };
+    let ([path, ..], Some(writer)) = (paths, &writing.options.writer) else { return Ok(()) };
     let (image, case) = (writing.map()?.file_image()?, writing.case.stem());
-    let write = || writer.write(path, &image, &case.to_string_lossy()).map(|_| ());
-    writing.make(path, || write().while_doing(|| format!("cannot write {}", path.display())))?;
+    let (outputs, key) = (writing.outputs, &writing.facts[KEY]);
+    // Files that the plugin did not announce could not be claimed before.
+    let others = |file: &Path| outputs.check(file, key).map_err(|error| error.line());
+    let mut made = Vec::new();
+    writing.make(path, || {
+        made = writer
+            .write(path, &image, &case.to_string_lossy(), &others)
+            .while_doing(|| format!("cannot write {}", path.display()))?;
+        Ok(())
+    })?;
     writing.report.file("plugin", path);
+    // One call writes all of them; each has its own record.
+    for side in made.iter().filter(|file| *file != path) {
+        writing.make(side, || Ok(()))?;
+        writing.report.file("plugin", side);
+    }
     Ok(())
 }
 

@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::path::Path;
 
+use hearth_data::read_image;
 use hearth_models::bundle::{Bundle, RunOptions, Told, needs, run};
+use hearth_models::writers::VolumeFormat;
 use safetensors::tensor::SafeTensors;
 use serde_json::{Value, json};
 
@@ -73,6 +75,28 @@ fn each_step_of_the_denoising_is_that_of_monai() -> Tested {
             assert_close(latent, &wanted, &format!("{name}: step {step}"));
         }
     }
+    Ok(())
+}
+
+/// `--format` of a config that runs as it is: the voxels are those of the file that the config names.
+#[test]
+fn a_volume_is_saved_in_the_requested_format() -> Tested {
+    let folder = prepared(VOLUME)?;
+    let config_files = vec!["configs/inference.json".to_owned(), "configs/replay.json".to_owned()];
+    let saved = |format: Option<VolumeFormat>| -> Result<std::path::PathBuf, String> {
+        let options = RunOptions { config_files: config_files.clone(), format, ..RunOptions::default() };
+        let bundle = Bundle::open(folder.path()).map_err(|fault| fault.to_string())?;
+        let report = run(&bundle, &options, &mut |_| {}).map_err(|error| error.line())?;
+        report.written.into_iter().next().ok_or_else(|| "nothing was written".to_owned())
+    };
+    let refused = saved(Some(VolumeFormat::Png)).err().ok_or("a volume became a picture")?;
+    assert!(refused.contains("--format") && refused.contains("volumes"), "{refused}");
+    let before = walk(&folder.path().join("output"));
+    assert_eq!(before, 0, "it is refused before the sampling");
+    let (own, nrrd) = (saved(None)?, saved(Some(VolumeFormat::Nrrd))?);
+    assert!(own.to_string_lossy().ends_with(".nii.gz") && nrrd.to_string_lossy().ends_with(".nrrd"), "{nrrd:?}");
+    let (own, nrrd) = (read_image(&own)?, read_image(&nrrd)?);
+    assert_eq!((own.shape(), own.to_vec()), (nrrd.shape(), nrrd.to_vec()));
     Ok(())
 }
 

@@ -360,7 +360,9 @@ impl Studies {
             }
             Err(End::Failed(why)) => {
                 // The place of its files means nothing to a reader.
-                let why = why.replace(&format!("{}{}", files.display(), std::path::MAIN_SEPARATOR), "");
+                let place = files.display();
+                let why = why.replace(&format!("{place}{}", std::path::MAIN_SEPARATOR), "");
+                let why = why.replace(&format!("{place}: "), "");
                 app.metrics.dicom("series failed");
                 log(Event::Failed, &why);
                 app.journal.say(&format!("dicom: a series was not predicted: {why}"));

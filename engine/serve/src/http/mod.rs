@@ -5,6 +5,7 @@ mod fault;
 mod flow;
 mod guard;
 mod monai;
+mod params;
 mod predict;
 mod session;
 mod store;

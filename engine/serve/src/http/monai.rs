@@ -4,6 +4,7 @@
 //! The answers have MONAI Label's keys (`monailabel/endpoints`, 0.8.5). The status of errors differs:
 //! an unreadable image is 422 here, and 500 in MONAI Label.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
 use super::guard::bearer;
-use super::predict::{Predicted, client, compute, format_of};
+use super::params::{InferParams, check_fields};
+use super::predict::{Predicted, client, compute};
 use super::upload::{Upload, UploadedFile, form, parameters};
 use super::{App, Shared, as_json, body};
 use crate::datastore::ORIGINAL;
@@ -61,25 +63,38 @@ pub async fn info(State(app): Shared) -> Result<Response, Fault> {
     })))
 }
 
-/// Parameters of `POST /infer/{model}`.
-#[derive(Deserialize)]
-pub struct Infer {
+/// The address of `POST /infer/{model}`.
+struct Infer {
     /// The name of an image in the datastore.
-    #[serde(default)]
     image: String,
-    #[serde(default)]
     session_id: String,
     /// The form of the answer: `image`, `json`, `all`, `dicom_seg`.
     output: Option<String>,
+}
+
+impl Infer {
+    fn read(mut query: BTreeMap<String, String>) -> Result<Self, Fault> {
+        let mut take = |key: &str| query.remove(key);
+        let found = Self {
+            image: take("image").unwrap_or_default(),
+            session_id: take("session_id").unwrap_or_default(),
+            output: take("output"),
+        };
+        match query.keys().next() {
+            None => Ok(found),
+            Some(key) => Err(Fault::bad(format!("{key:?} is not a parameter, expected image, session_id or output"))),
+        }
+    }
 }
 
 /// `POST /infer/{model}`.
 pub async fn infer(
     State(app): Shared,
     Path(name): Path<String>,
-    Query(query): Query<Infer>,
+    Query(query): Query<BTreeMap<String, String>>,
     request: Request,
 ) -> Result<Response, Fault> {
+    let query = Infer::read(query)?;
     let model = app.model(Some(&name))?;
     let output = query.output.as_deref().unwrap_or("all");
     if !matches!(output, "image" | "json" | "all" | "dicom_seg") {
@@ -88,20 +103,25 @@ pub async fn infer(
     }
     let client = client(&request);
     let Upload { fields, files, workspace } = app.receive(request).await?;
-    let params = parameters(&fields)?;
-    let format = match (output, params.get("result_extension")) {
-        ("dicom_seg", _) => Format::DicomSeg,
-        ("json", _) => Format::Json,
-        (_, None) => Format::default(),
-        (_, Some(end)) => format_of(end.as_str().or(Some("")))?,
+    check_fields(&fields, &["params"])?;
+    let parameters = parameters(&fields)?;
+    let params = InferParams::read(&parameters, &*model)?;
+    let format = match output {
+        "dicom_seg" => Format::DicomSeg,
+        "json" => Format::Json,
+        _ => params.format.unwrap_or_default(),
     };
-    let of_datastore = files.iter().all(|file| file.field != "file") && query.session_id.is_empty();
+    let of_datastore = files.is_empty() && query.session_id.is_empty();
+    if params.save_label && !(of_datastore && output != "json") {
+        let what = "save_label stores a label map of an image of the datastore: give ?image=NAME, and not output=json";
+        return Err(Fault::bad(what));
+    }
     let (input, session) = input(&app, &query, files, &workspace).await?;
-    let series = params.get("series").and_then(Value::as_str).map(str::to_owned);
-    let work = Work { client, model, input, series, format, parameters: params.clone(), workspace, _session: session };
+    let InferParams { series, save_label, label_tag, .. } = params;
+    let work = Work { client, model, input, series, format, parameters, workspace, _session: session };
     let predicted = compute(&app, work).await?;
-    if params.get("save_label").is_some_and(is_true) && of_datastore {
-        save(&app, &name, &query.image, &params, &predicted).await?;
+    if save_label {
+        save(&app, &name, &query.image, label_tag, &predicted).await?;
     }
     let params = Value::Object(predicted.params);
     let Some(file) = predicted.answer.file.filter(|_| output != "json") else { return Ok(as_json(&params)) };
@@ -112,11 +132,6 @@ pub async fn infer(
     })
 }
 
-/// Whether a value means true; MONAI Label's clients also send words.
-fn is_true(value: &Value) -> bool {
-    value.as_bool().unwrap_or_else(|| value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true")))
-}
-
 /// The input image: from the request, from a session, or from the datastore. The workspace of a session
 /// is kept while its image is read.
 async fn input(
@@ -125,8 +140,9 @@ async fn input(
     files: Vec<UploadedFile>,
     workspace: &Arc<Workspace>,
 ) -> Result<(PathBuf, Option<Arc<Workspace>>), Fault> {
-    // `label` contains scribbles for another kind of model.
-    let files: Vec<UploadedFile> = files.into_iter().filter(|file| file.field != "label").collect();
+    if files.iter().any(|file| file.field == "label") {
+        return Err(Fault::bad("the file `label` has scribbles, and interactive models are not supported"));
+    }
     if !query.session_id.is_empty() {
         let id = &query.session_id;
         let absent = || Fault::absent(format!("there is no session {id:?}: its time is over, or it was removed"));
@@ -143,15 +159,11 @@ async fn input(
 }
 
 /// Stores a label in the datastore.
-async fn save(
-    app: &App,
-    model: &str,
-    image: &str,
-    params: &Map<String, Value>,
-    predicted: &Predicted,
-) -> Result<(), Fault> {
-    let Some(file) = predicted.answer.file.clone() else { return Ok(()) };
-    let tag = params.get("label_tag").and_then(Value::as_str).unwrap_or(ORIGINAL).to_owned();
+async fn save(app: &App, model: &str, image: &str, tag: Option<String>, predicted: &Predicted) -> Result<(), Fault> {
+    let Some(file) = predicted.answer.file.clone() else {
+        return Err(Fault::bad("save_label: this model predicts no label map"));
+    };
+    let tag = tag.unwrap_or_else(|| ORIGINAL.to_owned());
     let info = json!({"model": model, "params": predicted.params});
     let info = info.as_object().cloned().unwrap_or_default();
     let image = image.to_owned();

@@ -9,6 +9,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::fault::Fault;
+use super::params::{check_fields, check_params};
 use super::upload::{Upload, parameters};
 use super::{App, Peer, Shared, as_json, body};
 use crate::model::{Answer, Format, Model};
@@ -84,7 +85,9 @@ async fn predict(
     let name = query.get("name").map(String::as_str);
     let upload = if is_form { app.receive(request).await? } else { app.receive_file(request, name).await? };
     let Upload { fields, files, workspace } = upload;
+    check_fields(&fields, &["series", "params"])?;
     let parameters = parameters(&fields)?;
+    check_params(&parameters, &*model)?;
     let input = app.input(files, &workspace).await?;
     let series = query.get("series").or(fields.get("series")).cloned();
     let work = Work { client, model, input, series, format, parameters, workspace, _session: None };

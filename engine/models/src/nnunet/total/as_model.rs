@@ -24,6 +24,8 @@ pub struct TotalModel {
     card: Card,
     /// The properties of its models' data sets.
     fingerprint: Option<Fingerprint>,
+    /// The faults of DICOM series that are accepted.
+    accept: Vec<String>,
     /// The unpacked folder of a package, from which networks are read.
     _unpacked: Option<Unpacked>,
 }
@@ -58,7 +60,13 @@ impl TotalModel {
             title,
         };
         let fingerprint = total.fingerprint();
-        Self { total: Arc::new(total), card, fingerprint, _unpacked: unpacked }
+        Self { total: Arc::new(total), card, fingerprint, accept: Vec::new(), _unpacked: unpacked }
+    }
+
+    /// Accepts faults of DICOM series, by name.
+    #[must_use]
+    pub fn accepting(self, faults: &[String]) -> Self {
+        Self { accept: faults.to_vec(), ..self }
     }
 }
 
@@ -77,7 +85,7 @@ impl Model for TotalModel {
     }
 
     fn preparer(&self) -> Arc<dyn Prepare> {
-        Arc::new(TotalPreparer(self.total.clone()))
+        Arc::new(TotalPreparer(self.total.clone(), self.accept.clone()))
     }
 
     fn predict(&self, prepared: Prepared, _asked: Asked) -> Outcome<Prediction> {
@@ -99,17 +107,21 @@ impl Model for TotalModel {
         let labels: Map<String, Value> =
             self.total.names().iter().map(|(label, name)| (label.to_string(), name.clone().into())).collect();
         let models: Vec<String> = self.total.models().map(|model| model.folder.path.display().to_string()).collect();
-        Map::from_iter([("labels".to_owned(), Value::Object(labels)), ("models".to_owned(), json!(models))])
+        Map::from_iter([
+            ("labels".to_owned(), Value::Object(labels)),
+            ("models".to_owned(), json!(models)),
+            ("accept".to_owned(), json!(self.accept)),
+        ])
     }
 }
 
-/// Reads and resamples images for a folder of several models.
-struct TotalPreparer(Arc<TotalSegmentator>);
+/// Reads and resamples images for a folder of several models, which accepts these faults of DICOM series.
+struct TotalPreparer(Arc<TotalSegmentator>, Vec<String>);
 
 impl Prepare for TotalPreparer {
     fn prepare(&self, case: &Case, _previous: Option<&Path>) -> Outcome<Prepared> {
         // TotalSegmentator reads the closest canonical axes.
-        let image = read_case(case, Reader::SimpleItk { reorient: true }, ".nii.gz")?;
+        let image = read_case(case, Reader::SimpleItk { reorient: true }, ".nii.gz", &self.1)?;
         let bytes = 4 * 4 * image.volume.data.len() as u64;
         let facts = facts_of(&image.volume, image.spacing);
         Ok(Prepared::new(self.0.prepare(image)?, bytes).with_facts(Some(facts)))
