@@ -5,7 +5,7 @@ use hearth_engine::{Better, Context, Event, Handler, HandlerError, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use hearth_registry::Fault;
+use hearth_registry::{Fault, counted};
 
 use crate::watched::{warn_of_unknown, watched};
 
@@ -119,8 +119,9 @@ impl Handler for EarlyStop {
         }
         let Some((value, better)) = watched(&metric, self.options.better, cx) else { return Ok(()) };
         if self.step(value, better) {
-            let patience = self.options.patience;
-            cx.host.terminate(&format!("{metric} has not improved for {patience} evaluations, it is {value:.4}"));
+            let patience = usize::try_from(self.options.patience).unwrap_or(usize::MAX);
+            let evaluations = counted(patience, "evaluation");
+            cx.host.terminate(&format!("{metric} has not improved for {evaluations}, it is {value:.4}"));
         }
         Ok(())
     }

@@ -108,7 +108,8 @@ fn is_plain(name: &str) -> bool {
     Path::new(name).file_name().is_some_and(|file| file == name)
 }
 
-fn now() -> f64 {
+/// The seconds since 1970.
+pub(crate) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
@@ -197,6 +198,26 @@ impl Curves {
         tensor.set_dtype(DataType::DT_STRING);
         tensor.set_tensor_shape(shape);
         tensor.set_string_val(RepeatedField::from_vec(vec![text.into_bytes()]));
+        let mut value = Summary_Value::new();
+        value.set_tag(tag.to_owned());
+        value.set_metadata(metadata);
+        value.set_tensor(tensor);
+        self.write(step, value)
+    }
+
+    /// Writes data of a page of TensorBoard that is no curve, picture or text. The value itself is empty, as
+    /// TensorBoard's own writers have it.
+    pub fn plugin_data(&mut self, tag: &str, step: u64, page: &str, data: Vec<u8>) -> Result<(), HandlerError> {
+        let mut plugin = SummaryMetadata_PluginData::new();
+        plugin.set_plugin_name(page.to_owned());
+        plugin.set_content(data);
+        let mut metadata = SummaryMetadata::new();
+        metadata.set_plugin_data(plugin);
+        let mut shape = TensorShapeProto::new();
+        shape.set_dim(RepeatedField::from_vec(vec![TensorShapeProto_Dim::new()]));
+        let mut tensor = TensorProto::new();
+        tensor.set_dtype(DataType::DT_FLOAT);
+        tensor.set_tensor_shape(shape);
         let mut value = Summary_Value::new();
         value.set_tag(tag.to_owned());
         value.set_metadata(metadata);

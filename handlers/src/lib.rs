@@ -49,6 +49,7 @@ mod checkpoints;
 mod early_stop;
 mod event_file;
 mod gpu_monitor;
+mod hparams;
 mod layer_statistics;
 mod lr_schedule;
 mod machine_monitor;

@@ -5,7 +5,7 @@ use hearth_engine::{Context, Event, Handler, HandlerError, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schedules::{Schedule, ScheduleConfig, constant};
+use crate::schedules::{Schedule, ScheduleConfig, above_zero, constant};
 use hearth_registry::Fault;
 
 /// The unit of a schedule's steps.
@@ -66,13 +66,11 @@ impl LrSchedule {
     /// A schedule with these options.
     ///
     /// # Errors
-    /// As [`Schedule::check`]; if the base rate is negative or NaN; if a plugin's schedule cannot be loaded.
+    /// As [`Schedule::check`]; if the base rate is not above 0; if a plugin's schedule cannot be loaded.
     pub fn new(options: LrScheduleOptions) -> Result<Self, Fault> {
         let schedule = &*options.schedule;
         Schedule::check(schedule).and_then(|()| schedule.load()).map_err(|fault| fault.under("schedule"))?;
-        if let Some(base) = options.base_lr.filter(|base| !base.is_finite() || *base < 0.0) {
-            return Err(Fault::at("base_lr", format!("`base_lr` is {base}; give 0 or more")));
-        }
+        options.base_lr.map_or(Ok(()), |base| above_zero("base_lr", base))?;
         Ok(Self { base: options.base_lr, done: None, options })
     }
 }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event_file::Curves;
+use crate::hparams;
 
 /// Options of [`TensorBoardStats`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -27,6 +28,8 @@ pub struct TensorBoardStatsOptions {
     pub loss: String,
     /// Whether the pictures and texts that handlers attach are written, too.
     pub attachments: bool,
+    /// Whether the settings of the recipe are written, for the page HPARAMS that compares runs.
+    pub hparams: bool,
 }
 
 impl Default for TensorBoardStatsOptions {
@@ -37,6 +40,7 @@ impl Default for TensorBoardStatsOptions {
             every_epochs: 1,
             loss: "train/loss".into(),
             attachments: true,
+            hparams: true,
         }
     }
 }
@@ -45,6 +49,9 @@ impl Default for TensorBoardStatsOptions {
 /// numbers, pictures and texts of other handlers (`Host::scalar`, `Host::attach`; step: the
 /// iteration). A resumed run continues the same file from the
 /// position stored in its checkpoint. Add it after the handlers that compute metrics.
+///
+/// For the page HPARAMS, a training with a recipe is a session: its settings at the start, its end, and
+/// the key metric's best value as the curve `best/NAME`.
 ///
 /// ```
 /// # use hearth_engine::Metrics;
@@ -64,12 +71,14 @@ pub struct TensorBoardStats {
     curves: Curves,
     /// The iteration of the newest point of each curve of handlers.
     written: BTreeMap<String, u64>,
+    /// Whether the file has the settings, if they are written at all.
+    is_begun: bool,
 }
 
 impl TensorBoardStats {
     /// A handler with these options, its files in the run's folder.
     pub fn new(options: TensorBoardStatsOptions, run: &Path) -> Self {
-        Self { curves: Curves::new(run.join(&options.dir)), options, written: BTreeMap::new() }
+        Self { curves: Curves::new(run.join(&options.dir)), options, written: BTreeMap::new(), is_begun: false }
     }
 
     /// Writes a picture or a text that a handler has attached; other files stay where they are.
@@ -89,6 +98,32 @@ impl TensorBoardStats {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What the run is, of a training with a recipe that is shown as a session.
+    fn session(&self, cx: &Context<'_>) -> Option<String> {
+        // An evaluator has no learning rate, and belongs to the session of its trainer.
+        let is_one = self.options.hparams && cx.host.learning_rate().is_some();
+        is_one.then(|| cx.host.run_info().ok()).flatten()
+    }
+
+    /// Begins the session, once.
+    fn begin_session(&mut self, cx: &Context<'_>) -> Result<(), HandlerError> {
+        let Some(info) = self.session(cx).filter(|_| !self.is_begun) else { return Ok(()) };
+        self.is_begun = true;
+        hparams::begin(&mut self.curves, cx.state.iteration, &hparams::settings(&serde_json::from_str(&info)?))
+    }
+
+    /// Ends the session, with the best value of its key metric.
+    fn end_session(&mut self, cx: &Context<'_>, failed: bool) -> Result<(), HandlerError> {
+        let state = cx.state;
+        if self.session(cx).is_none() {
+            return Ok(());
+        }
+        if let (Some(name), Some(best)) = (&state.key_metric, state.best_metric) {
+            self.curves.scalar(&format!("best/{name}"), state.epoch, best)?;
+        }
+        hparams::end(&mut self.curves, state.iteration, failed)
     }
 
     fn handed_out(&mut self, cx: &Context<'_>) -> Result<(), HandlerError> {
@@ -126,7 +161,7 @@ impl Handler for TensorBoardStats {
     }
 
     fn subscriptions(&self) -> Vec<When> {
-        let ends = Event::Completed | Event::Interrupt | Event::ExceptionRaised;
+        let ends = Event::Started | Event::Completed | Event::Interrupt | Event::ExceptionRaised;
         let attached = self.options.attachments.then(|| Event::Attached.into());
         [Event::IterationCompleted | Event::EpochCompleted | ends].into_iter().chain(attached).collect()
     }
@@ -162,6 +197,11 @@ impl Handler for TensorBoardStats {
                 }
                 self.curves.flush()
             }
+            Event::Started => self.begin_session(cx),
+            Event::Completed | Event::ExceptionRaised => {
+                self.end_session(cx, event == Event::ExceptionRaised)?;
+                self.curves.flush()
+            }
             _ => self.curves.flush(),
         }
     }
@@ -176,6 +216,8 @@ impl Handler for TensorBoardStats {
 
     fn load_state(&mut self, state: &[u8]) -> Result<(), HandlerError> {
         self.written.clear();
+        // The file was begun by the first part of the run.
+        self.is_begun = true;
         self.curves.go_on(state)
     }
 }

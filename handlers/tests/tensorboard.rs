@@ -4,17 +4,19 @@
 mod clients;
 mod mock;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hearth_engine::{Engine, Event, Snapshot};
+use hearth_engine::{Better, Engine, Event, HandlerError, Snapshot};
 use hearth_handlers::build;
 use mock::Trainer;
 use protobuf::Message;
+use protobuf::well_known_types::Value_oneof_kind as Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tensorboard_proto::event::Event as Record;
+use tensorboard_proto::plugin_hparams::HParamsPluginData;
 
 /// CRC-32C bit by bit, from its polynomial.
 fn crc32c(bytes: &[u8]) -> u32 {
@@ -165,6 +167,162 @@ fn live_tensorboard() {
         let record = Recorded { made_with: client.versions(), reading: said };
         fs::write(recorded("tensorboard.json"), serde_json::to_string(&record).unwrap() + "\n").unwrap();
     }
+}
+
+/// Reads with the code of TensorBoard's page HPARAMS: the settings and the metrics of each session.
+const SESSIONS: &str = r#"
+import json, sys
+from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins import base_plugin
+from tensorboard.plugins.hparams import api_pb2, backend_context, get_experiment, list_session_groups
+runs = plugin_event_multiplexer.EventMultiplexer()
+runs.AddRunsFromDirectory(sys.argv[1])
+runs.Reload()
+provider = data_provider.MultiplexerDataProvider(runs, sys.argv[1])
+context = backend_context.Context(base_plugin.TBContext(logdir=sys.argv[1], data_provider=provider))
+experiment = get_experiment.Handler(RequestContext(), context, "runs", api_pb2.GetExperimentRequest()).run()
+known = [api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE, api_pb2.STATUS_RUNNING]
+request = api_pb2.ListSessionGroupsRequest(
+    start_index=0, slice_size=9, allowed_statuses=known,
+    col_params=[api_pb2.ColParams(metric=info.name) for info in experiment.metric_infos])
+groups = list_session_groups.Handler(RequestContext(), context, "runs", request).run()
+value = lambda v: getattr(v, v.WhichOneof("kind"))
+print(json.dumps({
+    "settings": sorted(info.name for info in experiment.hparam_infos),
+    "sessions": {s.name: {
+        "settings": {name: value(v) for name, v in g.hparams.items()},
+        "metrics": {m.name.tag: [m.training_step, m.value] for m in s.metric_values},
+        "status": api_pb2.Status.Name(s.status),
+    } for g in groups.session_groups for s in g.sessions},
+}))"#;
+
+/// The sessions of a folder of runs.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Sessions {
+    /// The settings of any session.
+    settings: Vec<String>,
+    sessions: BTreeMap<String, Session>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Session {
+    settings: BTreeMap<String, Value>,
+    metrics: BTreeMap<String, (i64, f32)>,
+    status: String,
+}
+
+/// TensorBoard's result for `first.tfevents` and `second.tfevents`, the files of runs as in `two_runs`.
+#[derive(Serialize, Deserialize)]
+struct RecordedSessions {
+    made_with: String,
+    read: Sessions,
+}
+
+/// Two runs of recipes with settings in common, one of which fails; the event file of each.
+fn two_runs(runs: &Path) -> [PathBuf; 2] {
+    let recipes = [
+        json!({"network": {"name": "UNet", "channels": [16, 32]}, "optimizer": {"name": "Adam", "lr": 0.001}}),
+        json!({"network": {"name": "UNet", "dropout": 0.5}, "optimizer": {"name": "SGD", "lr": 0.1, "nesterov": true}}),
+    ];
+    let mut runs = ["first", "second"].into_iter().zip(recipes).map(|(name, recipe)| {
+        let run = runs.join(name);
+        let mut engine = engine(&run, 0);
+        engine.set_key_metric("dice", Better::Higher);
+        engine.set_run_info(json!({"recipe": recipe, "world_size": 1}).to_string());
+        if name == "second" {
+            engine.on(Event::EpochCompleted.once(3), |_| Err(HandlerError::new("enough"))).unwrap();
+        }
+        assert_eq!(engine.run(&mut trainer(), 4).is_err(), name == "second");
+        files(&run.join("tensorboard")).remove(0)
+    });
+    [(); 2].map(|()| runs.next().unwrap())
+}
+
+/// Reads sessions with the reader in this file.
+fn sessions(files: &[PathBuf; 2]) -> Sessions {
+    let mut found = BTreeMap::new();
+    for (name, file) in ["first", "second"].into_iter().zip(files) {
+        let mut session =
+            Session { settings: BTreeMap::new(), metrics: BTreeMap::new(), status: "STATUS_RUNNING".into() };
+        for record in records(file) {
+            for value in record.get_summary().get_value() {
+                if value.get_metadata().get_plugin_data().get_plugin_name() != "hparams" {
+                    session.metrics.insert(value.get_tag().to_owned(), (record.get_step(), value.get_simple_value()));
+                    continue;
+                }
+                let content = value.get_metadata().get_plugin_data().get_content();
+                let data = HParamsPluginData::parse_from_bytes(content).unwrap();
+                if data.has_session_end_info() {
+                    session.status = format!("{:?}", data.get_session_end_info().get_status());
+                }
+                for (name, setting) in data.get_session_start_info().get_hparams() {
+                    let setting = match setting.kind.clone().unwrap() {
+                        Kind::number_value(number) => json!(number),
+                        Kind::bool_value(value) => json!(value),
+                        Kind::string_value(text) => json!(text),
+                        other => panic!("{other:?}"),
+                    };
+                    session.settings.insert(name.clone(), setting);
+                }
+            }
+        }
+        found.insert(format!("{name}/tensorboard"), session);
+    }
+    let names: BTreeSet<&String> = found.values().flat_map(|session| session.settings.keys()).collect();
+    Sessions { settings: names.into_iter().cloned().collect(), sessions: found }
+}
+
+#[test]
+fn runs_are_sessions_that_tensorboard_compared() {
+    let text = fs::read_to_string(recorded("hparams.json")).unwrap();
+    let said: RecordedSessions = serde_json::from_str(&text).unwrap();
+    let theirs = ["first.tfevents", "second.tfevents"].map(recorded);
+    assert_eq!(sessions(&theirs), said.read, "the reader of these tests is not TensorBoard's");
+    let runs = tempfile::tempdir().unwrap();
+    let ours = sessions(&two_runs(runs.path()));
+    assert_eq!(ours, said.read, "TensorBoard has not read these files. {}", clients::how_to_record("hearth-handlers"));
+    let [first, second] = ["first", "second"].map(|name| &ours.sessions[&format!("{name}/tensorboard")]);
+    assert_eq!((first.status.as_str(), second.status.as_str()), ("STATUS_SUCCESS", "STATUS_FAILURE"));
+    assert_eq!(first.settings["network.channels"], "16, 32");
+    assert_eq!((first.metrics["best/dice"], second.metrics["best/dice"]), ((4, 0.4), (3, 0.2)));
+}
+
+#[test]
+fn live_tensorboard_sessions() {
+    let Some(client) = clients::find(&["tensorboard"], "runs_are_sessions_that_tensorboard_compared") else { return };
+    let runs = tempfile::tempdir().unwrap();
+    let files = two_runs(runs.path());
+    let said: Sessions = serde_json::from_str(&client.run(SESSIONS, [runs.path()])).unwrap();
+    assert_eq!(said, sessions(&files));
+    if clients::recording() {
+        for (file, name) in files.iter().zip(["first.tfevents", "second.tfevents"]) {
+            fs::copy(file, recorded(name)).unwrap();
+        }
+        let record = RecordedSessions { made_with: client.versions(), read: said };
+        fs::write(recorded("hparams.json"), serde_json::to_string(&record).unwrap() + "\n").unwrap();
+    }
+}
+
+#[test]
+fn a_resumed_run_is_one_session() {
+    let run = tempfile::tempdir().unwrap();
+    let engine = || {
+        let mut engine = engine(run.path(), 0);
+        engine.set_run_info(json!({"recipe": {"optimizer": {"lr": 0.1}}}).to_string());
+        engine
+    };
+    let mut first = trainer();
+    engine().run(&mut first, 3).unwrap();
+    let mut second = engine();
+    second.restore(&saved(&first, 2)).unwrap();
+    second.run(&mut trainer(), 4).unwrap();
+    drop(second);
+    let records = records(&files(&run.path().join("tensorboard"))[0]);
+    let tags: Vec<&str> =
+        records.iter().flat_map(|r| r.get_summary().get_value()).map(|value| value.get_tag()).collect();
+    let count = |tag: &str| tags.iter().filter(|known| **known == tag).count();
+    assert_eq!((count("_hparams_/session_start_info"), count("_hparams_/session_end_info")), (1, 1), "{tags:?}");
 }
 
 fn trainer() -> Trainer {

@@ -357,7 +357,7 @@ class Component:
         inferer        infer(image, network) -> Array; network(window) -> Array
         sampler        order(cases, epoch, draw, losses) -> indices
         layout         cases(folder) -> a list of {"name", "image", "label", "fields"}
-        writer         ENDINGS = [".xyz"]; write(image, path, case)
+        writer         ENDINGS = [".xyz"], SIDES = [".raw"]; write(image, path, case)
 
     Several threads call it; the interpreter runs one of them at a time."""
 
@@ -365,6 +365,7 @@ class Component:
     OPTIONS = []
     RANDOM = False
     ENDINGS = []
+    SIDES = []
 
     def __init__(self, options):
         self.options = options
@@ -380,7 +381,8 @@ class Component:
     def _call(self, operation, inputs, text, network):
         """The arrays and the JSON of an operation."""
         if operation == "abilities":
-            return [], {"random": self.RANDOM, "invertible": hasattr(self, "invert"), "endings": self.ENDINGS}
+            random, invertible = self.RANDOM, hasattr(self, "invert")
+            return [], {"random": random, "invertible": invertible, "endings": self.ENDINGS, "sides": self.SIDES}
         if operation == "apply":
             made = self.apply(inputs, text["keys"], text["draw"])
             images, state = made if isinstance(made, tuple) else (made, "")

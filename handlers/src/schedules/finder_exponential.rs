@@ -3,7 +3,7 @@ use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Schedule, at_least_two, last, numbers};
+use super::{Schedule, above_zero, at_least_two, last};
 
 /// MONAI's `ExponentialLR` of its learning-rate finder:
 /// `base * (end_lr / base) ^ (step / (num_iter - 1))`.
@@ -29,7 +29,7 @@ impl Schedule for FinderExponential {
 
     fn check(&self) -> Result<(), Fault> {
         at_least_two("num_iter", self.num_iter)?;
-        numbers(&[("end_lr", self.end_lr)])
+        above_zero("end_lr", self.end_lr)
     }
 }
 

@@ -47,6 +47,26 @@ use hearth_registry::{Fault, FromPlugin, Kind, Named};
 pub type ScheduleConfig = Named<dyn Schedule>;
 
 /// The learning rate as a function of the step: an epoch or an iteration, from 0.
+///
+/// ```
+/// use hearth_handlers::Schedule;
+/// use hearth_registry::Fault;
+///
+/// /// Halves the rate each time this number of steps is done.
+/// #[derive(Debug)]
+/// struct Halves(u64);
+///
+/// impl Schedule for Halves {
+///     fn at(&self, base_lr: f64, step: u64) -> f64 {
+///         base_lr * 0.5_f64.powf((step / self.0) as f64)
+///     }
+///     fn check(&self) -> Result<(), Fault> {
+///         if self.0 == 0 { Err(Fault::new("0 steps; give 1 or more")) } else { Ok(()) }
+///     }
+/// }
+///
+/// assert_eq!((Halves(10).at(0.1, 9), Halves(10).at(0.1, 10)), (0.1, 0.05));
+/// ```
 pub trait Schedule: std::fmt::Debug + Send + Sync {
     /// The learning rate of a step, counted from 0, for an optimizer with the rate `base_lr`.
     fn at(&self, base_lr: f64, step: u64) -> f64;
@@ -137,6 +157,12 @@ fn way_down(key: &str, up: u64, whole: u64) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::at(key, format!("`{key}` is {up} of {whole}; nothing is left for the cosine")))
+}
+
+/// Checks that a rate or a factor is finite and above 0.
+pub(crate) fn above_zero(key: &str, value: f64) -> Result<(), Fault> {
+    let sound = value.is_finite() && value > 0.0;
+    if sound { Ok(()) } else { Err(Fault::at(key, format!("`{key}` is {value}; give a number above 0"))) }
 }
 
 /// Checks that rates and factors are finite and not negative.

@@ -3,7 +3,7 @@ use hearth_registry::{Fault, entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Schedule, half_wave, last, numbers};
+use super::{Schedule, above_zero, half_wave, last};
 
 /// Up from `max_lr / div_factor` to `max_lr`, then down far below the first rate. The optimizer's
 /// own rate is ignored, and its momentum is constant.
@@ -92,12 +92,9 @@ impl Schedule for OneCycleLr {
         if !(0.0..=1.0).contains(&self.pct_start) {
             return Err(Fault::at("pct_start", format!("`pct_start` is {}; give a fraction, 0 to 1", self.pct_start)));
         }
-        for (key, factor) in [("div_factor", self.div_factor), ("final_div_factor", self.final_div_factor)] {
-            if !(factor > 0.0) {
-                return Err(Fault::at(key, format!("`{key}` is {factor}; give a number above 0")));
-            }
-        }
-        numbers(&[("max_lr", self.max_lr)])
+        above_zero("div_factor", self.div_factor)?;
+        above_zero("final_div_factor", self.final_div_factor)?;
+        above_zero("max_lr", self.max_lr)
     }
 }
 

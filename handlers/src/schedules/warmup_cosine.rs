@@ -51,11 +51,11 @@ impl Schedule for WarmupCosineSchedule {
     fn check(&self) -> Result<(), Fault> {
         way_down("warmup_steps", self.warmup_steps, self.t_total)?;
         let multiplier = self.warmup_multiplier;
-        if multiplier > 1.0 {
+        if !(0.0..=1.0).contains(&multiplier) {
             let what = format!("`warmup_multiplier` is {multiplier}; give a fraction of the rate, 0 to 1");
             return Err(Fault::at("warmup_multiplier", what));
         }
-        numbers(&[("cycles", self.cycles), ("end_lr", self.end_lr), ("warmup_multiplier", multiplier)])
+        numbers(&[("cycles", self.cycles), ("end_lr", self.end_lr)])
     }
 }
 

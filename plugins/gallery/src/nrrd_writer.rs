@@ -26,6 +26,10 @@ impl Writer for Nhdr {
         vec![".nhdr".to_owned()]
     }
 
+    fn sides(&self) -> Vec<String> {
+        vec![".raw".to_owned()]
+    }
+
     fn write(&self, image: Array<'_>, path: &Path, case: &str) -> Result<Vec<PathBuf>, HandlerError> {
         let [channels, x, y, z] = image.shape[..] else {
             return Err(HandlerError::new(format!("expected an image [C, X, Y, Z], not {:?}", image.shape)));

@@ -108,7 +108,7 @@ fn components_work_through_the_interface() {
     assert_eq!(text["order"].as_array().map(Vec::len), Some(2), "{text}");
 
     let text: Value = from_str(&writer.call("abilities", &[], "", None).expect("abilities").text).expect("JSON");
-    assert_eq!(text["endings"], json!([".nhdr"]));
+    assert_eq!((&text["endings"], &text["sides"]), (&json!([".nhdr"]), &json!([".raw"])));
     let image = Array::new(vec![1, 1, 1, 1], vec![1.0]).expect("a value");
     let call = json!({"path": "/no/such/folder/a.nhdr", "case": "a"}).to_string();
     let error = writer.call("write", &[image], &call, None).expect_err("no folder");

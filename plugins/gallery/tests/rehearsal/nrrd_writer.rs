@@ -26,7 +26,7 @@ fn the_header_has_the_grid_and_the_file_the_values() {
     let folder = folder("one");
     let path = folder.join("case_1.nhdr");
     let writer = Nhdr::new(NoOptions::from_toml("").expect("no options")).expect("no options");
-    assert_eq!(writer.endings(), [".nhdr"]);
+    assert_eq!((writer.endings(), writer.sides()), (vec![".nhdr".to_owned()], vec![".raw".to_owned()]));
     let files = writer.write(image(1), &path, "case 1").expect("written");
     assert_eq!(files, [path.clone(), folder.join("case_1.raw")]);
     let expected = "NRRD0005\n# case 1\ntype: float\ndimension: 3\nspace: right-anterior-superior\nsizes: 2 3 2\n\

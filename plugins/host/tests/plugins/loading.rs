@@ -54,7 +54,7 @@ fn options_that_are_wrong_are_told_with_the_valid_ones() {
     let unknown = fault(&checkpoint, "keep_lst = 2");
     assert_eq!((unknown.path.as_str(), unknown.suggestion.as_deref()), ("keep_lst", Some("keep_last")));
     let kind = fault(&checkpoint, "keep_last = 'all'");
-    assert_eq!(kind.to_string(), "keep_last: expected a whole number, 0 or more, not the text \"all\"");
+    assert_eq!(kind.to_string(), "keep_last: expected a whole number without a sign, not the text \"all\"");
     let good = load(&fixture("good")).expect("a good plugin");
     let missing = fault(&good, "");
     assert_eq!(missing.path, "word");
