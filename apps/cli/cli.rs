@@ -196,23 +196,17 @@ fn listen(verbose: u8) {
         .with_filter(filter)
         .with_filter(filter_fn(move |metadata| !is_notice(metadata)));
     let notices = terminal::Notices.with_filter(filter_fn(is_notice));
+    let kept = Warnings.with_filter(LevelFilter::WARN);
+    let (recorded, shown) = (hearth_profile::layer(), hearth_profile::markers_layer());
+    let layers = tracing_subscriber::registry().with(lines).with(notices).with(kept).with(recorded).with(shown);
     // A second subscriber can only come from a test in the same process; the first one stays.
-    let ranges = std::env::var(RANGES).ok().map(|text| {
+    let _ = layers.try_init();
+    if let Ok(text) = std::env::var(RANGES) {
         let kind = text.strip_suffix(",layers");
         hearth::nn::layers::layer_ranges(kind.is_some());
-        hearth_profile::markers(kind.unwrap_or(&text))
-    });
-    let (markers, refused) = match ranges {
-        Some(Ok(markers)) => (Some(hearth_profile::markers_layer(markers)), None),
-        Some(Err(why)) => (None, Some(why)),
-        None => (None, None),
-    };
-    let kept = Warnings.with_filter(LevelFilter::WARN);
-    let layers =
-        tracing_subscriber::registry().with(lines).with(notices).with(kept).with(hearth_profile::layer()).with(markers);
-    let _ = layers.try_init();
-    if let Some(why) = refused {
-        tracing::warn!("{RANGES}: {why}");
+        if let Err(why) = hearth_profile::show_ranges(kind.unwrap_or(&text)) {
+            tracing::warn!("{RANGES}: {why}");
+        }
     }
 }
 
@@ -252,14 +246,14 @@ impl Command {
         }
     }
 
-    /// The `--ranks` options, for a command whose work several ranks can share.
-    fn ranks(&self) -> Option<RanksArgs> {
+    /// The options of ranks, for a command whose work several ranks can share.
+    fn ranks(&self) -> Option<&RanksArgs> {
         match self {
-            Command::Train(args) => Some(args.ranks),
-            Command::Evaluate(args) => Some(args.ranks),
-            Command::Predict(args) => Some(args.ranks),
-            Command::Ensemble(args) => Some(args.ranks),
-            Command::Preprocess(args) => Some(args.ranks),
+            Command::Train(args) => Some(&args.ranks),
+            Command::Evaluate(args) => Some(&args.ranks),
+            Command::Predict(args) => Some(&args.ranks),
+            Command::Ensemble(args) => Some(&args.ranks),
+            Command::Preprocess(args) => Some(&args.ranks),
             _ => None,
         }
     }

@@ -64,6 +64,11 @@ fn begin(stage: Stage) -> Outcome {
     Ok(())
 }
 
+/// Does what Ctrl-C does: the launcher of this rank has passed it on.
+pub fn request() {
+    handle();
+}
+
 fn handle() {
     let mut stage = lock(&STAGE);
     if hangup::is_no_request(matches!(*stage, Stage::Ending)) {

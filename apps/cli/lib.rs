@@ -11,11 +11,13 @@
 pub mod cli;
 pub mod commands;
 mod cores;
+mod cudnn;
 mod demos;
 pub mod error;
 pub mod escapes;
 pub mod folders;
 mod hangup;
+pub mod hosts;
 pub mod interrupt;
 pub mod ranks;
 mod repeated;

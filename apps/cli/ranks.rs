@@ -1,5 +1,5 @@
-//! Several ranks of one command, started by a launcher (`mpirun`, `srun`) or by `--ranks` on this
-//! machine.
+//! Several ranks of one command, started by a launcher (`mpirun`, `srun`), by `--ranks` on this
+//! machine, or by `--hosts` on several.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hearth_train::Ranks;
-use hearth_train::distributed::{At, DEADLINE, Launcher, Placement, connect, threads, variables};
+use hearth_train::distributed::{At, Communicator, DEADLINE, Launcher, Placement, connect, threads, variables};
 
 use crate::cores;
 use crate::error::{Context, Failure, Outcome};
+use crate::hosts::{self, Host};
 use crate::run::is_reported;
 use crate::{interrupt, note, terminal};
 
@@ -26,32 +27,40 @@ pub struct Restarts<'a> {
 }
 
 /// The variable with the seconds that a rank waits for the others to start.
-const START_DEADLINE: &str = "HEARTH_START_DEADLINE";
+pub const START_DEADLINE: &str = "HEARTH_START_DEADLINE";
 
-/// The option that starts ranks.
+/// The options that start ranks.
 const OPTION: &str = "--ranks";
+const HOSTS: &str = "--hosts";
 
-/// The option of commands whose work several ranks can share.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
+/// The options of commands whose work several ranks can share.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct RanksArgs {
     /// Share the work among N ranks on this machine: processes of mpirun, or threads without mpirun
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub ranks: Option<u16>,
+    /// Share the work among ranks on these machines, started over ssh, without MPI: node1:2,node2:2
+    #[arg(long, value_name = "HOST:N,...", value_delimiter = ',', conflicts_with = "ranks")]
+    pub hosts: Vec<Host>,
 }
 
 impl RanksArgs {
     /// Whether this thread does all the work, and starts no other ranks.
-    pub fn alone(self) -> bool {
-        self.ranks.is_none_or(|count| count < 2)
+    pub fn alone(&self) -> bool {
+        self.hosts.is_empty() && self.ranks.is_none_or(|count| count < 2)
     }
 
     /// Runs `work` as each of the ranks, or as the only one.
-    pub fn run(self, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
+    pub fn run(&self, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
         self.run_again(Restarts { most: 0, may: &|| false }, work)
     }
 
     /// Like [`Self::run`], with restarts after a failure where `restarts` allows them.
-    pub fn run_again(self, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
+    pub fn run_again(&self, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
+        if !self.hosts.is_empty() {
+            check_unlaunched(HOSTS)?;
+            return hosts::start(&self.hosts, &restarts);
+        }
         if let Some(count) = self.ranks {
             return start(usize::from(count), restarts, work);
         }
@@ -80,11 +89,13 @@ pub fn local_rank(ranks: Option<&Ranks>) -> usize {
 /// The rank that a launcher gave this process; `None` if there is one rank. All but the first print
 /// nothing from then on.
 pub fn of_launcher() -> Outcome<Option<Ranks>> {
-    if !is_launched()? {
-        return Ok(None);
-    }
-    let deadline = start_deadline(std::env::var(START_DEADLINE).ok())?;
-    let ranks = Ranks::new(Arc::from(connect(deadline).map_err(|error| Failure::new(error.to_string()))?));
+    let Some(placement) = placement()?.filter(|placement| placement.world > 1) else { return Ok(None) };
+    let deadline = start_deadline()?;
+    let communicator: Arc<dyn Communicator> = match placement.launcher {
+        Launcher::Hearth => Arc::new(hosts::rank::join(&placement, deadline)?),
+        _ => Arc::from(connect(deadline).map_err(|error| Failure::new(error.to_string()))?),
+    };
+    let ranks = Ranks::new(communicator);
     terminal::speak(ranks.rank() == 0);
     let (world, hosts) = (ranks.world(), ranks.communicator().hosts());
     let each: BTreeSet<&str> = hosts.iter().map(|host| &**host).collect();
@@ -101,8 +112,12 @@ pub fn leave_together(ranks: Option<&Ranks>, failed: bool) {
     }
 }
 
-/// How long the others may take to start: five minutes unless the variable gives another value.
-fn start_deadline(given: Option<String>) -> Outcome<Duration> {
+/// How long the ranks may take to start: five minutes unless the variable gives another value.
+pub fn start_deadline() -> Outcome<Duration> {
+    deadline_of(std::env::var(START_DEADLINE).ok())
+}
+
+fn deadline_of(given: Option<String>) -> Outcome<Duration> {
     let Some(given) = given else { return Ok(DEADLINE) };
     match given.trim().parse::<f64>() {
         // A day is longer than any real wait, and short enough for the clock's range.
@@ -111,10 +126,22 @@ fn start_deadline(given: Option<String>) -> Outcome<Duration> {
     }
 }
 
+/// The place that a launcher gave this process.
+fn placement() -> Outcome<Option<Placement>> {
+    Placement::from_environment().map_err(|error| Failure::new(error.to_string()))
+}
+
 /// Whether a launcher started this process as one of several.
 pub fn is_launched() -> Outcome<bool> {
-    let placement = Placement::from_environment().map_err(|error| Failure::new(error.to_string()))?;
-    Ok(placement.is_some_and(|placement| placement.world > 1))
+    Ok(placement()?.is_some_and(|placement| placement.world > 1))
+}
+
+/// Refuses an option that starts ranks in a process that is one of several.
+fn check_unlaunched(option: &str) -> Outcome {
+    match is_launched()? {
+        false => Ok(()),
+        true => Err(Failure::new(format!("{option} starts ranks, but a launcher already did: remove one of the two"))),
+    }
 }
 
 /// A process that `torchrun` started, of a job on one machine.
@@ -140,9 +167,7 @@ fn of_torchrun(variables: &BTreeMap<String, String>) -> Outcome<Option<Torchrun>
 /// Runs `work` as each of `count` ranks on this machine: as processes of `mpirun` if it is installed,
 /// which run this program with the same arguments, and otherwise as threads of this process.
 pub fn start(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
-    if is_launched()? {
-        return Err(Failure::new(format!("{OPTION} starts ranks, but a launcher already did: remove one of the two")));
-    }
+    check_unlaunched(OPTION)?;
     if count < 2 {
         return work(None);
     }
@@ -151,7 +176,7 @@ pub fn start(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) 
 
 fn begin(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
     match find("mpirun") {
-        Some(launcher) => processes(&launcher, count, restarts),
+        Some(launcher) => processes(&launcher, count, &restarts),
         None if restarts.most > 0 => {
             Err(Failure::new(format!("{RESTARTS} needs mpirun, which is not installed on this machine")))
         }
@@ -168,22 +193,31 @@ fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Starts this program `count` times, each with its share of the cores. If they fail and a restart may
-/// help, starts them again; they continue from the checkpoint.
-fn processes(launcher: &Path, count: usize, restarts: Restarts<'_>) -> Outcome {
-    // Ctrl-C also reaches the launcher, which asks the ranks to end; this process waits for that.
-    let asked = Arc::new(AtomicBool::new(false));
-    interrupt::listen_to_launcher(Arc::clone(&asked))?;
+/// How ranks that were started have ended.
+pub enum Ended {
+    /// All with success.
+    Done,
+    /// By Ctrl-C.
+    Interrupted,
+    /// With this error.
+    Failed(String),
+}
+
+/// Starts ranks by `once`. If they fail and a restart may help, starts them again; they continue from
+/// the checkpoint. `asked` is set once the user has interrupted them.
+pub fn until_done(
+    restarts: &Restarts<'_>,
+    asked: &AtomicBool,
+    mut once: impl FnMut(bool) -> Outcome<Ended>,
+) -> Outcome {
     let mut again = 0;
     loop {
-        let status = launch(launcher, count, again > 0)?;
-        let why = match status.code() {
-            Some(0) => return Ok(()),
-            // Open MPI then has its own exit code.
-            _ if asked.load(Ordering::SeqCst) => return Err(Failure::interrupted()),
-            Some(130) => return Err(Failure::interrupted()),
-            Some(code) => format!("the ranks ended with exit code {code}; see above"),
-            None => format!("{} was killed: {status}", launcher.display()),
+        let why = match once(again > 0)? {
+            Ended::Done => return Ok(()),
+            Ended::Interrupted => return Err(Failure::interrupted()),
+            // A launcher then has its own exit code.
+            Ended::Failed(_) if asked.load(Ordering::SeqCst) => return Err(Failure::interrupted()),
+            Ended::Failed(why) => why,
         };
         if again == restarts.most || !(restarts.may)() {
             return Err(Failure::new(why));
@@ -192,6 +226,22 @@ fn processes(launcher: &Path, count: usize, restarts: Restarts<'_>) -> Outcome {
         note!("{why}");
         note!("restart {again} of {}: the ranks resume from the newest checkpoint", restarts.most);
     }
+}
+
+/// Starts this program `count` times, each with its share of the cores.
+fn processes(launcher: &Path, count: usize, restarts: &Restarts<'_>) -> Outcome {
+    // Ctrl-C also reaches the launcher, which asks the ranks to end; this process waits for that.
+    let asked = Arc::new(AtomicBool::new(false));
+    interrupt::listen_to_launcher(Arc::clone(&asked))?;
+    until_done(restarts, &asked, |again| {
+        let status = launch(launcher, count, again)?;
+        Ok(match status.code() {
+            Some(0) => Ended::Done,
+            Some(130) => Ended::Interrupted,
+            Some(code) => Ended::Failed(format!("the ranks ended with exit code {code}; see above")),
+            None => Ended::Failed(format!("{} was killed: {status}", launcher.display())),
+        })
+    })
 }
 
 fn launch(launcher: &Path, count: usize, again: bool) -> Outcome<ExitStatus> {
@@ -233,7 +283,7 @@ fn launch(launcher: &Path, count: usize, again: bool) -> Outcome<ExitStatus> {
 const RESTARTS: &str = "--max-restarts";
 
 /// The arguments of each rank.
-fn of_ranks(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub fn of_ranks(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut kept, mut value_follows) = (Vec::new(), false);
     for argument in arguments {
         if std::mem::take(&mut value_follows) {
@@ -241,9 +291,9 @@ fn of_ranks(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
         }
         let text = argument.to_string_lossy();
         let own = |option: &str| text.strip_prefix(option).is_some_and(|rest| rest.starts_with('='));
-        if [OPTION, RESTARTS].contains(&&*text) {
+        if [OPTION, HOSTS, RESTARTS].contains(&&*text) {
             value_follows = true;
-        } else if ![OPTION, RESTARTS].into_iter().any(own) {
+        } else if ![OPTION, HOSTS, RESTARTS].into_iter().any(own) {
             kept.push(argument);
         }
     }
@@ -272,13 +322,15 @@ mod tests {
         };
         assert_eq!(kept(&["train", "x.toml", "--ranks", "4", "--data", "d"]), "train x.toml --data d");
         assert_eq!(kept(&["train", "--ranks=2", "x.toml"]), "train x.toml");
+        assert_eq!(kept(&["predict", "run", "--hosts", "a:2,b", "-o", "out"]), "predict run -o out");
+        assert_eq!(kept(&["predict", "--hosts=a:2,b", "run"]), "predict run");
         assert_eq!(kept(&["train", "x.toml"]), "train x.toml");
         assert_eq!(kept(&["train", "--max-restarts=3", "--ranks", "2", "x.toml", "--resume"]), "train x.toml --resume");
     }
 
     #[test]
     fn the_deadline_of_the_start_can_be_set() {
-        let of = |given: Option<&str>| start_deadline(given.map(str::to_owned)).map_err(|error| error.line());
+        let of = |given: Option<&str>| deadline_of(given.map(str::to_owned)).map_err(|error| error.line());
         assert_eq!(of(None).expect("the usual one"), DEADLINE);
         assert_eq!(of(Some(" 1.5 ")).expect("seconds"), Duration::from_millis(1500));
         for wrong in ["", "0", "-3", "NaN", "1e9", "five"] {

@@ -17,13 +17,13 @@ use crate::run::{finish, together};
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs `work` as each of the ranks, or as the only one.
-pub fn shared(by: RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
+pub fn shared(by: &RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
     by.run(|ranks| finished(ranks, &work))
 }
 
 /// Like [`shared`], for work where each case has its own files: Ctrl-C ends the program, and reports
 /// that they are kept.
-pub fn shared_cases(by: RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
+pub fn shared_cases(by: &RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
     shared(by, |ranks| {
         if is_first(ranks) {
             interrupt::listen_between_cases()?;

@@ -109,6 +109,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         out: out.to_owned(),
         device: Some(args.device.clone()),
         tune: args.tune.clone(),
+        convolutions: None,
         epochs: None,
         seed: None,
         precision: None,

@@ -26,6 +26,10 @@ fn a_build_without_its_card_starts_and_says_so() {
         fail(&train, 1, &[word, "finds 0 device(s)", "is the driver installed?", "Available here: cpu"]);
         assert!(!dir.path().join(word).exists(), "nothing is written");
     }
+    if of("cuda")["compiled_in"] == true {
+        let reports = |line: &str| line.starts_with("cuDNN ") && line.ends_with("convolutions do not use it yet");
+        assert!(succeed(&["devices"]).lines().any(reports));
+    }
     // Everything else works.
     assert!(succeed(&["devices"]).contains("cpu"));
 }

@@ -10,6 +10,7 @@ use hearth_data::writers::{
     PluginWriter, RegionFile, Segment, SurfaceOptions, SurfaceSpace, label_map, read_codes, regions_of, write_surfaces,
 };
 use hearth_data::{Image, ReadOptions, WriteOptions, read_image_with, write_image};
+use hearth_models::writers::check_codes;
 use hearth_registry::component::is_of_a_plugin;
 
 use crate::error::{Context, Failure, Outcome};
@@ -152,13 +153,16 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
         let advice = "remove it, or give another name";
         return Err(Failure::new(format!("{} exists already; {advice}", output.display())));
     }
+    if let Some(folder) = output.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(Failure::new(format!("there is no folder {}: make it, or give another name", folder.display())));
+    }
     let writer = args.writer.as_deref().map(|name| plugin_writer(name, output, args)).transpose()?;
     let format = if writer.is_some() { Format::Volume } else { Format::of(output) };
     if let Some(option) = args.of_format(format) {
         let kind = if ["--to", "--codes"].contains(&option) { "a .dcm" } else { "a .stl or .obj" };
         return Err(Failure::new(format!("{option} is for {kind}; {} is not one", output.display())));
     }
-    let named = args.segments.iter().map(|given| segment(given)).collect::<Outcome<Vec<Segment>>>()?;
+    let named = named(&args.segments)?;
     let mut options = ReadOptions::default();
     options.reader.clone_from(&args.reader);
     options.series.clone_from(&args.series);
@@ -174,6 +178,7 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
     if args.like.is_some() && (!own.is_empty() || is_drawn()) {
         options.reference.clone_from(&args.like);
     }
+    check_series(input, output, args, options.reference.is_some() || format == Format::Dicom)?;
     // Segments that share voxels stay complete where the output has layers or regions; elsewhere they are refused.
     if !own.is_empty() && own.iter().all(|segment| segment.layer.is_none()) {
         options.segments_as_channels = segments_overlap(input, &options)?;
@@ -189,9 +194,13 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
         Format::Dicom => dicom(input, output, &image, &segments, args),
         Format::Volume | Format::Named => {
             let mut written = if labels { WriteOptions::label() } else { WriteOptions::default() };
+            // Each channel of several is a layer, or a segment.
+            if format == Format::Named && image.channels() == 1 {
+                note_empty(&image, &segments);
+            }
             written.segments = segments;
             match &writer {
-                Some(writer) => drop(writer.write(output, &image, &case_of(output))?),
+                Some(writer) => drop(writer.write(output, &image, &case_of(output), &PluginWriter::kept)?),
                 None => write_image(output, &image, &written)?,
             }
             let [x, y, z] = image.shape();
@@ -219,13 +228,65 @@ fn plugin_writer(name: &str, output: &Path, args: &ImageOptions) -> Outcome<Plug
         let endings = writer.endings().join(" or ");
         return Err(Failure::new(format!("{}: {name} writes files that end in {endings}", output.display())));
     }
-    Ok(writer)
+    let sides = writer.side_names(&output.file_name().unwrap_or_default().to_string_lossy());
+    match sides.iter().map(|side| output.with_file_name(side)).find(|side| side.symlink_metadata().is_ok()) {
+        Some(taken) => Err(Failure::new(format!("{}: {name} writes it, and it exists already", taken.display()))),
+        None => Ok(writer),
+    }
 }
 
 /// The name of the case that a plugin is given: that of the file, without its endings.
 fn case_of(output: &Path) -> String {
     let name = output.file_name().unwrap_or_default().to_string_lossy();
     name.split('.').find(|part| !part.is_empty()).unwrap_or_default().to_owned()
+}
+
+/// Refuses options of a series where none is read.
+fn check_series(input: &Path, output: &Path, args: &ImageOptions, uses_like: bool) -> Outcome {
+    let (input_name, output) = (input.display(), output.display());
+    if args.like.is_some() {
+        let what = "--like is the series on which regions were drawn";
+        let unused = format!("{what}; {input_name} holds none, and {output} is no .dcm: remove it");
+        return if uses_like { Ok(()) } else { Err(Failure::new(unused)) };
+    }
+    let given = [("--series", args.series.is_some()), ("--accept", !args.accept.is_empty())];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) if !is_dicom(input) => {
+            Err(Failure::new(format!("{option} is for DICOM, and {input_name} is none: remove it")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a path holds DICOM, also such that cannot be used.
+fn is_dicom(path: &Path) -> bool {
+    scan(path).is_ok_and(|found| {
+        let counts = [found.series.len(), found.annotations.len(), found.others.len(), found.failed.len()];
+        counts.iter().any(|count| *count > 0)
+    })
+}
+
+/// Reports segments without a voxel.
+fn note_empty(image: &Image, segments: &[Segment]) {
+    let values = image.to_vec();
+    for Segment { label, name, .. } in segments {
+        if !values.contains(&(*label as f32)) {
+            note!("no voxel has the label {label} ({name:?}); the file records that");
+        }
+    }
+}
+
+/// The segments that the options name, each label once.
+fn named(given: &[String]) -> Outcome<Vec<Segment>> {
+    let mut all: Vec<Segment> = Vec::new();
+    for text in given {
+        let new = segment(text)?;
+        if all.iter().any(|known| known.label == new.label) {
+            return Err(Failure::new(format!("--segment {text}: the label {} has a name already", new.label)));
+        }
+        all.push(new);
+    }
+    Ok(all)
 }
 
 /// `1=liver`
@@ -275,6 +336,8 @@ fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args:
     let turned = image.on_axes_of(shape, series.grid().affine());
     let image = turned.as_ref().unwrap_or(image);
     let regions = regions_of(input, image, segments, &codes)?;
+    let labels: Vec<&str> = regions.regions.iter().map(|region| region.name.as_str()).collect();
+    check_codes(&codes, &labels)?;
     let name = input.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     // The author of a file's labels is not known; the converter did not draw them.
     let by = Authorship::new(format!("converted from {name}")).drawn_by(DrawnBy::Semiautomatic).keep_empty(true);
@@ -290,8 +353,7 @@ fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args:
     }
     let bytes = kind.bytes(&regions, &series, &by).while_doing(|| format!("cannot write {}", output.display()))?;
     folders::replace(output, bytes)?;
-    let names: Vec<&str> = regions.regions.iter().map(|region| region.name.as_str()).collect();
-    out!("{}  {}", output.display(), names.join(", "));
+    out!("{}  {}", output.display(), labels.join(", "));
     Ok(())
 }
 

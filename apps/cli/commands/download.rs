@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use hearth_data::download::{DECATHLON_TASKS, DecathlonTask, FetchOptions, Tcia, TciaOptions, decathlon};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::out;
 use crate::terminal::progress;
+use crate::{interrupt, out};
 
 /// Arguments of `hearth data download`.
 #[derive(Debug, clap::Args)]
@@ -40,8 +40,14 @@ fn tasks() -> String {
     format!("Tasks:\n{}\nTo resume an interrupted download, run the command again.", names.concat())
 }
 
-/// Downloads and unpacks a task or a collection.
+/// Downloads and unpacks a task or a collection. Ctrl-C removes what is not unpacked completely.
 pub fn run(args: &Args) -> Outcome {
+    interrupt::listen()?;
+    interrupt::between("the same command resumes the download");
+    download(args)
+}
+
+fn download(args: &Args) -> Outcome {
     let options = FetchOptions { progress: progress(), ..FetchOptions::default() };
     match (&args.task, &args.tcia) {
         (_, Some(collection)) => tcia(args, collection, options),
@@ -71,7 +77,7 @@ pub fn of_training(data: &Path) -> Outcome {
         from: None,
     };
     match DecathlonTask::find(&name) {
-        Ok(task) if task.name == name => run(&args(None)),
+        Ok(task) if task.name == name => download(&args(None)),
         Ok(task) => {
             let right = parent.join(task.name);
             Err(Failure::new(format!("give --data {}", right.display())).context(by_name()))
@@ -79,7 +85,7 @@ pub fn of_training(data: &Path) -> Outcome {
         Err(error) if name.is_empty() || name.to_lowercase().starts_with("task") => {
             Err(Failure::from(error).context(by_name()))
         }
-        Err(_) => run(&args(Some(name.clone().into_owned()))),
+        Err(_) => download(&args(Some(name.clone().into_owned()))),
     }
 }
 

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use hearth_data::Pipeline;
+use hearth_nn::layers::has_batch_norm;
 use hearth_plugin_host::{Found, Origin, is_allowed, shown_path};
 use hearth_train::device;
 
 use crate::error::Outcome;
 use crate::out;
 use crate::run::plugins::{self, Attached, Listed};
-use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers, read_some, usable, warn_of_recipe};
+use crate::run::warn_of_recipe;
+use crate::run::{Cases, Plan, Start, check_batches, check_caches, check_training, handlers, read_some, usable};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the cases, the cache, the network, the device, the plugins and the pipelines; with
@@ -34,10 +36,12 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf], defaults: bool) -> O
     }
     let generates = plan.recipe.learns().generates();
     let cases = if generates { Cases::open(data, &plan.recipe)? } else { usable(plan, data)? };
+    let mut count = cases.training.len();
     if let Some(sampler) = &plan.recipe.data.sampler {
         let made = sampler.sampler(&cases.training, 1, plan.recipe.training.seed);
-        made.map_err(|fault| plan.document.located("data.sampler", fault))?;
+        count = made.map_err(|fault| plan.document.located("data.sampler", fault))?.len();
     }
+    check_batches(plan, count, has_batch_norm(&network))?;
     out!("{}     {}: {}", bold("data"), cases.name, cases.counts());
     if let Some(note) = &cases.note {
         out!("  {note}");

@@ -6,6 +6,7 @@ use hearth_models::cases::globs::expanded;
 use hearth_models::job::Job;
 use hearth_models::open::{Family, OpenOptions, open};
 use hearth_models::run::RunModel;
+use hearth_registry::counted;
 use hearth_train::Ranks;
 
 use crate::commands::merging::{self, DisagreementWord, MeanOf, MergeArgs};
@@ -54,11 +55,17 @@ pub struct Args {
 
 /// Predicts each image with all runs. An error with one image does not stop the others.
 pub fn run(args: &Args) -> Outcome {
-    shared_cases(args.ranks, |ranks| of_rank(args, ranks))
+    shared_cases(&args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
-    if args.runs.iter().any(|path| Family::of(path, false) == Family::Nnunet) {
+    let is_nnunet = |path: &&PathBuf| Family::of(path, false) == Family::Nnunet;
+    if let Some(model) = args.runs.iter().find(is_nnunet) {
+        if let Some(other) = args.runs.iter().find(|path| !is_nnunet(path)) {
+            let (model, other) = (model.display(), other.display());
+            let what = "an ensemble merges runs, or models of nnU-Net of one data set";
+            return Err(Failure::new(format!("{other} is no model of nnU-Net, and {model} is one: {what}")));
+        }
         return of_nnunet(args, ranks);
     }
     let open = || -> Outcome<_> {
@@ -68,7 +75,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         Ok((merging::open(&runs, &opening, &args.merge, &args.disagreement)?, runs))
     };
     let (trained, runs) = prepared(ranks, open())?;
-    note!("{} runs, {}", runs.len(), args.merge.words());
+    note!("{}, {}", counted(runs.len(), "run"), args.merge.words());
     let of_predict = predict::Args {
         images: expanded(&args.images)?,
         opening: args.opening.clone(),
@@ -100,6 +107,7 @@ fn of_nnunet(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     note!("{}, mean of probabilities", model.card().description);
     let of_predict = predict::Args {
         images: expanded(&args.images)?,
+        opening: args.opening.clone(),
         files: args.files.clone(),
         uncertainty: args.uncertainty,
         ..predict::Args::new(&args.runs[0], Vec::new(), &args.out, &args.opening.device, None)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use hearth_train::{RangePoint, RangeResult, RangeTest, StepMode};
+use hearth_train::{RangeError, RangePoint, RangeResult, RangeTest, StepMode};
 use serde_json::json;
 
 use crate::error::{Failure, Outcome};
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Outcome {
         smooth_f: args.smooth,
         diverge_th: args.diverge,
     };
-    options.check()?;
+    options.check().map_err(of_option)?;
     let mut document = bundled::open(&args.recipe)?;
     if let Some(device) = &args.device {
         document.set_option("--device", "training.device", device)?;
@@ -133,6 +133,22 @@ fn useful(curve: &[(f64, f64)]) -> Option<f64> {
     let high = before.fold(*low, f64::max);
     // A curve that only rises is drawn in full.
     (high > *low).then_some(high + 0.25 * (high - low))
+}
+
+/// The error of an option of the range test, by the option of this command.
+fn of_option(error: RangeError) -> Failure {
+    match error {
+        RangeError::Option { name, value, expected } => {
+            let option = match name {
+                "smooth_f" => "smooth".to_owned(),
+                "diverge_th" => "diverge".to_owned(),
+                other => other.replace('_', "-"),
+            };
+            let expected = expected.replace("start_lr", "--start-lr");
+            Failure::new(format!("--{option} {value}: expected {expected}"))
+        }
+        other => other.into(),
+    }
 }
 
 fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, suggested: Option<RangePoint>) -> Outcome {

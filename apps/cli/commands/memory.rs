@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::commands::dry_run::sizes_text;
-use crate::error::{Failure, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::out;
 use crate::recipe::bundled;
 use crate::run::{Footprint, Sizes, footprint};
@@ -52,7 +52,11 @@ pub fn run(args: &Args) -> Outcome {
             (free, format!("{} that {by} leaves free here", bytes(free)))
         }
     };
-    let found = footprint(&document, &Sizes { data: args.data.as_deref(), patch, volume })?;
+    let found = footprint(&document, &Sizes { data: args.data.as_deref(), patch, volume });
+    let found = match &args.patch {
+        Some(patch) => found.while_doing(|| format!("--patch {patch}"))?,
+        None => found?,
+    };
     if args.json {
         let fits = json!({
             "limit": limit, "batch_crops": found.largest_batch(limit), "patch": found.largest_patch(limit),

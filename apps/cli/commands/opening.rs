@@ -20,6 +20,9 @@ pub struct OpeningArgs {
     /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto
     #[arg(long, value_name = "HOW")]
     pub tune: Option<String>,
+    /// Whose kernels compute convolutions on a GPU of NVIDIA: own, vendor (cuDNN) or auto
+    #[arg(long, value_name = "WHOSE")]
+    pub convolutions: Option<String>,
     /// Test-time augmentation, in place of the recipe's
     #[arg(long, value_name = "HOW")]
     pub tta: Option<TtaWord>,
@@ -44,6 +47,7 @@ impl OpeningArgs {
             checkpoint: None,
             device: device.to_owned(),
             tune,
+            convolutions: None,
             tta: None,
             accept: Vec::new(),
             classes: None,
@@ -62,6 +66,7 @@ impl OpeningArgs {
             device: self.device.clone(),
             checkpoint: self.checkpoint.clone(),
             tune: self.tune.clone(),
+            convolutions: self.convolutions.clone(),
             tta: self.tta.map(TtaWord::tta),
             accept: self.accept.clone(),
             classes: self.classes.clone(),

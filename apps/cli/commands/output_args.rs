@@ -7,6 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hearth_data::dicom::write::SegmentationType;
 use hearth_data::writers::{PluginWriter, read_codes};
 use hearth_models::cases::Sought;
+use hearth_models::saliency::{Saliency, SaliencyMethod};
 use hearth_models::writers::{Codes, OutputOptions, SurfaceFormat, VolumeFormat};
 use hearth_registry::component::is_of_a_plugin;
 
@@ -49,6 +50,9 @@ pub struct FileArgs {
     /// if the data set has them. A map of a slide always has one
     #[arg(long)]
     pub picture: bool,
+    /// What the answer of a classifier depends on.
+    #[command(flatten)]
+    pub saliency: SaliencyArgs,
     /// Replace results of an earlier call that were not changed since
     #[arg(long)]
     pub overwrite: bool,
@@ -59,6 +63,37 @@ pub struct FileArgs {
     /// stage, millilitres per label, scores, or the error
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of the map of a classifier.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct SaliencyArgs {
+    /// For a model that classifies: also write NAME_saliency.nii.gz, a map of what its answer depends on, on
+    /// the image's grid, and draw NAME_saliency.png
+    #[arg(long, value_name = "METHOD", value_parser = methods())]
+    pub saliency: Option<SaliencyMethod>,
+    /// With --saliency gradcam or gradcam++: the layer, as state dicts name it (layer3, features.denseblock2)
+    /// [default: the last map of features]
+    #[arg(long, value_name = "LAYER", requires = "saliency")]
+    pub saliency_layer: Option<String>,
+    /// With --saliency: the class to explain, by its name or its number from 0 [default: that of the highest
+    /// score]
+    #[arg(long, value_name = "CLASS", requires = "saliency")]
+    pub saliency_class: Option<String>,
+}
+
+impl SaliencyArgs {
+    /// The library's options.
+    fn options(&self) -> Option<Saliency> {
+        let Self { saliency, saliency_layer, saliency_class } = self;
+        Some(Saliency { method: (*saliency)?, layer: saliency_layer.clone(), class: saliency_class.clone() })
+    }
+}
+
+/// The parser of `--saliency`, from the table of methods.
+fn methods() -> impl TypedValueParser<Value = SaliencyMethod> {
+    let words = SaliencyMethod::words().map(|(word, what)| PossibleValue::new(word).help(what));
+    PossibleValuesParser::new(words).try_map(|word| SaliencyMethod::of_word(&word))
 }
 
 /// Options that select the formats of regions.
@@ -132,6 +167,7 @@ impl FileArgs {
                 Surfaces::Obj => SurfaceFormat::Obj,
             }),
             picture: self.picture,
+            saliency: self.saliency.options(),
             statistics: self.statistics,
             include_incomplete: self.stats_include_incomplete,
             codes: regions.codes()?,
@@ -151,6 +187,7 @@ impl FileArgs {
             ("--surfaces", self.regions.surfaces.is_some()),
             ("--codes", self.regions.codes.is_some()),
             ("--statistics", self.statistics),
+            ("--saliency", self.saliency.saliency.is_some()),
             ("--series", self.series.is_some()),
             ("--any-modality", self.any_modality),
         ];

@@ -97,7 +97,7 @@ pub fn export(
         .filter(|label| label.value > 0 && label.term.is_none())
         .map(|label| label.name.as_str())
         .collect();
-    if !unknown.is_empty() {
+    if !unknown.is_empty() && package::has_terms(&package) {
         note!("no coded term is known for {}; --codes gives them", unknown.join(", "));
     }
     if package.facts().licence.is_none() && package.licences().next().is_none() {

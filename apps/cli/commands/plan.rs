@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> Outcome {
         }
         Err(error) => note!("no splits_final.json: {error}"),
     }
+    let mut written = 0;
     for (name, configuration) in plans["configurations"].as_object().into_iter().flatten() {
         match configuration.get("inherits_from").and_then(|parent| parent.as_str()) {
             Some(parent) => note!("{name}: as {parent}, from the labels of the stage before"),
@@ -97,11 +98,18 @@ pub fn run(args: &Args) -> Outcome {
             Ok(recipe) => {
                 outputs.write(&recipe_at(name), recipe)?;
                 out!("{}", recipe_at(name).display());
+                written += 1;
             }
-            Err(error) => note!("{}", error.line()),
+            Err(error) => note!("{name}: no recipe is written: {}", error.line()),
         }
     }
-    Ok(())
+    match written {
+        0 => Err(Failure::new(format!(
+            "{}: no configuration can be a recipe, for the reasons above (--memory, --spacing)",
+            plans_at.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether nnU-Net has preprocessed a data set into this folder.

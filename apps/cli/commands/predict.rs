@@ -1,6 +1,5 @@
 //! `hearth predict`.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -26,6 +25,9 @@ use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::sharing::{prepared, shared_cases};
 use crate::terminal::Lines;
 use crate::warnings;
+
+/// The option that generated images and configs of bundles obey, too.
+const FORMAT: &str = "--format";
 
 /// Arguments of `hearth predict`.
 #[derive(Clone, Debug, clap::Args)]
@@ -116,7 +118,7 @@ impl Args {
             json: self.files.json,
             ranks,
             results: &Lines,
-            sought: self.files.sought(),
+            sought: self.files.sought().accepting(&self.opening.accept),
             only: None,
         })
     }
@@ -124,7 +126,7 @@ impl Args {
 
 /// Runs the command: predicts each image. An error with one image does not stop the others.
 pub fn run(args: &Args) -> Outcome {
-    shared_cases(args.ranks, |ranks| predict(args, ranks))
+    shared_cases(&args.ranks, |ranks| predict(args, ranks))
 }
 
 /// Like [`run`], within another command.
@@ -154,7 +156,7 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         (Kind::Generated, Some(trained), Some(count)) => {
             let given = [("--picture", args.files.picture), ("--json", args.files.json)];
             let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
-            if let Some(option) = given.chain(args.files.of_volumes()).next() {
+            if let Some(option) = given.chain(args.files.of_volumes()).find(|name| *name != FORMAT) {
                 return Err(Failure::new(format!("{option} does not go with generated images: remove it")));
             }
             generate(args, trained, count)
@@ -169,7 +171,11 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
 
 /// Runs a job, and keeps its warnings with its results.
 pub fn finished(job: &Job<'_>, images: &[PathBuf]) -> Outcome {
-    let done = job.run(images);
+    kept(job, job.run(images))
+}
+
+/// Keeps the warnings of a job with its results.
+pub fn kept(job: &Job<'_>, done: hearth_recipe::Outcome) -> Outcome {
     if is_first(job.ranks) {
         warnings::add_to(job.out, job.records_beside);
     }
@@ -188,7 +194,7 @@ fn run_config(args: &Args, model: &dyn Model, ranks: Option<&Ranks>) -> Outcome 
         ("--records-beside", args.files.records_beside),
     ];
     let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
-    if let Some(name) = given.chain(args.files.of_volumes()).next() {
+    if let Some(name) = given.chain(args.files.of_volumes()).find(|name| *name != FORMAT) {
         let what = "what this MONAI bundle writes is decided by its config, which does more than predict an image of \
                     each case";
         let how = "`hearth bundle run` sets its items, `hearth bundle convert` makes a recipe of it";
@@ -206,17 +212,7 @@ fn run_config(args: &Args, model: &dyn Model, ranks: Option<&Ranks>) -> Outcome 
         "auto" => Vec::new(),
         device => vec![("device".to_owned(), device.to_owned())],
     };
-    let (results, overwrite) = (Some(args.out.clone()), args.files.overwrite);
-    let options = RunOptions { overrides, images, results, overwrite, ..RunOptions::default() };
+    let (results, overwrite, format) = (Some(args.out.clone()), args.files.overwrite, args.files.format);
+    let options = RunOptions { overrides, images, results, overwrite, format, ..RunOptions::default() };
     run_opened(opened, &options, args.files.json)
-}
-
-/// Predicts only the given cases, which a run held out.
-pub fn predict_held_out_cases(
-    args: &Args,
-    model: &dyn Model,
-    cases: &BTreeSet<String>,
-    ranks: Option<&Ranks>,
-) -> Outcome {
-    finished(&Job { only: Some(cases), ..args.outputs(model, ranks)? }, &args.images)
 }

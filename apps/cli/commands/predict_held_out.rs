@@ -9,7 +9,7 @@ use hearth_registry::counted;
 use hearth_train::Ranks;
 
 use crate::commands::merging;
-use crate::commands::predict::{Args, predict_held_out_cases};
+use crate::commands::predict::{Args, kept};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::open_run;
 use crate::note;
@@ -17,6 +17,7 @@ use crate::ranks::is_first;
 use crate::run::held_out;
 use crate::sharing::prepared;
 use hearth_models::cases::labelled;
+use hearth_models::job::{Job, Tables};
 use hearth_models::model::{Kind, Model};
 use hearth_models::open::open;
 
@@ -26,26 +27,57 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if args.seed.is_some() {
         return Err(Failure::new("--seed is the seed of generated images: remove it"));
     }
-    let mut failed: Vec<String> = Vec::new();
+    let (mut failed, mut tables, mut begun): (Vec<String>, _, _) = (Vec::new(), Tables::default(), false);
     for (place, (run, cases)) in folds.iter().enumerate() {
         let of_fold = Args { run: run.clone(), held_out: false, ..args.clone() };
-        let model = prepared(ranks, opened(&of_fold, ranks))?;
-        if place == 0 {
-            let others = prepared(ranks, others(args, &*model, &folds))?;
-            if is_first(ranks) && !others.is_empty() {
-                let (count, first) = (counted(others.len(), "labelled case"), &others[0]);
-                note!("{count} are held out by none of these runs and not predicted, {first} among them");
+        let mut fold = || -> Outcome {
+            let model = prepared(ranks, opened(&of_fold, ranks))?;
+            if place == 0 {
+                report_others(args, &*model, &folds, ranks)?;
             }
-        }
-        if is_first(ranks) {
-            note!("{}: {} held out", run.display(), counted(cases.len(), "case"));
-        }
-        match predict_held_out_cases(&of_fold, &*model, cases, ranks) {
-            Err(failure) if !failure.is_interruption() => failed.push(format!("{}: {}", run.display(), failure.line())),
+            if is_first(ranks) {
+                note!("{}: {} held out", run.display(), counted(cases.len(), "case"));
+            }
+            begun = true;
+            predict_fold(&of_fold, &*model, cases, &mut tables, ranks)
+        };
+        match fold() {
+            // What stops the first fold at its start stops all of them.
+            Err(failure) if begun && !failure.is_interruption() => {
+                failed.push(format!("{}: {}", run.display(), failure.line()));
+            }
             done => done?,
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join("\n"))) }
+}
+
+/// Reports the labelled cases that no run held out.
+fn report_others(
+    args: &Args,
+    model: &dyn Model,
+    folds: &[(PathBuf, BTreeSet<String>)],
+    ranks: Option<&Ranks>,
+) -> Outcome {
+    let others = prepared(ranks, others(args, model, folds))?;
+    if is_first(ranks) && !others.is_empty() {
+        let (count, first) = (counted(others.len(), "labelled case"), &others[0]);
+        note!("{count} are held out by none of these runs and not predicted, {first} among them");
+    }
+    Ok(())
+}
+
+/// Predicts the cases of a fold with the run that held them out; the tables have those of all folds.
+fn predict_fold(
+    args: &Args,
+    model: &dyn Model,
+    cases: &BTreeSet<String>,
+    tables: &mut Tables,
+    ranks: Option<&Ranks>,
+) -> Outcome {
+    let job = Job { only: Some(cases), ..args.outputs(model, ranks)? };
+    let done = job.run_fold(&args.images, tables);
+    kept(&job, done)
 }
 
 /// The runs, and the cases that each held out; no case may be held out twice.

@@ -10,7 +10,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::ranks::RanksArgs;
 use crate::recipe::bundled;
 use crate::run::outputs::Outputs;
-use crate::run::{Cases, Plan, previous_labels};
+use crate::run::{Cases, Plan, digest, listed, previous_labels, same};
 use crate::sharing::{Done, own, prepared, reported, shared};
 use crate::terminal::Lines;
 use crate::{folders, note, out};
@@ -60,11 +60,17 @@ struct Task {
 
 /// Runs the validation chain, or the prediction chain without a label, and writes the result.
 pub fn run(args: &Args) -> Outcome {
-    shared(args.ranks, |ranks| of_rank(args, ranks))
+    shared(&args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let (plan, outputs, tasks) = prepared(ranks, prepare(args))?;
+    let facts = [
+        ("the recipe", digest(&plan.recipe.to_toml()?)),
+        ("the cases", listed(tasks.iter().map(|task| task.input.clone()))),
+        ("the folder", args.out.display().to_string()),
+    ];
+    prepared(ranks, same(ranks, facts))?;
     let mut done: Done<()> = Done::default();
     for place in own(ranks, tasks.len()) {
         let task = &tasks[place];

@@ -273,9 +273,11 @@ fn as_json(entry: &Described) -> Value {
             json!({ "name": name, "type": kind, "default": default, "required": required, "doc": doc })
         })
         .collect();
+    let facts: serde_json::Map<String, Value> =
+        entry.facts.iter().map(|(column, cell)| (column.replace('`', ""), json!(cell))).collect();
     json!({
         "kind": entry.kind, "name": entry.name, "aliases": entry.aliases, "doc": entry.doc, "paper": entry.paper,
-        "place": entry.place.map(Place::word), "example": entry.example, "parameters": parameters, "schema": entry.schema,
+        "place": entry.place.map(Place::word), "facts": facts, "example": entry.example, "parameters": parameters, "schema": entry.schema,
     })
 }
 
@@ -289,11 +291,30 @@ fn page(plural: &str, word: &str, entries: &[Described]) -> String {
     for entry in entries {
         let _ = writeln!(page, "- [{}](#{}): {}", entry.name, entry.name.to_lowercase(), first_sentence(&entry.doc));
     }
+    page.push_str(&facts(word, entries));
     for entry in entries {
         page.push('\n');
         page.push_str(&section(entry));
     }
     page
+}
+
+/// A table of all entries, for kinds that have facts about them.
+fn facts(word: &str, entries: &[Described]) -> String {
+    let columns: Vec<&str> = entries.first().iter().flat_map(|entry| &entry.facts).map(|(column, _)| *column).collect();
+    if columns.is_empty() {
+        return String::new();
+    }
+    let head = columns.join(" | ");
+    let mut text = format!(
+        "\nWith the parameters of the examples:\n\n| {word} | {head} |\n|---{}|\n",
+        "|---".repeat(columns.len())
+    );
+    for entry in entries {
+        let cells: Vec<&str> = entry.facts.iter().map(|(_, cell)| *cell).collect();
+        let _ = writeln!(text, "| [{}](#{}) | {} |", entry.name, entry.name.to_lowercase(), cells.join(" | "));
+    }
+    text
 }
 
 fn section(entry: &Described) -> String {

@@ -45,6 +45,10 @@ pub struct Args {
     /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto
     #[arg(long, value_name = "HOW")]
     pub tune: Option<String>,
+    /// Whose kernels compute convolutions on a GPU of NVIDIA, in place of the recipe's choice: own,
+    /// vendor (cuDNN) or auto
+    #[arg(long, value_name = "WHOSE")]
+    pub convolutions: Option<String>,
     /// The number of epochs to train, in place of the recipe's
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<String>,
@@ -98,8 +102,8 @@ pub struct Args {
     /// The number of ranks: each has a part of the data, or its own folds.
     #[command(flatten)]
     pub ranks: RanksArgs,
-    /// With --ranks: restart the ranks after a failure from the newest checkpoint, at most N times
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "ranks")]
+    /// With --ranks or --hosts: restart the ranks after a failure from the newest checkpoint, at most N times
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "RanksArgs")]
     pub max_restarts: u32,
     /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
@@ -122,7 +126,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.download && !super::download::is_there(&args.data) {
         if ranks::is_launched()? {
             let what = "--download: every rank would download the same files";
-            let remedy = "run `hearth data download` before the launcher, or use --ranks";
+            let remedy = "run `hearth data download` before the launcher, or use --ranks or --hosts";
             return Err(Failure::new(format!("{what}; {remedy}")));
         }
         super::download::of_training(&args.data)?;
@@ -192,7 +196,15 @@ pub(super) fn say_of_previous_stage(plan: &Plan, data: &Path) -> Outcome {
 /// Resumes a run.
 pub(super) fn resume(plan: Plan, args: &Args, out: &Path, ranks: Option<Ranks>) -> Outcome {
     let folder = folders::open_run(out)?;
-    check_resume(&plan, &args.data, &folder, &PluginChanges::of(&args.without, &args.plugins))?;
+    let changes = PluginChanges::of(&args.without, &args.plugins);
+    if let Some(ended) = check_resume(&plan, &args.data, &folder, &changes)? {
+        return finished(ranks, |ranks| {
+            if is_first(ranks) {
+                ended.lines(&plan, &folder).iter().for_each(|line| note!("{line}"));
+            }
+            Ok(())
+        });
+    }
     let mut session = Session::of_run(plan, &args.data, &args.plugins, &folder, ranks)?;
     session.continue_without(&args.without);
     if session.is_first() || ranks::is_launched()? {
@@ -241,9 +253,10 @@ fn finish_alone(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Whether an assignment of `--set` is to the schedule.
-fn of_schedule(set: &str) -> bool {
-    set.trim_start().starts_with("schedule.")
+/// Whether an assignment of `--set` is to the schedule, or to a handler that ends runs.
+fn of_length(set: &str) -> bool {
+    let key = set.split_once('=').map_or(set, |(key, _)| key).trim();
+    key == "schedule" || ["schedule.", "handlers.EarlyStop."].iter().any(|table| key.starts_with(table))
 }
 
 impl Args {
@@ -302,6 +315,7 @@ impl Args {
         let options = [
             ("--device", "training.device", &self.device),
             ("--tune", "training.tune", &self.tune),
+            ("--convolutions", "training.convolutions", &self.convolutions),
             ("--epochs", "training.epochs", &self.epochs),
         ];
         for (option, key, value) in options {
@@ -313,8 +327,8 @@ impl Args {
             leave_out(document, &self.without);
         }
         list_given(document, &self.plugins)?;
-        // A run that is extended needs a longer schedule.
-        for set in self.sets.iter().filter(|set| self.resume && of_schedule(set)) {
+        // A run that is extended needs a longer schedule, and more patience.
+        for set in self.sets.iter().filter(|set| self.resume && of_length(set)) {
             document.set(set)?;
         }
         Ok(())
@@ -333,11 +347,12 @@ impl Args {
             ("--init", self.init.is_some()),
             ("--init-skip-mismatched", self.init_skip_mismatched),
             ("--freeze", !self.freeze.is_empty()),
-            ("--set", self.sets.iter().any(|set| !of_schedule(set))),
+            ("--set", self.sets.iter().any(|set| !of_length(set))),
             ("--isolated", self.isolated.is_some()),
         ];
         if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
-            let advice = "a resumed run only takes --epochs, --device, --tune and --set schedule.KEY=VALUE; start a new run to change more";
+            let advice = "a resumed run only takes --epochs, --device, --tune and --set of schedule, schedule.KEY and \
+                          handlers.EarlyStop.KEY; start a new run to change more";
             return Err(Failure::new(format!("{option} cannot be given with --resume: {advice}")));
         }
         Ok(())

@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "page")]
     pub lines: bool,
     /// Print the current state, and end
-    #[arg(long, conflicts_with_all = ["page", "lines"])]
+    #[arg(long, conflicts_with_all = ["page", "port", "lines"])]
     pub once: bool,
 }
 

@@ -32,7 +32,9 @@ impl Installed {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.path("bin/hearth"));
         command.args(arguments).env("NO_COLOR", "1").env("HOME", self.path("home"));
-        for variable in ["HEARTH_PLUGIN_PATH", "HEARTH_MPI", "XDG_DATA_HOME", "RAYON_NUM_THREADS", "RUST_LOG"] {
+        let variables =
+            ["HEARTH_PLUGIN_PATH", "HEARTH_MPI", "HEARTH_SSH", "XDG_DATA_HOME", "RAYON_NUM_THREADS", "RUST_LOG"];
+        for variable in variables {
             command.env_remove(variable);
         }
         command
@@ -149,6 +151,46 @@ fn the_doctor_looks_at_everything() {
     assert_eq!(whats, ["processor", "temporary files", "plugin"], "{report:#}");
     assert!(broken.iter().all(|finding| finding["mend"].is_string()), "{report:#}");
     assert!(errors(&output).contains("3 things are broken"), "{}", errors(&output));
+}
+
+/// Programs that commands start.
+#[test]
+fn the_doctor_looks_for_programs() {
+    let hearth = Installed::new();
+    let folder = hearth.path("programs");
+    fs::create_dir(&folder).unwrap();
+    let found = |ssh: Option<&str>| -> Vec<Value> {
+        let mut command = hearth.command(&["doctor", "--json"]);
+        command.env("PATH", &folder).env_remove("CARGO");
+        ssh.map(|ssh| command.env("HEARTH_SSH", ssh));
+        let report: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        report["findings"].as_array().unwrap().clone()
+    };
+    let of = |all: &[Value], what: &str| -> [String; 3] {
+        let finding = all.iter().find(|finding| finding["what"] == what).unwrap();
+        ["health", "found", "mend"].map(|key| finding[key].as_str().unwrap_or_default().to_owned())
+    };
+    let nothing = found(None);
+    for (what, needed_by) in [
+        ("ssh", "--hosts"),
+        ("launchers", "--max-restarts"),
+        ("cargo", "hearth plugin dev"),
+        ("make and cc", "plugins in C"),
+    ] {
+        let [health, found, mend] = of(&nothing, what);
+        assert!(health == "absent" && found.contains(needed_by) && !mend.is_empty(), "{health}: {found} -> {mend}");
+    }
+    for program in ["ssh", "mpirun", "cargo", "make", "cc"] {
+        fs::write(folder.join(program), "").unwrap();
+    }
+    let all = found(None);
+    assert!(["ssh", "launchers", "cargo", "make and cc"].iter().all(|what| of(&all, what)[0] == "good"), "{all:#?}");
+    assert_eq!(of(&all, "ssh")[1], folder.join("ssh").display().to_string());
+    let [health, found_ssh, mend] = of(&found(Some("/no/such/ssh -p 2222")), "ssh");
+    assert_eq!((&*health, &*mend), ("broken", "unset HEARTH_SSH"));
+    assert!(found_ssh.contains("there is no program /no/such/ssh"), "{found_ssh}");
+    assert_eq!(of(&found(Some("ssh 'node")), "ssh")[0], "broken");
+    assert_eq!(of(&found(Some("ssh -p 2222")), "ssh")[0], "good");
 }
 
 #[test]

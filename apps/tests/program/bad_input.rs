@@ -67,12 +67,12 @@ fn typos_at_each_level_are_pointed_at() {
 
 #[test]
 fn wrong_types_and_absurd_values_are_pointed_at() {
-    recipe_fails("epochs = 6", "epochs = \"six\"", &["expected a whole number, 0 or more, not the text \"six\""]);
+    recipe_fails("epochs = 6", "epochs = \"six\"", &["expected a whole number without a sign, not the text \"six\""]);
     recipe_fails("epochs = 6", "epochs = 0", &["epochs = 0", "give 1 or more"]);
     recipe_fails("batch_size = 1", "batch_size = 0", &["at least 1 case"]);
     recipe_fails("val_interval = 1", "val_interval = 0", &["1 or more"]);
-    recipe_fails("lr = 0.02", "lr = nan", &["lr is NaN"]);
-    recipe_fails("lr = 0.02", "lr = -1", &["lr is -1"]);
+    recipe_fails("lr = 0.02", "lr = nan", &["nan is not a number"]);
+    recipe_fails("lr = 0.02", "lr = -1", &["a learning rate of -1 cannot train"]);
     recipe_fails("lr = 0.02", "lr = \"fast\"", &["lr = \"fast\""]);
     recipe_fails("last = 1", "last = 0", &["at least 1 case must validate"]);
     recipe_fails("last = 1", "fraction = 1.5", &["1.5 is not a fraction"]);
@@ -180,7 +180,7 @@ fn overrides_are_checked_like_the_recipe() {
     check(&["--set", "training"], 1, &["expected key=value"]);
     check(&["--set", "transforms.Spacng.pixdim=[1,1,1]"], 1, &["did you mean \"Spacing\"?"]);
     check(&["--set", "transforms.99.pixdim=[1,1,1]"], 1, &["there is no element 99"]);
-    check(&["--set", "optimizer.lr=nan"], 1, &["--set optimizer.lr=nan: lr is NaN"]);
+    check(&["--set", "optimizer.lr=nan"], 1, &["--set optimizer.lr=nan: nan is not a number"]);
     check(&["--epochs", "0"], 1, &["give 1 or more"]);
     check(&["--epochs", "-3"], 1, &["--epochs -3"]);
     check(&["--seed", "x"], 1, &["seed"]);

@@ -103,6 +103,26 @@ fn a_tumour_is_written_in_the_numbers_of_its_data_set() {
     assert!(whole.iter().sum::<f64>() > 1.0, "it has learned something: {whole:?}");
 }
 
+/// The loss takes a channel of each region. Without the step that makes them a label has one, and the first
+/// step would fail; the cases are named before.
+#[test]
+fn regions_without_the_step_that_makes_them_are_refused_at_the_start() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let data = text(&phantom(dir.path(), "decathlon"));
+    let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/brats/demo-brats.toml");
+    let recipe = std::fs::read_to_string(bundled).expect("the recipe");
+    let step = "    { name = \"ConvertToMultiChannelBasedOnBratsClasses\", keys = [\"label\"] },\n";
+    let path = dir.path().join("regions.toml");
+    std::fs::write(&path, recipe.replace(step, "")).expect("written");
+    let (path, out) = (text(&path), text(&dir.path().join("run")));
+    for more in [&["--dry-run"][..], &["--epochs", "1"]] {
+        let words = ["train", &path, "--data", &data, "--out", &out, "--device", "cpu"];
+        let wanted = ["BRATS_00", "its label has 1 channel ", "takes 3, one for each output", "ConvertToMultiChannel"];
+        let said = fail(&[&words[..], &SMALL, more].concat(), 1, &wanted);
+        assert!(!said.contains("iteration"), "{said}");
+    }
+}
+
 /// The result of the recipe's transforms for each case.
 fn prepared(data: &Path, out: &Path) -> Vec<Vec<f32>> {
     prepared_with(data, out, &[])
@@ -245,7 +265,13 @@ fn real_tumours_train_and_are_predicted() {
     train(&list, &out, "40", &[&contrasts[..], &["--set", "task.classes=brats2015"]].concat());
     let predicted = dir.path().join("predicted");
     succeed(&["predict", &text(&out), "-i", &text(&list), "-o", &text(&predicted), "--device", "cpu"]);
-    let words = ["metrics", "-p", &text(&predicted), "-l", &text(&real), "--regions", "brats2015", "--csv"];
+    let labels = dir.path().join("labels");
+    std::fs::create_dir(&labels).expect("a folder");
+    for case in ["pat03", "pat04", "pat05", "pat06"] {
+        let name = format!("{case}_seg.nii.gz");
+        std::fs::copy(real.join(&name), labels.join(&name)).expect("a copy");
+    }
+    let words = ["metrics", "-p", &text(&predicted), "-l", &text(&labels), "--regions", "brats2015", "--csv"];
     let measured = succeed(&[&words[..], &["-m", "dice", "-m", "lesion_dice", "-m", "lesion_hd95"]].concat());
     eprintln!("{measured}");
     let whole = |case: &str| cells(&measured, &format!("{case}_seg"), "WT")[0];

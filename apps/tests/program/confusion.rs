@@ -58,4 +58,14 @@ fn counts_are_those_of_the_files_and_the_report_shows_them() {
     let page = text(&dir.path().join("page.html"));
     succeed(&["report", &run, "--evaluation", &text(&out), "-o", &page]);
     assert!(fs::read_to_string(&page).expect("a page").contains("voxels are right"));
+    fail(&["report", &run, &run, "-o", &text(&dir.path().join("twice.html"))], 1, &["is given twice"]);
+    // An evaluation of another run; one of a run that was moved is still its own.
+    let (other, moved) = (dir.path().join("another"), dir.path().join("moved"));
+    fs::create_dir(&other).expect("a folder");
+    fs::copy(Path::new(&run).join("recipe.toml"), other.join("recipe.toml")).expect("a recipe");
+    let page = text(&dir.path().join("other.html"));
+    let of = |run: &Path| ["report", &text(run), "--evaluation", &text(&out), "-o", &page].map(str::to_owned);
+    fail(&of(&other), 1, &["--evaluation", "none of these runs"]);
+    fs::rename(&run, &moved).expect("moved");
+    succeed(&of(&moved));
 }

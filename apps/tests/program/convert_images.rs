@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{fail, phantom, succeed, text};
+use crate::common::{errors, fail, phantom, run, succeed, text};
 use hearth_data::dicom::{ReadOptions, Segmentation, SegmentationKind, StructureSet};
 use hearth_data::readers::read_segments;
 use hearth_data::writers::Segment;
@@ -59,6 +59,15 @@ fn names_and_colours_go_from_file_to_file() {
     fail(&["convert", &label, &text(&at("x.nii")), "--map", "a=b"], 1, &["--map", "weights", "an image"]);
     fail(&["convert", &label, &text(&at("x.safetensors")), "--label"], 1, &["--label", "weights"]);
     fail(&["convert", &label, &text(&at("x.dcm"))], 1, &["--like"]);
+    // Options that nothing obeys.
+    let nrrd = text(&at("x.nrrd"));
+    fail(&["convert", &label, &nrrd, "--segment", "1=a", "--segment", "1=b"], 1, &["1=b", "has a name already"]);
+    fail(&["convert", &label, &nrrd, "--like", &text(&data)], 1, &["--like", "holds none", "x.nrrd is no .dcm"]);
+    fail(&["convert", &label, &nrrd, "--series", "3"], 1, &["--series is for DICOM"]);
+    fail(&["convert", &label, &nrrd, "--accept", "MissingSlices"], 1, &["--accept is for DICOM"]);
+    fail(&["convert", &label, &text(&at("none/x.nrrd"))], 1, &["there is no folder", "none"]);
+    let output = run(&["convert", &label, &text(&at("x.seg.nrrd")), "--segment", "7=liver"]);
+    assert!(output.status.success() && errors(&output).contains("no voxel has the label 7"), "{}", errors(&output));
 }
 
 /// `--only`, out of the structure set, a SEG and a `.seg.nrrd`: the voxels of the segment, as label 1.
@@ -116,6 +125,12 @@ fn labels_become_dicom_and_come_back() {
         "[gtv-1]\ncategory = [\"C1\", \"99LOCAL\", \"Thing\"]\ntype = [\"T1\", \"99LOCAL\", \"Mass\"]\n",
     )
     .expect("written");
+    // A table without a label of the file would be ignored.
+    let codes = fs::read_to_string(at("codes.toml")).expect("codes").replace("gtv-1", "GTV1");
+    fs::write(at("other.toml"), codes).expect("written");
+    let (from, to, other) = (text(&slicer), text(&at("none.dcm")), text(&at("other.toml")));
+    fail(&["convert", &from, &to, "--like", &like, "--codes", &other], 1, &["--codes", "did you mean \"GTV-1\"?"]);
+    assert!(!at("none.dcm").exists());
     for (kind, expected) in [
         ("seg", SegmentationKind::Binary),
         ("seg-fractional", SegmentationKind::Fractional { maximum: 255 }),

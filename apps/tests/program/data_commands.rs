@@ -132,6 +132,7 @@ fn inspect_says_what_a_file_and_a_folder_hold() {
     fail(&["data", "inspect", &text(&data)], 1, &["broken.nii", "1 of 5 images"]);
     fail(&["data", "inspect", "nowhere.nii.gz"], 1, &["nowhere.nii.gz"]);
     fail(&["data", "inspect", &text(&dir.path().join("data/none"))], 1, &["none"]);
+    fail(&["data", "inspect", &label, "--accept", "MissingSlices"], 1, &["--accept is for faults of DICOM"]);
 }
 
 /// The study of a patient: CT slices and what was drawn on them.

@@ -374,6 +374,47 @@ fn folds_that_make_no_sense_are_refused_before_training() {
     refused(&["--folds", "3"], &["fold 0 has no positive", "spheres_03", "fewer folds"]);
 }
 
+/// A cross-validation that ended before a fold started does not stop the next one.
+#[test]
+fn a_list_of_folds_that_never_started_is_replaced() {
+    let bench = Bench::new();
+    let image = bench.data.join("imagesTr/spheres_03.nii.gz");
+    let whole = std::fs::read(&image).expect("an image");
+    std::fs::write(&image, "no image").expect("written");
+    fail(&bench.train("cv", &["--folds", "3", "--epochs", "1"]), 1, &["fold 0", "spheres_03"]);
+    assert!(!bench.at("cv").exists());
+    // With one of its folds, other commands may be preparing the others.
+    fail(&bench.train("cv", &["--folds", "3", "--fold", "0", "--epochs", "1"]), 1, &["spheres_03"]);
+    assert_eq!(folds(&bench.at("cv/folds.json")).len(), 3);
+    std::fs::write(&image, whole).expect("written");
+    succeed(&bench.train("cv", &["--folds", "2", "--fold", "0", "--epochs", "1", "--seed", "4"]));
+    let list = folds(&bench.at("cv/folds.json"));
+    assert_eq!(list.len(), 2);
+    let base = std::fs::read_to_string(bench.at("cv/base.toml")).expect("a recipe");
+    assert!(base.contains("seed = 4"), "{base}");
+
+    // Now a fold has started, and the others must fit it.
+    let other = bench.at("other.json");
+    let moved: Vec<&[String]> = vec![&list[1], &list[0]];
+    std::fs::write(&other, serde_json::json!({ "folds": moved }).to_string()).expect("written");
+    let more = |folds: &str| {
+        let words = ["--folds", folds, "--fold", "1", "--epochs", "1", "--seed", "4"];
+        bench.train("cv", &words)
+    };
+    fail(&more(&text(&other)), 1, &["holds folds of other cases", "folds.json", "--fold K"]);
+    fail(&more("3"), 1, &["holds 2 folds, not 3"]);
+    succeed(&more(&text(&bench.at("cv/folds.json"))));
+    assert!(bench.at("cv/fold1/recipe.toml").is_file());
+
+    // The same command again continues the same folds, and no others.
+    let again = |more: &[&str]| bench.train("cv", &[&["--continue", "--epochs", "1"], more].concat());
+    succeed(&again(&["--folds", "2"]));
+    for folds in ["3", &text(&other)] {
+        fail(&again(&["--folds", folds]), 1, &["--folds asks for other folds", "folds.json"]);
+    }
+    fail(&again(&["--folds", "2", "--group-by", "patient"]), 1, &["--group-by asks for other folds"]);
+}
+
 /// A table with patients and sites.
 #[test]
 fn patients_stay_together_and_sites_are_stratified() {

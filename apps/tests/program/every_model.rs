@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use burn::tensor::Tensor;
 use serde_json::Value;
 
 use crate::common::{errors, fail, phantom, plugins_are_built, record_path, run, succeed, text, tiny_recipe};
 use hearth_data::dicom::scan;
 use hearth_data::nifti::read_nifti_values;
 use hearth_data::readers::read_segments;
-use hearth_data::{ReadOptions, affine, read_image};
+use hearth_data::{NiftiOptions, ReadOptions, affine, read_image, write_nifti};
 
 fn golden(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet").join(path)
@@ -217,13 +218,47 @@ fn what_a_model_cannot_give_is_one_sentence() {
     refused(&nnunet, &["--verify-key", "/nonexistent"], &["--verify-key", "packages"]);
     refused(&nnunet, &["--roi-subset", "organ_4"], &["--roi-subset", "a model of nnU-Net"]);
     refused(&nnunet, &["--dicom-seg"], &["--dicom-seg", "need DICOM images"]);
-    refused(&nnunet, &["--accept", "MissingSlices"], &["--accept", "a model of nnU-Net"]);
+    refused(&nnunet, &["--accept", "MissingSlice"], &["--accept", "did you mean \"MissingSlices\""]);
     refused(&models, &["--probabilities"], &["--probabilities", "folder of models"]);
     refused(&models, &["--with", &nnunet], &["--with", "several models"]);
     refused(&models, &["--dicom-seg", "--seg-type", "fractional"], &["fractional", "folder of models"]);
     refused(&nnunet, &["--writer", "Text"], &["--writer Text", "PLUGIN.NAME", "--format"]);
     fail(&["export", &nnunet, &format!("{out}.hearth"), "--checkpoint", "latest"], 1, &["--checkpoint", "is for runs"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
+}
+
+/// Values that are no numbers are refused by each family, and so is a series with a gap, unless it is accepted.
+#[test]
+fn no_family_predicts_a_damaged_image() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let families = families(dir.path());
+    let ct = series(dir.path());
+    let mut slices: Vec<PathBuf> = fs::read_dir(&ct).expect("slices").flatten().map(|entry| entry.path()).collect();
+    slices.sort();
+    fs::remove_file(&slices[slices.len() / 2]).expect("removed");
+    let image = dir.path().join("data/imagesTr");
+    let image = fs::read_dir(&image).expect("images").flatten().map(|entry| entry.path()).min().expect("an image");
+    let mut image = read_image(&image).expect("an image");
+    let (mut values, shape, device) = (image.to_vec(), image.data.dims(), image.data.device());
+    let middle = values.len() / 2;
+    values[middle] = f32::NAN;
+    image.data = Tensor::<1>::from_floats(values.as_slice(), &device).reshape(shape);
+    let damaged = dir.path().join("damaged.nii.gz");
+    write_nifti(&damaged, &image, NiftiOptions::default()).expect("written");
+    for (family, words) in families {
+        let (from, to) = (text(&damaged), text(&dir.path().join("of damaged")));
+        let more = ["-i", &from, "-o", &to, "--device", "cpu"];
+        let call: Vec<&str> = words.iter().map(String::as_str).chain(more).collect();
+        // A network's own input may have more of them, by resampling.
+        let said = fail(&call, 1, &["not finite", " NaN, 0 infinite)", "damaged.nii.gz"]);
+        assert!(!said.contains("tiles"), "{family}: {said}");
+        let (from, to) = (text(&ct), text(&dir.path().join(format!("gap of {family}"))));
+        let more = ["-i", &from, "-o", &to, "--device", "cpu", "--any-modality"];
+        let call: Vec<&str> = words.iter().map(String::as_str).chain(more).collect();
+        fail(&call, 1, &["slices are missing", "--accept MissingSlices"]);
+        let accepted = ["--accept", "MissingSlices", "--dicom-seg", "--statistics", "--picture"];
+        succeed(&[&call[..], &accepted].concat());
+    }
 }
 
 /// A bundle that was exported from a run gives the run's own probabilities, by MONAI's steps.

@@ -252,6 +252,15 @@ fn discs_are_generated_that_look_like_those_of_the_data() {
     }
     assert_ne!(fs::read(&made[0]).expect("a picture"), fs::read(&made[1]).expect("a picture"));
 
+    // In another format the values are not cut off: the pictures are what is left of them.
+    let volumes = generate(&run, &dir.path().join("volumes"), &["--count", "2", "--seed", "3", "--format", "nii.gz"]);
+    assert_eq!(volumes[0].file_name(), Some("generated_0000.nii.gz".as_ref()));
+    for (volume, picture) in volumes.iter().zip(&made) {
+        let [values, pixels] = [volume, picture].map(|path| read_image(path).expect("an image").to_vec());
+        let pixel = |value: &f32| (value.clamp(0.0, 1.0) * 255.0).round_ties_even();
+        assert!(values.iter().map(pixel).zip(&pixels).all(|(value, pixel)| value == *pixel), "{volume:?}");
+    }
+
     // Results are not replaced, and unsupported requests are errors that name what is supported.
     let (run, out) = (text(&run), text(&out));
     let again = ["predict", &run, "-o", &out, "--count", "1", "--device", "cpu"];
@@ -263,6 +272,7 @@ fn discs_are_generated_that_look_like_those_of_the_data() {
     for option in ["--picture", "--json", "--statistics", "--any-modality"] {
         fail(&[&again[..], &["--overwrite", option]].concat(), 1, &[option, "generated images"]);
     }
+    fail(&[&again[..], &["--format", "as-input"]].concat(), 1, &["as-input", "no input"]);
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn mistakes_in_handlers_and_plugins_are_pointed_at() {
             at(3, 13),
             "plugin `checkpoint`: unknown key \"keep_lst\", did you mean \"keep_last\"?",
         ),
-        (plugin("{ best = false, keep_last = \"all\" }"), at(3, 39), "expected a whole number, 0 or more"),
+        (plugin("{ best = false, keep_last = \"all\" }"), at(3, 39), "expected a whole number without a sign"),
         (plugin("{ dir = \"../x\" }"), at(3, 19), "checkpoints stay in the run's folder"),
         (
             "[[plugins]]\nname = \"validation\"\n[plugins.options]\ninterval = 0\n".to_owned(),
@@ -192,7 +192,12 @@ fn mistakes_in_handlers_and_plugins_are_pointed_at() {
         ),
         (handler("engine = \"trian\""), at(3, 10), "\"trian\", did you mean \"train\"?"),
         (handler("engine = 3"), at(3, 10), "not a number"),
-        (handler("engine = \"validation\"\npatience = 0"), at(4, 12), "`patience` is 0"),
+        (handler("engine = \"validation\"\npatience = 9"), at(3, 10), "\"EarlyStop\" needs a trainer"),
+        (
+            "[[handlers]]\nname = \"TensorBoardImage\"\nengine = \"validation\"\nevery = 0\n".to_owned(),
+            at(4, 9),
+            "`every` is 0",
+        ),
         (
             "[[handlers]]\nname = \"Checkpoints\"\nengine = \"validation\"\n".to_owned(),
             at(3, 10),

@@ -282,6 +282,9 @@ fn a_series_of_each_study_is_selected() {
     let all = predict(&dir.path().join("all"), &[]);
     assert_eq!(all.len(), 4, "{all:?}");
     assert!(all.contains(&second("0_seg.nii.gz")) && all.contains(&second("9_seg.nii.gz")), "{all:?}");
+    // Both have names of their own in tables and messages.
+    let table = fs::read_to_string(dir.path().join("all/volumes.csv")).expect("a table");
+    assert!(["0.000000-NA (series 0)", "0.000000-NA (series 9)"].iter().all(|name| table.contains(name)), "{table}");
     let most = predict(&dir.path().join("most"), &["--series", "most-slices", "--rtstruct"]);
     assert_eq!(most.len(), 6, "{most:?}");
     assert!(most.contains(&second("0_rtstruct.dcm")), "{most:?}");

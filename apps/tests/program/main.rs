@@ -15,6 +15,7 @@ mod common;
 mod confusion;
 #[cfg(target_os = "linux")]
 mod consent;
+mod containers;
 mod convert;
 mod convert_images;
 mod counts;
@@ -33,12 +34,16 @@ mod from_monai;
 mod generation;
 mod guide;
 mod handlers;
+#[cfg(unix)]
+mod hosts;
 mod inspect;
 #[cfg(target_os = "linux")]
 mod isolated;
 #[path = "../common/launchers.rs"]
 mod launchers;
 mod learning_parts;
+#[cfg(unix)]
+mod lost_inputs;
 mod lung;
 mod memory;
 #[cfg(target_os = "linux")]
@@ -68,6 +73,7 @@ mod real_data;
 mod reference;
 #[cfg(unix)]
 mod resume;
+mod saliency;
 #[cfg(feature = "serve")]
 mod serve;
 #[cfg(unix)]
@@ -78,6 +84,7 @@ mod tasks;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod too_large;
+mod train_metrics;
 mod training;
 mod volumes;
 mod watch;

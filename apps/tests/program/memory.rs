@@ -104,5 +104,5 @@ fn what_is_wrong_is_refused() {
     fail(&["memory", "demo-brats", "--data", "/nowhere"], 1, &["/nowhere"]);
     fail(&["memory", "no-recipe"], 1, &["no-recipe"]);
     // A size that the network does not support.
-    fail(&["memory", "demo-brats", "--patch", "33,32,32"], 1, &["33"]);
+    fail(&["memory", "demo-brats", "--patch", "33,32,32"], 1, &["--patch 33,32,32", "divisible by"]);
 }

@@ -72,6 +72,13 @@ fn ignored_voxels_count_nowhere() {
     let flat = ["metrics", "-p", &background, "-l", &background, "--ignore", "9"];
     assert!(succeed(&[&flat[..], &measured].concat()).contains("background,all,,,,1"), "nothing, and rightly so");
 
+    let other = run(&[&files[..], &["--ignore", "7"]].concat());
+    assert!(other.status.success() && errors(&other).contains("--ignore 7: no label has this value"));
+    assert!(!errors(&run(&[&files[..], &["--ignore", "9"]].concat())).contains("--ignore"));
+    let nothing = succeed(&[&flat[..], &["-m", "dice"]].concat());
+    assert!(nothing.contains("no class was measured") && nothing.contains("--include-background"), "{nothing}");
+    assert!(!succeed(&files).contains("no class was measured"));
+
     fail(&[&files[..], &["-m", "mae", "--ignore", "9"]].concat(), 1, &["--ignore is for label maps"]);
     fail(&[&files[..], &["-m", "dice:ignore_index=9"]].concat(), 1, &["use --ignore LABEL"]);
 }
@@ -154,9 +161,16 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
     boxes(&label.join("lonely.nii.gz"), &[]);
     let (p, l) = (text(&pred), text(&label));
     let said = run(&["metrics", "-p", &p, "-l", &l]);
-    assert!(said.status.success(), "{}", errors(&said));
+    // Maps next to a result are no cases.
+    boxes(&pred.join("a_prob.nii.gz"), &[]);
+    boxes(&pred.join("b_std.nii.gz"), &[]);
+    assert!(!errors(&run(&["metrics", "-p", &p, "-l", &l])).contains("_prob"));
+    // The others are measured, and two cases were asked for and are not.
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stdout).contains("2 cases"));
     let told = errors(&said);
     assert!(told.contains("alone.nii.gz has no label") && told.contains("lonely.nii.gz has no prediction"), "{told}");
+    assert!(told.contains("1 of the predictions has no label; 1 of the labels has no prediction"), "{told}");
     // Another grid.
     write(&pred.join("a.nii.gz"), vec![0.0; 512], 2.5);
     let said = run(&["metrics", "-p", &p, "-l", &l, "--json"]);
@@ -170,7 +184,7 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
     let b =
         ["metrics", "-p", &text(&pred.join("b_pred.nii.gz")), "-l", &text(&label.join("b.nii.gz"))].map(str::to_owned);
     let with = |more: &[&str]| b.iter().cloned().chain(more.iter().map(|word| (*word).to_owned())).collect::<Vec<_>>();
-    fail(&with(&["--labels", "background"]), 1, &["the label value 1 is not among --labels"]);
+    fail(&with(&["--labels", "background"]), 1, &["the label value 1 is not among the classes", "0 background"]);
     fail(&with(&["--labels", "1=a,1=b"]), 1, &["twice"]);
     fail(&with(&["-m", "dise"]), 1, &["unknown metric \"dise\"", "\"dice\""]);
     fail(&with(&["-m", "dice:percentile=95"]), 1, &["--metric dice:percentile=95", "unknown key"]);
@@ -180,6 +194,31 @@ fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
     let empty = dir.path().join("empty");
     std::fs::create_dir(&empty).expect("a folder");
     fail(&["metrics", "-p", &text(&empty), "-l", &l], 1, &["no file of"]);
+}
+
+/// Values of another numbering, or of an organ that is never found: each has a Dice of 0, and a reason.
+#[test]
+fn classes_that_only_predictions_or_only_labels_have_are_noted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (pred, label) = two_cases(dir.path());
+    let (p, l) = (text(&pred), text(&label));
+    let words = ["metrics", "-p", &p, "-l", &l];
+    let notes = |more: &[&str]| json(&[&words[..], more, &["--json"]].concat())["notes"].clone();
+    assert_eq!(notes(&[]), serde_json::json!([]), "class 2 is on both sides in one case");
+    // The second class is called 3 by the predictions.
+    boxes(&pred.join("a.nii.gz"), &[(1.0, [3, 2, 2], [5, 4, 4]), (3.0, [5, 5, 5], [7, 7, 7])]);
+    let found = notes(&["--labels", "1=one,2=two,3=three"]);
+    let text = |at: usize| found[at].as_str().expect("a note").to_owned();
+    assert_eq!(found.as_array().map(Vec::len), Some(2), "{found}");
+    assert!(text(0).contains("two is in the labels of 1 of 2 cases, and in no prediction"), "{found}");
+    assert!(text(1).contains("three is in the predictions of 1 of 2 cases, and in no label"), "{found}");
+    assert!(succeed(&words).contains("3 is in the predictions of 1 of 2 cases"));
+    let said = run(&[&words[..], &["--csv"]].concat());
+    assert!(errors(&said).contains("2 is in the labels of 1 of 2 cases"), "{}", errors(&said));
+    assert!(!String::from_utf8_lossy(&said.stdout).contains("in no prediction"));
+    // Regions hold what their labels hold.
+    let found = notes(&["--regions", "whole=1+2+3,core=2"]);
+    assert!(found[0].as_str().is_some_and(|text| text.starts_with("core is in the labels")), "{found}");
 }
 
 /// The results of `monai.metrics` 1.6.1 for the same files.

@@ -201,11 +201,16 @@ fn what_cannot_be_is_refused() {
     refused(&["--dicom-seg"], &["--dicom-seg", "need DICOM"]);
     refused(&["--step-size", "2"], &["step size is 2"]);
     refused(&["--precision", "fp8"], &["fp8"]);
+    refused(&["--previous-stage", &input], &["--previous-stage", "continues from no earlier stage"]);
     refused(&["--with", &input], &["--with", "no model of nnU-Net"]);
     refused(&["--postprocessing", &text(&golden("cascade/case.json"))], &["postprocessing_fns"]);
     let file = text(&golden("organs_legacy_nomirror/case.json"));
     fail(&["predict", &model, "-i", &file, "-o", &out, "--device", "cpu"], 1, &["case.json"]);
     fail(&["predict", &model, "-i", "none.nii.gz", "-o", &out], 1, &["no such file"]);
+    let of_both = ["is no model of nnU-Net", "merges runs, or models of nnU-Net"];
+    fail(&["ensemble", &model, &text(dir.path()), "-i", &input, "-o", &out], 1, &of_both);
+    let fold = format!("{model}/fold_0");
+    fail(&["predict", &fold, "-i", &input, "-o", &out], 1, &["is a part of the model of nnU-Net", &model]);
     let empty = text(dir.path());
     fail(&["predict", &empty, "-i", &input, "-o", &out, "--folds", "0"], 1, &["--folds", "models of nnU-Net"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
@@ -347,6 +352,12 @@ fn models_are_stored_and_predict_by_name() {
     assert!(done && printed.contains("nnU-Net v2") && printed.contains("licence: LICENSE"), "{printed}{said}");
     let (_, printed, _) = call(&["models", "list", "--stored"]);
     assert!(printed.contains("organs") && printed.contains("organs.zip"), "{printed}");
+    // A store in another place is not where `predict` looks for names.
+    let other = text(&dir.path().join("other"));
+    let (_, printed, _) = call(&["models", "add", &text(&good), "--store", &other]);
+    let line = printed.lines().find(|line| line.trim().starts_with("hearth predict")).expect("a command");
+    let path = line.split_whitespace().nth(2).expect("a path");
+    assert!(Path::new(path).is_dir() && path.starts_with(&other), "{line}");
     let (done, _, said) = call(&["models", "info", "organs", "--check"]);
     assert!(done && said.contains("all 4 files"), "{said}");
     let (input, out) = (text(&golden("organs_legacy_nomirror/input")), dir.path().join("labels"));

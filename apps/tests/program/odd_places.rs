@@ -260,6 +260,7 @@ fn what_cannot_be_written_whole_leaves_nothing() {
     let (run, image) = (text(&run), text(&first(&data.join("imagesTr"))));
     let (out, recipe) = (dir.path().join("out"), text(&tiny_recipe(dir.path())));
     let out_text = text(&out);
+    let packed = text(&out.join("m.hearth"));
     let (nifti, safe, sheet) = (text(&out.join("a.nii")), text(&out.join("w.safetensors")), text(&out.join("s.png")));
     fs::create_dir(&out).expect("a folder");
     for arguments in [
@@ -267,12 +268,24 @@ fn what_cannot_be_written_whole_leaves_nothing() {
         vec!["preprocess", &recipe, "--image", &image, "-o", &out_text],
         vec!["data", "convert", &image, &nifti],
         vec!["convert", &run, &safe],
+        vec!["export", &run, &packed],
         vec!["data", "preview", &chain(dir.path()), "-i", &image, "-o", &sheet, "-n", "1"],
     ] {
         let output = with_little_room(0, &arguments);
         let said = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("error:") && !said.contains("panicked"), "{arguments:?}: {said}");
+        assert!(!said.contains("ZipWriter"), "{arguments:?}: {said}");
         assert!(names(&out).is_empty(), "{arguments:?} left {:?}", names(&out));
     }
+    // The file that cannot be written is named, not the package that is read.
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet/organs_legacy_nomirror/model");
+    let [package, store] = ["organs.hearth", "store"].map(|name| text(&dir.path().join(name)));
+    let said = errors(&with_little_room(0, &["export", &text(&model), &package]));
+    // Its record comes first.
+    let record = text(&dir.path().join("records/organs.hearth.hearth.json"));
+    assert!(said.contains(&format!("cannot write {record}")), "{said}");
+    succeed(&["export", &text(&model), &package]);
+    let said = errors(&with_little_room(0, &["models", "add", &package, "--name", "organs", "--store", &store]));
+    assert!(said.contains(&format!("cannot write {store}")), "{said}");
 }

@@ -262,6 +262,13 @@ fn ensembles_and_bundles_are_packages_too() {
     assert_eq!(dice(&at("bundle")), dice(&at("bundle.hearth")));
     assert_eq!(dice(&at("bundle")), dice(&at("zipped.hearth")));
     assert!(dice(&at("both.hearth")).contains(&label));
+    // A report in the way is found before the cases are predicted.
+    let out = at("measured");
+    let measure = ["evaluate", &at("bundle.hearth"), "--data", &data, "--device", "cpu", "-o", &out];
+    succeed(&measure);
+    let said = fail(&measure, 1, &["report.json exists", "--overwrite"]);
+    assert!(!said.contains("labelled case"), "{said}");
+    succeed(&[&measure[..], &["--overwrite"]].concat());
 }
 
 #[test]

@@ -105,6 +105,9 @@ fn slides_are_trained_on_mapped_and_measured() {
     let words = ["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "-o", &text(&froc)];
     let printed = succeed(&[&words[..], &["--itc-diameter", "0"]].concat());
     assert!(printed.contains("FROC score") && printed.contains("slides    4"), "{printed}");
+    // The maps have records, which know their scale.
+    let other = ["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "--scale", "8"];
+    fail(&other, 1, &["--scale 8", "that of this map has 16"]);
     let summary = json(&froc.join("froc.json"));
     assert!((0.0..=1.0).contains(&summary["froc"].as_f64().expect("a score")), "{summary}");
     assert!(
@@ -246,7 +249,7 @@ fn refuses(data: &Path, runs: &[String; 3], slide: &str, dir: &Path) {
         assert!(!dir.join("none").exists(), "{more:?} left a folder");
     };
     refused(&runs[1], &["--staple"], &["STAPLE", "patch by patch", "a mean or a vote"]);
-    refused(&runs[1], &["--tta", "flips"], &["test-time augmentation maps predictions back", "remove [tta]"]);
+    refused(&runs[1], &["--tta", "flips"], &["--tta maps predictions", "predicts numbers: remove it"]);
     let disagreement = ["--disagreement", "entropy", "--probabilities"];
     refused(&runs[1], &disagreement, &["--probabilities writes", "maps of whole slides (NAME_entropy.npy, "]);
     refused(&runs[1], &["--weights", "1,2,3"], &["2 runs of 1 classes"]);
@@ -320,6 +323,18 @@ fn froc_of_made_up_maps_is_what_it_must_be() {
     fail(&words(&["--itc-diameter", "1000000"]), 1, &["no slide has a tumour that counts"]);
     fail(&words(&["--classes", "Stroma"]), 1, &["a.geojson", "\"Tumor\"", "--classes"]);
     fail(&words(&["--scale", "0"]), 1, &["--scale is 0"]);
+    fail(&words(&["--threshold", "1"]), 1, &["--threshold is 1", "probabilities are 0 to 1"]);
+    fail(&words(&["--grow=-1"]), 1, &["--grow is -1"]);
+    let (folder, file, truth) = (text(&at("maps")), text(&at("maps/a.npy")), text(&at("truth")));
+    let twice = ["metrics", "froc", "--maps", &folder, &file, "--truth", &truth];
+    fail(&twice, 1, &["a.npy", "a slide counts once"]);
+    // Files of the user are never replaced, and those of an earlier call on request.
+    let out = text(&at("froc"));
+    succeed(&words(&["-o", &out]));
+    fail(&words(&["-o", &out]), 1, &["froc.csv exists", "--overwrite"]);
+    succeed(&words(&["-o", &out, "--overwrite"]));
+    fs::write(at("froc/froc.json"), "mine").expect("written");
+    fail(&words(&["-o", &out, "--overwrite"]), 1, &["froc.json was changed"]);
     fail(&words(&["--scale", "32"]), 1, &["a.geojson", "beyond the edge", "6400 x 3200"]);
     fail(&["metrics", "froc", "--maps", &text(&at("truth")), "--truth", &text(&at("truth"))], 1, &["no .npy"]);
     fail(&["metrics", "froc", "--maps", &text(&at("maps")), "--truth", &text(&at("none"))], 1, &["no such folder"]);

@@ -80,6 +80,10 @@ fn the_plans_of_a_data_set_are_those_of_its_files_and_not_of_its_layout() {
         succeed(&[&["plan", &data, "-o", &out, "--memory", "0.003"], more].concat());
     };
     plan(&whole, "plans-raw", &[]);
+    // Memory for a patch of a voxel: nnU-Net's rules plan networks that do not exist.
+    let (data, tiny) = (text(&whole), text(&at("plans-tiny")));
+    let said = fail(&["plan", &data, "-o", &tiny, "--memory", "0.000001"], 1, &["no configuration can be a recipe"]);
+    assert!(said.contains("3d_fullres: no recipe is written: ") && said.contains("n_stages"), "{said}");
     for (layout, data, more) in copies(dir.path()) {
         let out = format!("plans-{layout}");
         plan(&data, &out, &more);

@@ -164,6 +164,58 @@ fn results_are_written_by_a_writer_of_a_plugin_too() {
     assert!(errors(&predict("kinds.Text")).contains("done by an earlier call"));
 }
 
+/// The plugin with a second file next to each result, `NAME.size`, announced or not.
+fn with_side_files(announced: bool) -> String {
+    let closed = "    return fclose(file) ? work->fail(work, \"the file cannot be written\") : HEARTH_OK;";
+    let endings = "{\\\"endings\\\": [\\\".txt\\\"]}";
+    assert!(SOURCE.contains(closed) && SOURCE.contains(endings));
+    let second = "    if (fclose(file)) return work->fail(work, \"the file cannot be written\");\n    \
+                  strcpy(strrchr(path, '.'), \".size\");\n    file = fopen(path, \"w\");\n    \
+                  if (!file) return work->fail(work, \"the second file cannot be opened\");\n    \
+                  fprintf(file, \"%lu\\n\", (unsigned long)n);\n    \
+                  return fclose(file) ? work->fail(work, \"no size\") : HEARTH_OK;";
+    let sides = "{\\\"endings\\\": [\\\".txt\\\"], \\\"sides\\\": [\\\".size\\\"]}";
+    SOURCE.replace(closed, second).replace(endings, if announced { sides } else { endings })
+}
+
+/// All files of a plugin's writer are results: those that it announces are checked before the prediction, and
+/// `--overwrite` replaces what this program wrote, and nothing else.
+#[test]
+fn files_next_to_a_plugin_s_result_are_claimed() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet/organs_legacy_nomirror");
+    let image = text(&model.join("input/s01_0000.nii.gz"));
+    for announced in [true, false] {
+        let at = folder.path().join(if announced { "announced" } else { "not" });
+        fs::create_dir(&at).unwrap();
+        let library = compile(&at, "kinds", &with_side_files(announced));
+        let predict = |out: &str, more: &[&str]| {
+            let out = text(&at.join(out));
+            let words = ["predict", &text(&model.join("model")), "-i", &image, "-o", &out, "--device", "cpu"];
+            let writer = ["--writer", "kinds.Text"];
+            hearth().env("HEARTH_PLUGIN_PATH", &library).args(words).args(writer).args(more).output().unwrap()
+        };
+        let output = predict("out", &[]);
+        assert!(output.status.success(), "{}", errors(&output));
+        let voxels = read_image(at.join("out/s01.nii.gz")).unwrap().to_vec().len();
+        let size = || fs::read_to_string(at.join("out/s01.size")).unwrap();
+        assert_eq!(size().trim(), voxels.to_string());
+        assert!(at.join("out/records/s01.size.hearth.json").is_file());
+        assert!(errors(&predict("out", &[])).contains("done by an earlier call"));
+        let again = predict("out", &["--overwrite"]);
+        assert!(again.status.success(), "{}", errors(&again));
+        // A file of someone else.
+        fs::create_dir(at.join("other")).unwrap();
+        fs::write(at.join("other/s01.size"), "mine").unwrap();
+        let refused = predict("other", &["--overwrite"]);
+        let said = errors(&refused);
+        assert!(!refused.status.success() && said.contains("s01.size exists and would be overwritten"), "{said}");
+        assert_eq!(fs::read_to_string(at.join("other/s01.size")).unwrap(), "mine");
+        let left = fs::read_dir(at.join("other")).unwrap().count();
+        assert!(!announced || left == 1, "it is refused before the prediction");
+    }
+}
+
 #[test]
 fn images_are_converted_by_a_writer_of_a_plugin() {
     let folder = tempfile::tempdir().unwrap();

@@ -179,6 +179,11 @@ fn damaged_images_are_listed_and_the_others_done() {
     assert_eq!(volumes(&out).len(), images.len());
     assert_eq!(std::fs::metadata(result(&out, &images[1])).expect("it").modified().expect("a time"), done);
     assert!(!out.join("failed.csv").exists() && !out.join("records/failed.csv.hearth.json").exists());
+    // A table that was changed stays.
+    std::fs::write(out.join("volumes.csv"), "mine").expect("written");
+    let again = run(&arguments);
+    assert!(again.status.success() && errors(&again).contains("volumes.csv was changed after"), "{}", errors(&again));
+    assert_eq!(std::fs::read_to_string(out.join("volumes.csv")).expect("a table"), "mine");
 }
 
 /// Results before Ctrl-C are complete and kept; a second call processes the rest.

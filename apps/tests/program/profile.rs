@@ -169,6 +169,10 @@ fn two_profiles_are_compared_by_their_summaries() {
     fail(&["profile", "--compare", &folder("small")], 2, &["--compare"]);
     fail(&["profile", &recipe, "--compare", &folder("small"), &folder("large")], 2, &["--compare"]);
     fail(&["profile", &recipe], 2, &["--data", "--out"]);
+    // Options of a schedule and of --apply, which exclude each other.
+    let given = ["profile", &recipe, "--data", &data, "--out", &folder("none"), "--device", "cpu"];
+    fail(&[&given[..], &["--check", "1", "--schedule", "1,1,1"]].concat(), 2, &["--check", "--schedule"]);
+    fail(&[&given[..], &["--unit", "epochs", "--apply"]].concat(), 2, &["--unit", "--apply"]);
 }
 
 #[test]
@@ -252,5 +256,64 @@ fn a_recipe_records_its_training_layer_by_layer() {
     refuse(&["profile.out=\"../elsewhere\""], &["profile.out", "within the run's"]);
     refuse(&["profile.ranks=\"some\""], &["profile", "first"]);
     refuse(&["profile.wiat=1"], &["wiat"]);
+    refuse(&["profile.ranges=\"nsight\""], &["profile", "nvtx"]);
     refuse(&["profile.active=1", "handlers=[{ name = \"Profiler\" }]"], &["one recording"]);
+}
+
+/// The tables of DLProf's kinds, memory for PyTorch's viewer, and ranges for a vendor's profiler.
+#[cfg(unix)]
+#[test]
+fn reports_snapshots_and_ranges_are_written() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&phantom(dir.path(), 5));
+    let recipe = text(&crate::common::tiny_recipe(dir.path()));
+    let out = dir.path().join("profile");
+    let own = ["profile", &recipe, "--data", &data, "--device", "cpu", "--schedule", "0,1,3", "--out", &text(&out)];
+    succeed(&[&own[..], &["--reports", "iteration,layer,idle", "--formats", "csv,json"]].concat());
+    let rows = |kind: &str| {
+        let list = json(&out.join(format!("report_{kind}.json")));
+        let csv = fs::read_to_string(out.join(format!("report_{kind}.csv"))).expect("a table");
+        let list = list.as_array().expect("a list").clone();
+        assert_eq!(csv.lines().count(), list.len() + 1, "{csv}");
+        list
+    };
+    // Four cases train, one a batch: the second to the fourth iteration of the first epoch.
+    let trained: Vec<_> = rows("iteration").into_iter().filter(|row| row["engine"] == "training").collect();
+    assert_eq!(trained.iter().map(|row| row["iteration"].as_i64()).collect::<Vec<_>>(), [2, 3, 4].map(Some));
+    for row in trained {
+        let of = |part: &str| row[part].as_f64().expect("seconds");
+        assert!(of("forward") > 0.0 && of("backward") > 0.0 && of("forward") + of("backward") < of("seconds"), "{row}");
+        assert!(row["kernel_count"].as_u64() > Some(4), "{row}");
+    }
+    assert!(rows("layer").iter().any(|row| row["layer"].as_str().is_some_and(|path| path.contains("conv"))));
+    assert!(rows("idle").iter().any(|row| row["kind"] == "kernels" && row["name"] == "convolution"));
+    assert!(!out.join("report_kernel.csv").exists());
+    let pickle = fs::read(out.join("memory_snapshot.pickle")).expect("a snapshot");
+    assert!(pickle.starts_with(b"\x80\x04}") && pickle.ends_with(b"."), "{} bytes", pickle.len());
+    let wrong = fail(&[&own[..], &["--reports", "kernels"]].concat(), 2, &["there are summary, kernel, iteration"]);
+    assert!(wrong.contains("--reports"), "{wrong}");
+    fail(&[&own[..], &["--formats", "csv"]].concat(), 2, &["--reports"]);
+
+    // roctx, imitated by a library that writes its calls.
+    let (stub, said) = (dir.path().join("libroctx.so"), dir.path().join("said"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/profile/tests/stub_roctx.c");
+    let mut cc = std::process::Command::new("cc");
+    let built = cc.args(["-shared", "-fPIC", "-o", &text(&stub)]).arg(source).status();
+    assert!(built.expect("a C compiler").success());
+    let train = |roctx: &Path, run: &str| {
+        let mut command = crate::common::hearth();
+        command.args(["train", &recipe, "--data", &data, "--device", "cpu", "--epochs", "1", "--out"]);
+        command.arg(dir.path().join(run)).args(["--set", "profile.ranges=\"roctx\""]);
+        command.env("HEARTH_ROCTX", roctx).env("STUB_ROCTX", &said).output().expect("it starts")
+    };
+    let output = train(&stub, "ranges");
+    assert!(output.status.success(), "{}", crate::common::errors(&output));
+    let said = fs::read_to_string(&said).expect("the stub wrote");
+    for line in ["+ iteration", "+ forward", "+ transform RandFlip", "+ kernel conv"] {
+        assert!(said.lines().any(|other| other == line), "no {line:?} among {} lines", said.lines().count());
+    }
+    let output = train(&dir.path().join("none.so"), "none");
+    let errors = crate::common::errors(&output);
+    assert!(!output.status.success() && errors.contains("profile.ranges") && errors.contains("none.so"), "{errors}");
 }

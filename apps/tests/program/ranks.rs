@@ -1,5 +1,5 @@
-//! One training on several ranks: as threads, with Open MPI and with MPICH. They take the steps of one
-//! rank, share the validation, end together, and continue with another number of ranks.
+//! One training on several ranks: as threads, with Open MPI, with MPICH and over ssh. They take the steps
+//! of one rank, share the validation, end together, and continue with another number of ranks.
 
 // Signals and launchers.
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{TINY, errors, hearth, phantom, plugins_are_built, text, wait_until};
-use crate::launchers::{By, launchers, path};
+use crate::launchers::{By, launchers};
 use serde_json::Value;
 
 /// The tiny recipe without steps that depend on the other cases of a batch.
@@ -31,12 +31,10 @@ struct Job<'a> {
 impl Job<'_> {
     fn command(&self, more: &[&str]) -> Command {
         let mut command = hearth();
-        command.env("PATH", path(self.folder, self.by)).env("RAYON_NUM_THREADS", "1");
+        command.env("RAYON_NUM_THREADS", "1");
         let (data, out) = (self.folder.join("data"), self.folder.join(self.out));
         command.args(["train", "--data", &text(&data), "--out", &text(&out), "--device", "cpu"]).args(more);
-        if self.ranks > 1 {
-            command.args(["--ranks", &self.ranks.to_string()]);
-        }
+        self.by.start(&mut command, self.folder, self.ranks);
         command
     }
 
@@ -167,7 +165,8 @@ fn ranks_share_draws_by_weight_and_keep_to_their_cores() {
         let more = [&exact[..], &["--set", "training.batch_size=2", "--epochs", "4"]].concat();
         let file = text(&recipe(dir.path()));
         let mut child = job.command(&[&[&file[..]], &more[..]].concat()).spawn().expect("the program starts");
-        if by != By::Threads {
+        // Each of two hosts, here the same machine, has a rank with all cores.
+        if matches!(by, By::Mpirun(_)) {
             let mut cores = Vec::new();
             wait_until("both ranks run", || {
                 cores = (0..2).filter_map(|rank| cores_of(process(&job.out(), rank)?)).collect();
@@ -254,7 +253,7 @@ fn what_ranks_cannot_do_is_said_at_once() {
 
 /// The process of a rank of a run, found by the variables of its launcher.
 fn process(out: &Path, rank: usize) -> Option<u32> {
-    let wanted = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}"));
+    let wanted = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "HEARTH_RANK"].map(|name| format!("{name}={rank}"));
     let has = |process: &Path, file: &str, is: &dyn Fn(&str) -> bool| {
         let bytes = fs::read(process.join(file)).unwrap_or_default();
         bytes.split(|byte| *byte == 0).any(|part| is(&String::from_utf8_lossy(part)))

@@ -101,6 +101,18 @@ fn it_is_said_where_things_run() {
     assert!(succeed(&["reference", "networks", "UNet"]).contains("runs on any device"));
     assert!(succeed(&["reference", "readers", "--markdown"]).contains("\nRuns on the host.\n"));
     assert!(succeed(&["reference", "transforms", "Flip"]).contains("runs where its tensor lives"));
+    // A row for each transform says where it runs.
+    let page = succeed(&["reference", "transforms", "--markdown"]);
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| [")).collect();
+    assert_eq!(rows.len(), page.lines().filter(|line| line.starts_with("- [")).count());
+    for row in [
+        "| [Flip](#flip) | CPU | GPU | as for a case |",
+        "| [RandFlip](#randflip) | CPU | GPU | one draw for all cases |",
+        "| [MedianSmooth](#mediansmooth) | CPU | CPU, copied there and back | as for a case |",
+        "| [MixUp](#mixup) | CPU | GPU | needed |",
+    ] {
+        assert!(rows.contains(&row), "{row}: {rows:?}");
+    }
     let json = |kind: &str, name: &str| {
         let text = succeed(&["reference", kind, name, "--json"]);
         serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["place"].clone()

@@ -101,6 +101,69 @@ fn a_run_that_was_killed_goes_on_bit_for_bit() {
     same(&whole, &killed);
 }
 
+/// `min_delta` is so large that no epoch improves: the run ends after `patience` more epochs than one.
+#[test]
+fn a_run_that_ended_by_itself_is_continued_on_request_only() {
+    let bench = Bench::new();
+    let stop = "handlers=[{name=\"EarlyStop\",metric=\"loss\",min_delta=1000.0,patience=1}]";
+    let run = bench.dir.path().join("run");
+    succeed(&[bench.arguments("run", "7"), vec!["--set".to_owned(), stop.to_owned()]].concat());
+    let rows = || metrics(&run).lines().count() - 1;
+    assert_eq!(rows(), 2, "{}", metrics(&run));
+    let resume = |more: &[&str]| {
+        let (data, out) = (text(&bench.data), text(&run));
+        let words = ["train", "--data", &data, "--out", &out, "--device", "cpu", "--resume"];
+        let output = crate::common::run(&[&words[..], more].concat());
+        let said = errors(&output);
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let summary = || std::fs::read(run.join("summary.json")).expect("a summary");
+    let before = (summary(), weights(&run));
+    for _ in 0..2 {
+        let said = resume(&[]);
+        for part in
+            ["early in epoch 2 of 7", "early_stop: loss has not improved", "--set handlers.EarlyStop.patience=N"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!((summary(), weights(&run)) == before && rows() == 2, "{said}");
+    }
+    // Its count continues, too: two more epochs until it is 3.
+    resume(&["--set", "handlers.EarlyStop.patience=3"]);
+    assert_eq!(rows(), 4, "{}", metrics(&run));
+    assert!(resume(&[]).contains("early in epoch 4 of 7"));
+    resume(&["--epochs", "8"]);
+    assert_eq!(rows(), 5, "{}", metrics(&run));
+    assert!(resume(&["--epochs", "8"]).contains("early in epoch 5 of 8"));
+    resume(&["--set", "handlers.EarlyStop.patience=99"]);
+    assert_eq!(rows(), 8, "{}", metrics(&run));
+    let said = resume(&[]);
+    assert!(said.contains("is complete, nothing is done: 8 epochs are trained"), "{said}");
+    assert!(said.contains("--epochs N, above 8"), "{said}");
+    resume(&["--epochs", "9", "--set", "schedule={name=\"PolynomialLR\",total_iters=9}"]);
+    assert_eq!(rows(), 9, "{}", metrics(&run));
+    let others = ["train", "--data", "none", "--out", &text(&run), "--resume", "--set", "handlers.Timing.every=2"];
+    fail(&others, 1, &["--set cannot be given with --resume", "handlers.EarlyStop.KEY"]);
+}
+
+#[test]
+fn folds_that_ended_by_themselves_are_continued_on_request_only() {
+    let bench = Bench::new();
+    let stop = "handlers=[{name=\"EarlyStop\",metric=\"loss\",min_delta=1000.0,patience=1}]";
+    let more = ["--set", stop, "--folds", "2"].map(str::to_owned).to_vec();
+    succeed(&[bench.arguments("cv", "5"), more].concat());
+    let run = |fold: usize| bench.dir.path().join(format!("cv/fold{fold}"));
+    let rows = || [0, 1].map(|fold| metrics(&run(fold)).lines().count() - 1);
+    assert_eq!(rows(), [2, 2]);
+    let (data, out) = (text(&bench.data), text(&bench.dir.path().join("cv")));
+    let resume = ["train", "--data", &data, "--out", &out, "--device", "cpu", "--resume"];
+    succeed(&resume);
+    assert_eq!(rows(), [2, 2]);
+    succeed(&[&resume[..], &["--set", "handlers.EarlyStop.patience=2"]].concat());
+    assert_eq!(rows(), [3, 3]);
+}
+
 #[test]
 fn the_first_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on() {
     let bench = Bench::new();

@@ -8,16 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::common::{errors, hearth, phantom, plugins_are_built, tiny_recipe};
-use crate::launchers::{By, launchers, path};
+use crate::launchers::{By, launchers};
 use crate::pathology::{slides, train};
 
 /// Runs a command in `folder` on `ranks` ranks.
 fn run(folder: &Path, by: By, ranks: usize, words: &[&str]) -> Output {
     let mut command = hearth();
-    command.current_dir(folder).env("PATH", path(folder, by)).env("RAYON_NUM_THREADS", "1").args(words);
-    if ranks > 1 {
-        command.args(["--ranks", &ranks.to_string()]);
-    }
+    command.current_dir(folder).env("RAYON_NUM_THREADS", "1").args(words);
+    by.start(&mut command, folder, ranks);
     command.output().expect("the program starts")
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hearth_data::{Image, WriteOptions, host_device, read_image, write_image};
+
 use crate::common::{errors, fail, phantom, plugins_are_built, record_path, run, succeed, text, tiny_recipe};
 use serde_json::{Value, json};
 
@@ -100,7 +102,20 @@ fn options_that_cannot_learn_are_refused_at_the_start() {
         ("optimizer.momentum=1.0".to_owned(), &["momentum is 1.0", "less than 1"]),
         ("optimizer.dampening=1.5".to_owned(), &["dampening is 1.5"]),
         ("optimizer={ name = \"RMSprop\", alpha = 1.0 }".to_owned(), &["alpha is 1.0", "less than 1"]),
+        (groups("{ params = \"*\", lr = 0.0 }"), &["--set optimizer.groups", "every parameter", "nothing is learned"]),
+        (groups("{ params = \"model.0.*\", lr = 0.0 }, { params = \"*\", lr_scale = 0.0 }"), &["nothing is learned"]),
+        (groups("{ params = \"modle.*\", lr = 0.1 }"), &["--set optimizer.groups", "matches no parameter"]),
+        ("optimizer.lr=1e-60".to_owned(), &["optimizer.lr", "nothing is learned"]),
+        ("training.clip={ norm = 1e-60 }".to_owned(), &["norm is 1e-60", "above 0"]),
+        ("schedule={ name = \"OneCycleLR\", max_lr = 0.0, total_steps = 6 }".to_owned(),
+            &["`max_lr` is 0; give a number above 0"]),
+        ("schedule={ name = \"LinearLR\", start_factor = 0.0, end_factor = 0.0, total_iters = 6 }".to_owned(),
+            &["is 0 in every epoch"]),
+        ("handlers=[{ name = \"LrSchedule\", schedule = { name = \"ExponentialLR\", gamma = 0.5 }, base_lr = 0.0 }]"
+            .to_owned(), &["base_lr", "is 0 in every epoch"]),
         ("network.dropout=1.0".to_owned(), &["dropout = 1", "drops every value"]),
+        ("inferer.overlap=[0.5, 0.5]".to_owned(), &["overlap is [0.5, 0.5]", "one for each of 3 axes"]),
+        ("inferer={ name = \"SliceInferer\", roi_size = 16 }".to_owned(), &["roi_size is 16", "two numbers"]),
         ("labels=[\"spleen\", \"background\"]".to_owned(), &["labels", "background first"]),
         ("schedule={ name = \"WarmupCosineSchedule\", warmup_steps = 2, t_total = 6, warmup_multiplier = 5.0 }".to_owned(),
             &["warmup_multiplier", "0 to 1"]),
@@ -126,6 +141,91 @@ fn options_that_cannot_learn_are_refused_at_the_start() {
     }
 }
 
+/// A label with a fourth axis reads like a map, and the loss would fail in the first step: `data verify`
+/// and `train` name the case before.
+#[test]
+fn labels_of_several_channels_are_refused_where_the_loss_takes_one() {
+    let bench = Bench::new(3);
+    let at = |case: usize| bench.data.join(format!("labelsTr/spleen_{case:02}.nii.gz"));
+    let stored: Vec<Image> = (0..3).map(|case| read_image(at(case)).expect("a label")).collect();
+    let write = |case: usize, values: Vec<f32>, channels: usize| {
+        let [x, y, z] = stored[case].shape();
+        let image = Image::from_values(values, [channels, x, y, z], stored[case].affine, &host_device());
+        write_image(at(case), &image, &WriteOptions::default()).expect("written");
+    };
+    let verify = |sets: &[&str]| {
+        let (recipe, data) = (text(&bench.recipe), text(&bench.data));
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        run(&[&["data", "verify", &recipe, &data][..], &sets].concat())
+    };
+    // One map for each of three times.
+    write(1, stored[1].to_vec().repeat(3), 3);
+    let words = ["spleen_01: its label has 3 channels", "DiceCELoss takes 1, with numbers of classes"];
+    let said = fail(&bench.train("a", &[], &["--dry-run"]), 1, &words);
+    assert!(!said.contains("iteration"), "{said}");
+    fail(&bench.train("a", &["data.cache={ kind = \"none\" }"], &["--epochs", "1"]), 1, &words);
+    let found = verify(&[]);
+    let table = String::from_utf8_lossy(&found.stdout);
+    assert_eq!(found.status.code(), Some(1), "{table}");
+    assert!(table.contains("spleen_01") && table.contains("3 channels"), "{table}");
+    let plain = run(&["data", "verify", &text(&bench.data)]);
+    let table = String::from_utf8_lossy(&plain.stdout);
+    assert!(plain.status.code() == Some(1) && table.contains("the label has 3 channels, most cases have 1"), "{table}");
+
+    // A fourth axis of length 1 is a map.
+    let flat = bench.data.join("labelsTr/flat.nii");
+    write_image(&flat, &stored[1], &WriteOptions::default()).expect("written");
+    let mut bytes = fs::read(&flat).expect("a file");
+    bytes[40..42].copy_from_slice(&4_i16.to_le_bytes());
+    bytes[48..50].copy_from_slice(&1_i16.to_le_bytes());
+    fs::write(&flat, bytes).expect("written");
+    let listed = fs::read_to_string(bench.data.join("dataset.json")).expect("a list");
+    bench.list(|list| list["training"][1]["label"] = json!("./labelsTr/flat.nii"));
+    fs::remove_file(at(1)).expect("removed");
+    assert!(verify(&[]).status.success(), "{}", errors(&verify(&[])));
+    succeed(&bench.train("flat", &[], &["--epochs", "1"]));
+    fs::remove_file(&flat).expect("removed");
+    fs::write(bench.data.join("dataset.json"), listed).expect("written");
+
+    // A channel for each class, which a loss without to_onehot_y takes.
+    for (case, label) in stored.iter().enumerate() {
+        let map = label.to_vec();
+        let channel = |class: f32| map.iter().map(move |value| f32::from(*value == class));
+        write(case, channel(0.0).chain(channel(1.0)).collect(), 2);
+    }
+    let loss = "loss={ name = \"DiceCELoss\", softmax = true }";
+    let post = |label: &str| {
+        let prediction = "{ name = \"AsDiscrete\", argmax = true, to_onehot = 2 }";
+        format!("post={{ prediction = [{prediction}], label = [{{ name = \"AsDiscrete\", {label} }}] }}")
+    };
+    let words = ["its label has 2 channels", "[post] label", "to_onehot 2"];
+    fail(&bench.train("c", &[loss, &post("to_onehot = 2")], &["--dry-run"]), 1, &words);
+    let post = &*post("threshold = 0.5");
+    let found = verify(&[loss, post]);
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+    succeed(&bench.train("hot", &[loss, post], &["--epochs", "1"]));
+    fail(&bench.train("b", &[], &["--dry-run"]), 1, &["spleen_00, spleen_01", "its label has 2 channels"]);
+}
+
+/// Fewer cases than a batch, of which incomplete ones are left out: no step would be taken.
+#[test]
+fn an_epoch_without_a_batch_is_refused() {
+    let bench = Bench::new(2);
+    let sets = ["training.drop_last=true", "training.batch_size=2"];
+    let words = ["drop_last", "an epoch has no batch", "fewer cases (1)", "batch_size"];
+    fail(&bench.train("a", &sets, &["--dry-run"]), 1, &words);
+    fail(&bench.train("a", &sets, &["--epochs", "1"]), 1, &words);
+    // One crop of one case, left out since the network has batch norms.
+    let single = ["transforms.6.num_samples=1", "training.batch_size=2"];
+    fail(&bench.train("a", &single, &["--dry-run"]), 1, &["an epoch has no batch", "a single crop"]);
+    succeed(&bench.train("b", &["training.batch_size=2"], &["--epochs", "1"]));
+}
+
+/// `[optimizer]` with these groups.
+fn groups(groups: &str) -> String {
+    format!("optimizer.groups=[{groups}]")
+}
+
 /// `[post]` with these steps of the prediction.
 fn post(prediction: &str) -> String {
     format!("post={{ prediction = [{prediction}], label = [{{ name = \"AsDiscrete\", to_onehot = 2 }}] }}")
@@ -146,12 +246,19 @@ fn options_that_are_seldom_meant_are_warned_of_at_the_start() {
             &["ends in the warm-up", "rises from 0"],
         ),
         ("schedule={ name = \"OneCycleLR\", max_lr = 0.1, total_steps = 600 }", &["ends in the warm-up"]),
-        ("schedule={ name = \"OneCycleLR\", max_lr = 0.0, total_steps = 6 }", &["is 0 in every epoch"]),
         ("schedule={ name = \"ExponentialLR\", gamma = 0.0001 }", &["ends before the run", "from epoch 3 of 6"]),
         ("schedule={ name = \"CosineAnnealingLR\", T_max = 3 }", &["from epoch 5 of 6", "rises again"]),
         ("training.val_interval=100", &["never validate", "val_interval = 100"]),
         ("handlers=[{ name = \"EarlyStop\", metric = \"nothing\" }]", &["watches \"nothing\"", "mean_dice and loss"]),
         ("handlers=[{ name = \"ReduceLROnPlateau\", min_lr = 1.0 }]", &["min_lr = 1 is not below"]),
+        (
+            "transforms.RandFlip={ name = \"CutMix\", keys = [\"image\"], batch = true }",
+            &["combines the images of two cases", "add \"label\" to `keys`"],
+        ),
+        (
+            "transforms.RandFlip={ name = \"RandFlip\", keys = [\"image\"], spatial_axis = 0 }",
+            &["transforms.7 moves the image at random", "add \"label\" to `keys`"],
+        ),
         (&sigmoid, &["\"background\" is measured as a region", "the softmax of DiceCELoss"]),
         (&logits, &["without an activation", "threshold 0.5", "sigmoid = true"]),
     ] {

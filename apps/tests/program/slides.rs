@@ -105,7 +105,7 @@ fn refuses(run: &str, data: &str, dir: &Path) {
     refused(&["--series", "auto"], &["--series selects series of volumes", "predicts whole slides"]);
     refused(&["--any-modality"], &["--any-modality selects series of volumes"]);
     refused(&["--accept", "MissingSlices"], &["--accept accepts faults of DICOM series"]);
-    refused(&["--tta", "flips"], &["test-time augmentation", "remove [tta]"]);
+    refused(&["--tta", "flips"], &["--tta maps predictions", "remove it"]);
 }
 
 /// Results next to the slides are not slides of the next call, and a damaged DICOM slide in a folder of

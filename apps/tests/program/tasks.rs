@@ -26,7 +26,7 @@ fn write(path: &Path, size: [usize; 3], value: impl FnMut(usize) -> f32) {
 
 /// Volumes of noise with a cube of varying brightness: a table with class names, class numbers, two
 /// findings and the brightness.
-fn bright_cubes(folder: &Path, cases: usize) -> std::path::PathBuf {
+pub fn bright_cubes(folder: &Path, cases: usize) -> std::path::PathBuf {
     let mut draw = Draw(7);
     let mut table = "image,kind,number,bright,left,level\n".to_owned();
     for case in 0..cases {
@@ -47,7 +47,7 @@ fn bright_cubes(folder: &Path, cases: usize) -> std::path::PathBuf {
     path
 }
 
-const REST: &str = r#"
+pub const REST: &str = r#"
 transforms = [{ name = "LoadImage", keys = ["image"] }, { name = "EnsureChannelFirst", keys = ["image"] }]
 [data]
 validation = { last = 8 }
@@ -60,14 +60,14 @@ batch_size = 8
 val_interval = 8
 "#;
 
-fn network(out: usize) -> String {
+pub fn network(out: usize) -> String {
     format!(
         "[network]\nname = \"DenseNet\"\nspatial_dims = 3\nin_channels = 1\nout_channels = {out}\ninit_features = 8\ngrowth_rate = 4\n\
          block_config = [2, 2]\n"
     )
 }
 
-fn recipe(folder: &Path, name: &str, parts: &[&str]) -> String {
+pub fn recipe(folder: &Path, name: &str, parts: &[&str]) -> String {
     let path = folder.join(name);
     fs::write(&path, parts.concat()).expect("written");
     text(&path)
@@ -125,6 +125,16 @@ fn classes_by_name_by_number_and_several_at_once() {
         assert!((sum - 1.0).abs() < 1e-5, "{row:?}");
     }
     fail(&arguments, 1, &["scores.csv exists", "--overwrite"]);
+    let measure = ["evaluate", &text(&run), "--data", &text(&table), "--device", "cpu"];
+    for words in [&arguments[..], &measure[..]] {
+        fail(&[words, &["--tta", "flips"]].concat(), 1, &["--tta", "predicts numbers: remove it"]);
+    }
+    // An image has no record of its own, so that remarks on it are kept next to that of the table.
+    let (odd, out) = (dir.path().join("odd.nii.gz"), dir.path().join("odd"));
+    write(&odd, [16, 16, 8], |index| if index < 512 { 9.0 } else { 0.0 });
+    succeed(&["predict", &text(&run), "-i", &text(&odd), "-o", &text(&out), "--device", "cpu"]);
+    let kept = fs::read_to_string(out.join("records/warnings.jsonl")).expect("warnings");
+    assert!(kept.contains("odd.nii.gz: unlike the training data"), "{kept}");
 
     let head = format!("labels = [\"bright\", \"left\"]\n{}", REST.replacen("\ntransforms", "transforms", 1));
     let task = "[task]\nname = \"Classification\"\nmulti_label = true\n";
@@ -146,6 +156,68 @@ fn classes_by_name_by_number_and_several_at_once() {
     refuse("[loss]", "[metric.dice]\nname = \"DiceMetric\"\n[loss]", &["DiceMetric", "Accuracy", "changed.toml:"]);
     refuse("out_channels = 2", "out_channels = 3", &["out_channels = 3, but there are 2 labels"]);
     refuse("name = \"classification\"", "name = \"clasification\"", &["did you mean \"Classification\"?"]);
+}
+
+/// `--held-out`: each image is predicted by the run that did not train on it, and one table has all images.
+#[test]
+fn classes_of_all_folds_are_in_one_table() {
+    plugins_are_built();
+    let dir = tempfile::tempdir().expect("a folder");
+    let (table, at) = (bright_cubes(dir.path(), 16), |name: &str| dir.path().join(name));
+    let rest = REST.replacen("\ntransforms", "transforms", 1).replace("= 40", "= 4").replace("= 8", "= 4");
+    let task = "[task]\nname = \"Classification\"\nlabel = \"kind\"\n";
+    let parts =
+        ["labels = [\"dark\", \"bright\"]\n", &rest, task, &network(2), "[loss]\nname = \"CrossEntropyLoss\"\n"];
+    let (recipe, runs) = (recipe(dir.path(), "cubes.toml", &parts), text(&at("cv")));
+    succeed(&["train", &recipe, "--data", &text(&table), "--out", &runs, "--folds", "2", "--device", "cpu"]);
+    let lines = |path: &Path| -> Vec<String> {
+        fs::read_to_string(path).expect("a table").lines().map(str::to_owned).collect()
+    };
+    let alone = [0, 1].map(|fold| {
+        let (run, out) = (text(&at(&format!("cv/fold{fold}"))), at(&format!("alone{fold}")));
+        succeed(&["predict", &run, "-i", &text(&table), "-o", &text(&out), "--device", "cpu"]);
+        lines(&out.join("scores.csv"))
+    });
+    assert_ne!(alone[0], alone[1]);
+    let list: serde_json::Value = serde_json::from_slice(&fs::read(at("cv/folds.json")).expect("folds")).expect("JSON");
+    let first = |case: &str| list["folds"][0].as_array().expect("names").iter().any(|name| name == case);
+    let by_its_fold = |place: usize| match place == 0 || first(&format!("c{}", place - 1)) {
+        true => alone[0][place].clone(),
+        false => alone[1][place].clone(),
+    };
+    let expected: Vec<String> = (0..17).map(by_its_fold).collect();
+
+    let out = at("held-out");
+    let words = ["predict", &runs, "--held-out", "-i", &text(&table), "-o", &text(&out), "--device", "cpu"];
+    assert_eq!(succeed(&words).matches("scores.csv").count(), 1);
+    assert_eq!(lines(&out.join("scores.csv")), expected);
+    let record = fs::read_to_string(out.join("records/scores.csv.hearth.json")).expect("a record");
+    let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+    assert_eq!(record["made_by"].as_array().map(Vec::len), Some(2), "a model for each fold: {record}");
+    fail(&words, 1, &["scores.csv exists", "--overwrite"]);
+    let again = [&words[..], &["--overwrite"]].concat();
+    succeed(&again);
+    assert_eq!(lines(&out.join("scores.csv")), expected);
+
+    // An image of each fold that cannot be read: both are listed, in the order of the images.
+    let of_fold = |fold: usize| list["folds"][fold][0].as_str().expect("a name").to_owned();
+    let mut bad: Vec<usize> = [0, 1].map(|fold| of_fold(fold)[1..].parse().expect("a number")).to_vec();
+    bad.sort_unstable();
+    for case in &bad {
+        fs::write(at(&format!("c{case}.nii.gz")), "no image").expect("written");
+    }
+    fail(&again, 1, &["1 of 8 images failed"]);
+    let failed = lines(&out.join("failed.csv"));
+    assert_eq!(failed.len(), 3, "{failed:?}");
+    for (line, case) in failed[1..].iter().zip(&bad) {
+        assert!(line.starts_with(&format!("c{case},")), "{failed:?}");
+    }
+    let others = expected.iter().enumerate().filter(|(place, _)| *place == 0 || !bad.contains(&(place - 1)));
+    assert_eq!(lines(&out.join("scores.csv")), others.map(|(_, line)| line.clone()).collect::<Vec<_>>());
+    // A fold that cannot be opened hides no failure of another one.
+    fs::remove_dir_all(at("cv/fold1/checkpoints")).expect("removed");
+    fail(&again, 1, &["fold0: 1 of 8 images failed", "fold1: "]);
+    assert_eq!(lines(&out.join("scores.csv")).len(), 1 + 7);
 }
 
 #[test]

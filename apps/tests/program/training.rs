@@ -305,9 +305,13 @@ fn a_learning_rate_is_found_and_nothing_else_is_left() {
     fail(&words, 1, &["is not empty"]);
     let other = text(&bench.at("other"));
     let words = ["lr-find", &recipe, "--data", &bench.data, "--out", &other, "--device", "cpu"];
-    fail(&[&words[..], &["--num-iter", "1"]].concat(), 1, &["num_iter is 1"]);
-    fail(&[&words[..], &["--smooth", "1"]].concat(), 1, &["smooth_f is 1"]);
-    fail(&[&words[..], &["--end-lr", "1e-9"]].concat(), 1, &["end_lr"]);
+    fail(&[&words[..], &["--num-iter", "1"]].concat(), 1, &["--num-iter 1: expected at least 2"]);
+    fail(&[&words[..], &["--smooth", "1"]].concat(), 1, &["--smooth 1: expected 0 or more, less than 1"]);
+    fail(
+        &[&words[..], &["--end-lr", "1e-9"]].concat(),
+        1,
+        &["--end-lr 0.000000001: expected a number above --start-lr"],
+    );
     assert!(!bench.at("other").exists());
 }
 
@@ -402,7 +406,7 @@ fn metrics_that_make_no_sense_are_pointed_at() {
         "[metric]\nkey = \"tow\"\n[metric.two]\nname = \"MeanIoU\"\n",
         &["unknown metric \"tow\", did you mean \"two\"?"],
     );
-    refused("[metric]\nkey = \"two\"\n", &["there is no metric to be the key"]);
+    refused("[metric]\nkey = \"two\"\n", &["unknown metric \"two\"", "mean_dice"]);
     refused(
         "[metric]\ninclude_backgroud = true\n",
         &["unknown key \"include_backgroud\", did you mean \"include_background\"?"],

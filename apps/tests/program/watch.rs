@@ -142,6 +142,7 @@ fn folders_that_are_no_run_say_what_to_give() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| text(&dir.path().join(name));
     fail(&["watch", &at("nowhere")], 1, &["there is no folder", "nowhere", "--wait"]);
+    fail(&["watch", &at("nowhere"), "--once", "--port", "8080"], 2, &["--port"]);
     fs::write(dir.path().join("notes.txt"), "no run").expect("written");
     fail(&["watch", &at("notes.txt")], 1, &["is a file"]);
     fail(&["watch", &text(dir.path())], 1, &["holds no run"]);

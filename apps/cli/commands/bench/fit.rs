@@ -30,6 +30,7 @@ pub fn run(args: &Args) -> Outcome {
         ("--seed", "training.seed", args.seed().to_string()),
         ("--device", "training.device", args.device_name().to_owned()),
         ("--tune", "training.tune", args.tune().to_owned()),
+        ("--convolutions", "training.convolutions", args.convolutions().to_owned()),
         ("--amp", "training.precision", amp.to_owned()),
     ] {
         document.set_option(option, key, &value)?;

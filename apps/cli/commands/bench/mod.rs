@@ -12,6 +12,7 @@ mod markdown;
 mod models;
 mod networks;
 mod options;
+mod peer;
 mod profiling;
 mod reach;
 mod stored;
@@ -24,11 +25,14 @@ use std::time::Instant;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use hearth::kernels::TuningClock;
-use hearth_train::device::{self, TuneWord};
+use hearth_train::device::{self, ConvolutionsWord, TuneWord};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::out;
+use crate::{interrupt, out};
+
+/// The prefix of temporary folders with generated data and caches.
+const SCRATCH: &str = "hearth-bench-";
 
 /// Arguments of `hearth bench`.
 #[derive(Debug, clap::Args)]
@@ -54,6 +58,9 @@ pub struct Args {
     /// Time to spend on choosing GPU kernels: off, quick, full or auto [default: auto]
     #[arg(long)]
     tune: Option<String>,
+    /// Whose kernels compute convolutions on a GPU of NVIDIA: own, vendor (cuDNN) or auto [default: own]
+    #[arg(long, value_name = "WHOSE")]
+    convolutions: Option<String>,
     /// The mixed precision [default: none; ladder: what the device computes fastest in]
     #[arg(long)]
     amp: Option<Amp>,
@@ -102,6 +109,13 @@ pub struct Args {
     /// ladder: continue in --out; finished trainings are not repeated
     #[arg(long, requires = "out")]
     resume: bool,
+    /// ladder: train these rows only, with all changes of the rows before them: plain,kernels,cache,...
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    rows: Vec<String>,
+    /// ladder, datasets: the raw lines of another program, shown beside ours: what
+    /// docs/benches/ladder_peer.py and datasets_peer.py print
+    #[arg(long, value_name = "FILE", conflicts_with = "kind")]
+    peer: Option<PathBuf>,
     /// layers: start no measurement after this number of seconds [default: 60]
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
@@ -170,6 +184,9 @@ impl Amp {
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Outcome {
     options::check(args)?;
+    // Ctrl-C removes the temporary folders.
+    interrupt::listen()?;
+    interrupt::between("the other measurements are missing");
     hearth::kernels::join_thread_pool(args.threads.map_or(0, |threads| threads as usize))?;
     LazyLock::force(&CLOCK);
     match args.bench {
@@ -211,6 +228,8 @@ impl Args {
         let tune: TuneWord = self.tune().parse().while_doing(|| "--tune")?;
         let device = device::parse(self.device_name())?;
         tune.set(&device);
+        let convolutions: ConvolutionsWord = self.convolutions().parse().while_doing(|| "--convolutions")?;
+        convolutions.set(&device).while_doing(|| "--convolutions")?;
         Ok(device)
     }
 
@@ -234,6 +253,10 @@ impl Args {
     /// The word for the tuning of kernels.
     fn tune(&self) -> &str {
         self.tune.as_deref().unwrap_or("auto")
+    }
+
+    fn convolutions(&self) -> &str {
+        self.convolutions.as_deref().unwrap_or("own")
     }
 
     /// The mixed precision.

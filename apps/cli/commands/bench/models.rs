@@ -30,6 +30,8 @@ pub fn run(args: &Args) -> Outcome {
             args.device_name(),
             "--tune",
             args.tune(),
+            "--convolutions",
+            args.convolutions(),
             "--seed",
             &args.seed().to_string(),
             "--amp",

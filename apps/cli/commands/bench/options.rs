@@ -34,10 +34,13 @@ fn options(args: &Args) -> Vec<(&'static str, bool, &'static [Bench])> {
         ("--kind", args.kind.is_some(), &[Datasets]),
         ("--out", args.out.is_some(), &[Ladder, Datasets]),
         ("--resume", args.resume, &[Ladder]),
+        ("--rows", !args.rows.is_empty(), &[Ladder]),
+        ("--peer", args.peer.is_some(), &[Ladder, Datasets]),
         ("--runs", args.runs.is_some(), TIMED),
         ("--limit", args.limit.is_some(), &[Layers]),
         ("--device", args.device.is_some(), ON_DEVICE),
         ("--tune", args.tune.is_some(), ON_DEVICE),
+        ("--convolutions", args.convolutions.is_some(), ON_DEVICE),
         ("--amp", args.amp.is_some(), COMPUTING),
     ]
 }
@@ -74,7 +77,7 @@ pub(super) fn check(args: &Args) -> Outcome {
     };
     let used: Vec<&str> =
         options.iter().filter(|(.., benches)| benches.contains(&args.bench)).map(|(option, ..)| *option).collect();
-    let used = if used.is_empty() { String::new() } else { format!(", only for {}", used.join(", ")) };
+    let used = if used.is_empty() { String::new() } else { format!(", only {}", used.join(", ")) };
     Err(Failure::new(format!("`hearth bench {bench}` does not use {option}{used}: remove it")))
 }
 

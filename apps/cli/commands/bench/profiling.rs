@@ -4,12 +4,13 @@
 use std::time::Instant;
 
 use hearth::kernels::memory;
+use hearth_files::Scratch;
 use hearth_nn::layers::layer_ranges;
 use hearth_profile::{Profile, Recording, measure_memory};
 use serde_json::json;
 
 use super::networks::Training;
-use super::{Args, median, say};
+use super::{Args, SCRATCH, median, say};
 use crate::error::{Context, Outcome};
 
 /// Consecutive steps of a kind, so that a change of the machine's speed affects all kinds alike.
@@ -18,7 +19,7 @@ const STRETCH: u32 = 4;
 /// Runs steps in turn without a recording, with one, and with one that has layers; then measures how
 /// long writing the trace and tables of the last recording takes.
 pub fn run(args: &Args) -> Outcome {
-    let folder = tempfile::tempdir().while_doing(|| "a temporary folder")?;
+    let folder = Scratch::new(SCRATCH).while_doing(|| "a temporary folder")?;
     measure_memory(memory::in_use, memory::owners);
     let mut training = Training::new(args)?;
     training.step()?;

@@ -1,10 +1,11 @@
 //! Measures a random crop of a case on disk: a chunked store reads only a part of what `load` reads.
 
 use hearth_data::{Dataset, Item, PersistentDataset, Progress, StoreOptions};
+use hearth_files::Scratch;
 use serde_json::json;
 
 use super::files::pipeline;
-use super::{Args, file_name, say, timed};
+use super::{Args, SCRATCH, file_name, say, timed};
 use crate::error::{Context, Outcome};
 
 /// Fills a store with one case and takes crops from it.
@@ -22,7 +23,7 @@ pub fn run(args: &Args) -> Outcome {
   pos = 1.0, neg = 1.0, num_samples = 1, fg_indices_key = "label_fg", bg_indices_key = "label_bg", allow_smaller = true }},
 "#
     ))?;
-    let folder = tempfile::tempdir().while_doing(|| "cannot make a temporary folder".to_owned())?;
+    let folder = Scratch::new(SCRATCH).while_doing(|| "cannot make a temporary folder".to_owned())?;
     let case = Item::new(file_name(image)).with("image", image).with("label", label);
     let kept = PersistentDataset::new(vec![case], chain.seed(args.seed()), folder.path(), StoreOptions::default())?;
     kept.fill(1, Progress::None)?;

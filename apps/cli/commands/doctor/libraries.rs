@@ -29,8 +29,11 @@ pub fn find(folders: &[PathBuf], names: &[&str]) -> Option<PathBuf> {
     names.iter().find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|file| file.exists()))
 }
 
-/// Finds a program on the path.
+/// Finds a program on the path, or at the path that it is named by.
 pub fn program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|file| file.is_file());
+    }
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }

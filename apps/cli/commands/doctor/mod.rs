@@ -2,6 +2,7 @@
 
 mod libraries;
 mod parts;
+mod programs;
 
 use serde::Serialize;
 

@@ -10,7 +10,8 @@ use hearth_plugin_host::{Search, shown_path};
 use hearth_train::device;
 use hearth_train::distributed::mpi::{Interface, library_names};
 
-use super::{Finding, Health, libraries};
+use super::{Finding, Health, libraries, programs};
+use crate::cudnn::{Cudnn, Found};
 use crate::terminal::bytes;
 
 /// The free memory or disk space below which a bundled recipe may be killed, or fail to write.
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Finding> {
     all.extend(devices());
     all.extend(plugins());
     all.extend(mpi());
+    all.extend(programs::all());
     all
 }
 
@@ -164,6 +166,7 @@ fn devices() -> Vec<Finding> {
                 .mended_by("sudo apt install cuda-nvvm-12-8    (from NVIDIA's repository)"),
         });
     }
+    all.extend(Found::for_devices(&known).map(cudnn));
     for Vendor { pci, name, words, driver, mend } in VENDORS {
         let cards = adapters.iter().filter(|vendor| *vendor == pci).count();
         let answers = known.iter().any(|info| info.is_here() && words.contains(&info.feature));
@@ -190,6 +193,16 @@ fn devices() -> Vec<Finding> {
         all.push(Finding::new("GPU", Health::Absent, "none in this machine; everything runs on the CPU"));
     }
     all
+}
+
+fn cudnn(found: Found) -> Finding {
+    let health = match found.state {
+        Cudnn::Usable => Health::Good,
+        Cudnn::Missing => Health::Absent,
+        Cudnn::Unusable => Health::Poor,
+        Cudnn::Misnamed => Health::Broken,
+    };
+    Finding { mend: found.mend(), ..Finding::new("cuDNN", health, found.line) }
 }
 
 fn plugins() -> Vec<Finding> {
@@ -242,13 +255,8 @@ fn mpi() -> Vec<Finding> {
         all.push(Finding::good("MPI", format!("{kind}, {}", library.display())));
     }
     if all.is_empty() {
-        let found = "no library; `--ranks` works without one, launchers and several machines do not";
+        let found = "no library; `--ranks` and `--hosts` work without one, launchers do not";
         all.push(Finding::new("MPI", Health::Absent, found).mended_by("sudo apt install openmpi-bin"));
-    }
-    let launchers: Vec<&str> =
-        ["mpirun", "mpiexec", "srun"].into_iter().filter(|name| libraries::program(name).is_some()).collect();
-    if !launchers.is_empty() {
-        all.push(Finding::good("launchers", launchers.join(", ")));
     }
     all
 }

@@ -18,8 +18,8 @@ use crate::commands::opening::OpeningArgs;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::ranks::{RanksArgs, is_first, local_rank};
-use crate::run::Chosen;
-use crate::run::outputs::Outputs;
+use crate::run::outputs::{Outputs, remove_result};
+use crate::run::{Chosen, digest, listed, same};
 use crate::sharing::{prepared, shared};
 use crate::{note, out, warnings};
 use hearth_models::run::Trained;
@@ -115,7 +115,7 @@ pub enum Grid {
 
 /// Evaluates, and prints the result.
 pub fn run(args: &Args) -> Outcome {
-    shared(args.ranks, |ranks| of_rank(args, ranks))
+    shared(&args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
@@ -184,8 +184,10 @@ impl Report {
         all["data"] = json!(args.data.display().to_string());
         self.outputs.write(&self.json, serde_json::to_string_pretty(&all)? + "\n")?;
         self.outputs.write(&self.csv, found.to_csv().join("\n") + "\n")?;
-        if let Some(confusion) = &found.confusion {
-            self.outputs.write(&self.confusion, confusion.to_csv().join("\n") + "\n")?;
+        match &found.confusion {
+            Some(confusion) => self.outputs.write(&self.confusion, confusion.to_csv().join("\n") + "\n")?,
+            // Of an earlier call, whose report this one replaces.
+            None => remove_result(&self.confusion)?,
         }
         note!("report  {}, {}", self.json.display(), self.csv.display());
         Ok(())
@@ -241,6 +243,16 @@ fn open(args: &Args, ranks: Option<&Ranks>) -> Outcome<Opened> {
 fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
     let Opened { trained, chosen, checkpoint, several } = prepared(ranks, open(args, ranks))?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
+    // Each rank has its own device.
+    let mut alike = recipe.clone();
+    alike.training.device.clear();
+    let facts = [
+        ("the run", args.run.display().to_string()),
+        ("the checkpoint", checkpoint.clone()),
+        ("the recipe", digest(&alike.to_toml()?)),
+        ("the cases", listed(chosen.items.iter().map(|item| item.case.clone()))),
+    ];
+    prepared(ranks, same(ranks, facts))?;
     let augmented = trained.augmentation.is_some();
     let All { metrics: values, confusion } = match args.grid {
         Grid::Network => {

@@ -4,7 +4,7 @@
 //! is predicted as by `hearth predict`, and measured by its Dice on the image's own grid.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hearth_data::Item;
 use hearth_data::layouts::{self, Target, Wants};
@@ -37,7 +37,8 @@ pub fn is_one(path: &Path) -> bool {
 
 /// Predicts every labelled case into a temporary folder, and measures and prints the results.
 pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
-    check(args)?;
+    check(args, ranks)?;
+    let files = args.out.as_deref().map(|dir| Files::claim(dir, args.overwrite)).transpose()?;
     let model = prepared(ranks, open(&args.run, &args.opening.options()))?;
     let card = model.card();
     if !card.kind.is_map() {
@@ -55,6 +56,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let predicted = job(&*model, folder.path(), &names).run(std::slice::from_ref(&args.data));
     let report = measured(args, card, &items, folder.path())?;
     if is_first(ranks) {
+        files.map_or(Ok(()), |files| files.write(&report))?;
         print(args, &report)?;
     }
     predicted?;
@@ -65,11 +67,11 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
 }
 
 /// Refuses options that need a recipe.
-fn check(args: &Args) -> Outcome {
+fn check(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let given = [
         ("--mean, --vote, --staple and --weights", args.merge.given()),
         ("several models", !args.more.is_empty()),
-        ("--ranks", !args.ranks.alone()),
+        ("several ranks (--ranks, --hosts, a launcher)", ranks.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
@@ -130,7 +132,7 @@ fn measured(args: &Args, card: &Card, items: &[Item], folder: &Path) -> Outcome<
             Some(label) => measure_case(&Pair { case: item.case.clone(), pred, label }, &specs, &classes, rules),
         };
         match found {
-            Ok(rows) => table.add(&item.case, rows),
+            Ok(case) => table.add(&item.case, case),
             Err(failure) => {
                 note!("{}: {}", item.case, failure.line());
                 table.failed.push((item.case.clone(), failure.line()));
@@ -140,16 +142,31 @@ fn measured(args: &Args, card: &Card, items: &[Item], folder: &Path) -> Outcome<
     Ok(table)
 }
 
-fn print(args: &Args, table: &Table) -> Outcome {
-    if let Some(dir) = &args.out {
-        let mut outputs = Outputs::new("evaluate", args.overwrite);
+/// The files of `--out`, claimed before the work.
+struct Files {
+    outputs: Outputs,
+    json: PathBuf,
+    csv: PathBuf,
+}
+
+impl Files {
+    fn claim(dir: &Path, overwrite: bool) -> Outcome<Self> {
+        let mut outputs = Outputs::new("evaluate", overwrite);
         let [json, csv] = ["report.json", "report.csv"].map(|name| dir.join(name));
         [&json, &csv].into_iter().try_for_each(|file| outputs.claim(file))?;
         std::fs::create_dir_all(dir).while_doing(|| format!("cannot make the folder {}", dir.display()))?;
-        outputs.write(&json, serde_json::to_string_pretty(&table.to_json(&[]))? + "\n")?;
-        outputs.write(&csv, table.to_csv().join("\n") + "\n")?;
-        note!("report  {}, {}", json.display(), csv.display());
+        Ok(Self { outputs, json, csv })
     }
+
+    fn write(&self, table: &Table) -> Outcome {
+        self.outputs.write(&self.json, serde_json::to_string_pretty(&table.to_json(&[]))? + "\n")?;
+        self.outputs.write(&self.csv, table.to_csv().join("\n") + "\n")?;
+        note!("report  {}, {}", self.json.display(), self.csv.display());
+        Ok(())
+    }
+}
+
+fn print(args: &Args, table: &Table) -> Outcome {
     if args.json {
         out!("{}", serde_json::to_string_pretty(&table.to_json(&[]))?);
         return Ok(());

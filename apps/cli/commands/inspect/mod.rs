@@ -104,6 +104,11 @@ fn look(path: &Path, args: &Args, hide: &Hide) -> Outcome<Seen> {
         let what = "--series chooses in a folder of DICOM, which this is not";
         return Err(Failure::new(format!("{given}: --series {series}: {what}")));
     }
+    if !args.accept.is_empty() && !is_dicom && path.is_file() {
+        let (faults, given) = (args.accept.join(","), path.display());
+        let what = "--accept is for faults of DICOM series, which this is not";
+        return Err(Failure::new(format!("{given}: {what}: remove --accept {faults}")));
+    }
     if path.is_file()
         && !is_dicom
         && let Some(layout) = layouts::recognize_list(path)

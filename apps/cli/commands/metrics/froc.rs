@@ -1,5 +1,6 @@
 //! `hearth metrics froc`: compares detections in probability maps with annotated tumours.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hearth_data::OneOrMany;
@@ -10,9 +11,8 @@ use hearth_nn::metrics::{EVAL_THRESHOLDS, LesionFroc};
 use serde_json::{Value, json};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::folders;
 use crate::picture::{Axis, Plot, save};
-use crate::run::outputs::record_of;
+use crate::run::outputs::{Outputs, record_of};
 use crate::{note, out};
 use hearth_models::ensemble::Disagreement;
 
@@ -31,13 +31,16 @@ pub struct Args {
     /// The folder for froc.csv, froc.json and froc.png
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The number of level-0 pixels per pixel of a map, for maps without a record next to them; 64 is
-    /// level 6
-    #[arg(long, value_name = "N", default_value_t = 64.0)]
-    pub scale: f64,
-    /// Micrometres per pixel of level 0, for maps without a record
-    #[arg(long, value_name = "UM", default_value_t = 0.243)]
-    pub spacing: f64,
+    /// Replace files of an earlier call that were not changed since
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
+    /// The number of level-0 pixels per pixel of a map, for maps without a record next to them
+    /// [default: 64, which is level 6]
+    #[arg(long, value_name = "N")]
+    pub scale: Option<f64>,
+    /// Micrometres per pixel of level 0, for maps without a record [default: 0.243]
+    #[arg(long, value_name = "UM")]
+    pub spacing: Option<f64>,
     /// The probability that detections must exceed
     #[arg(long, value_name = "P", default_value_t = 0.5)]
     pub threshold: f64,
@@ -62,8 +65,9 @@ impl Default for Args {
             maps: Vec::new(),
             truth: PathBuf::new(),
             out: None,
-            scale: 64.0,
-            spacing: 0.243,
+            overwrite: false,
+            scale: None,
+            spacing: None,
             threshold: 0.5,
             box_size: 48,
             itc_diameter: 200.0,
@@ -72,6 +76,16 @@ impl Default for Args {
         }
     }
 }
+
+/// The scale and the spacing of maps without a record: those of CAMELYON16 at level 6.
+const SCALE: f64 = 64.0;
+const SPACING: f64 = 0.243;
+
+/// The files in the folder of `--out`.
+const FILES: [&str; 3] = ["froc.csv", "froc.json", "froc.png"];
+
+/// The endings of files that only annotations have.
+const ANNOTATIONS: [&str; 4] = [".xml", ".geojson", "_mask.tif", "_Mask.tif"];
 
 /// A map, and the facts about its slide.
 struct Map {
@@ -91,6 +105,9 @@ pub fn run(args: &Args) -> Outcome {
 
 /// Like [`run`], and returns the score.
 pub fn score(args: &Args) -> Outcome<f64> {
+    check(args)?;
+    // Files in the way are reported before the work.
+    let outputs = args.out.as_deref().map(|folder| claimed(folder, args.overwrite)).transpose()?;
     let found = measure(args)?;
     let score = found.evaluate();
     let (images, targets) = found.froc.totals();
@@ -101,18 +118,53 @@ pub fn score(args: &Args) -> Outcome<f64> {
         out!("sensitivity at {fps:<4} false positives per slide  {:.4}", curve.score(&[fps]));
     }
     out!("FROC score  {score:.4}");
-    let Some(folder) = &args.out else { return Ok(score) };
+    if let Some((folder, outputs)) = args.out.as_deref().zip(outputs) {
+        write(folder, &outputs, &found, score)?;
+    }
+    Ok(score)
+}
+
+/// Checks the numbers of the options.
+fn check(args: &Args) -> Outcome {
+    for (name, value) in [("--scale", args.scale), ("--spacing", args.spacing)] {
+        if let Some(value) = value.filter(|value| !(value.is_finite() && *value > 0.0)) {
+            return Err(Failure::new(format!("{name} is {value}; give a number above 0")));
+        }
+    }
+    for (name, value) in [("--itc-diameter", args.itc_diameter), ("--grow", args.grow)] {
+        if !(value.is_finite() && value >= 0.0) {
+            return Err(Failure::new(format!("{name} is {value}; give 0 or more micrometres")));
+        }
+    }
+    if !(0.0..1.0).contains(&args.threshold) {
+        let what = "detections exceed it, and probabilities are 0 to 1: give a number from 0 to below 1";
+        return Err(Failure::new(format!("--threshold is {}; {what}", args.threshold)));
+    }
+    Ok(())
+}
+
+fn claimed(folder: &Path, overwrite: bool) -> Outcome<Outputs> {
+    let mut outputs = Outputs::new("metrics froc", overwrite);
+    FILES.iter().try_for_each(|name| outputs.claim(&folder.join(name)))?;
     std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
+    Ok(outputs)
+}
+
+/// Writes the curve as a table, as JSON and as a picture.
+fn write(folder: &Path, outputs: &Outputs, found: &LesionFroc, score: f64) -> Outcome {
+    let (images, targets) = found.froc.totals();
+    let curve = found.froc.curve();
+    let [csv, json, png] = FILES.map(|name| folder.join(name));
     let mut table = "false_positives_per_slide,sensitivity\n".to_owned();
     let points: Vec<(f64, f64)> = curve.fps_per_image.iter().copied().zip(curve.sensitivity.iter().copied()).collect();
     points.iter().for_each(|(fps, sensitivity)| table += &format!("{fps},{sensitivity}\n"));
-    folders::replace(&folder.join("froc.csv"), table)?;
+    outputs.write(&csv, table)?;
     let each: Vec<Value> = EVAL_THRESHOLDS
         .iter()
         .map(|fps| json!({ "false_positives_per_slide": fps, "sensitivity": curve.score(&[*fps]) }))
         .collect();
     let summary = json!({ "froc": score, "slides": images, "tumours": targets, "at": each });
-    folders::replace(&folder.join("froc.json"), serde_json::to_string_pretty(&summary)? + "\n")?;
+    outputs.write(&json, serde_json::to_string_pretty(&summary)? + "\n")?;
     // Beyond the measured range the score uses the last value, and so does the picture.
     let end = EVAL_THRESHOLDS.iter().copied().fold(0.0, f64::max);
     let flat = points.first().filter(|(fps, _)| *fps < end).map(|(_, sensitivity)| (end, *sensitivity));
@@ -131,26 +183,27 @@ pub fn score(args: &Args) -> Outcome<f64> {
         points: &points,
         mark,
     };
-    save(&plot.draw(), &folder.join("froc.png"))?;
-    ["froc.csv", "froc.json", "froc.png"].iter().for_each(|name| out!("{}", folder.join(name).display()));
-    Ok(score)
+    outputs.make(&png, json!({}), || save(&plot.draw(), &png))?;
+    [csv, json, png].iter().for_each(|path| out!("{}", path.display()));
+    Ok(())
 }
 
 /// Compares the detections of all maps with the tumours.
 fn measure(args: &Args) -> Outcome<LesionFroc> {
-    for (name, value) in [("--scale", args.scale), ("--spacing", args.spacing)] {
-        if !(value.is_finite() && value > 0.0) {
-            return Err(Failure::new(format!("{name} is {value}; give a number above 0")));
-        }
-    }
     if !args.truth.is_dir() {
         return Err(Failure::new(format!("--truth {}: no such folder", args.truth.display())));
     }
     let files = maps(&args.maps)?;
     let mut froc = LesionFroc::default().grow_distance(args.grow).itc_diameter(args.itc_diameter);
-    let mut normal = Vec::new();
+    let (mut normal, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut others = annotated(&args.truth)?;
     for file in files {
         let map = read(&file, args).while_doing(|| format!("cannot use {}", file.display()))?;
+        others.remove(&map.name);
+        if !seen.insert(map.name.clone()) {
+            let what = "another map has this name, and a slide counts once: give one map of it";
+            return Err(Failure::new(format!("{}: {what}", file.display())));
+        }
         let truth = truth(args, &map)?;
         if truth.is_none() {
             normal.push(map.name.clone());
@@ -168,7 +221,21 @@ fn measure(args: &Args) -> Outcome<LesionFroc> {
     if !normal.is_empty() {
         note!("without annotations, so without tumours: {}", normal.join(", "));
     }
+    if !others.is_empty() {
+        let names: Vec<String> = others.into_iter().collect();
+        note!("annotated slides without a map, which are not measured: {}", names.join(", "));
+    }
     Ok(froc)
+}
+
+/// The names of the slides with annotations in a folder.
+fn annotated(folder: &Path) -> Outcome<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).while_doing(|| format!("cannot read {}", folder.display()))? {
+        let file = entry?.file_name().to_string_lossy().into_owned();
+        names.extend(ANNOTATIONS.iter().find_map(|end| file.strip_suffix(end)).map(str::to_owned));
+    }
+    Ok(names)
 }
 
 fn maps(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
@@ -215,7 +282,8 @@ fn read(path: &Path, args: &Args) -> Outcome<Map> {
     let nms = ProbNMS::new("map", 2).prob_threshold(args.threshold).box_size(OneOrMany::One(args.box_size as usize));
     let detections = nms.detections(&image)?.iter().map(|peak| (peak.probability, [peak.at[0], peak.at[1]])).collect();
     let record: Value = record_of(path).unwrap_or_default();
-    let scale = record["scale"][0].as_f64().unwrap_or(args.scale);
+    let scale = known("--scale", record["scale"][0].as_f64(), args.scale)?.unwrap_or(SCALE);
+    let mpp = known("--spacing", record["mpp"].as_f64(), args.spacing)?.unwrap_or(SPACING);
     let size = |key: &str, cells: usize| {
         record[key].as_u64().map_or_else(|| (cells as f64 * scale).round() as usize, |size| size as usize)
     };
@@ -224,8 +292,19 @@ fn read(path: &Path, args: &Args) -> Outcome<Map> {
         shape: [rows, columns],
         detections,
         slide: (size("width", columns), size("height", rows)),
-        spacing: record["mpp"].as_f64().unwrap_or(args.spacing) * scale,
+        spacing: mpp * scale,
     })
+}
+
+/// The number in the record of a map, or else that of the option, which may not contradict the record.
+fn known(option: &str, record: Option<f64>, given: Option<f64>) -> Outcome<Option<f64>> {
+    match (record, given) {
+        (Some(record), Some(given)) if (given / record - 1.0).abs() > 1e-3 => {
+            let what = "is for maps without a record, and that of this map has";
+            Err(Failure::new(format!("{option} {given} {what} {record}: remove it")))
+        }
+        (record, given) => Ok(record.or(given)),
+    }
 }
 
 /// The tumour mask of a slide on the grid of its map.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use burn::tensor::{Tensor, TensorData};
 use hearth_data::{Image, read_image};
 use hearth_nn::metrics::MetricConfig;
+use hearth_recipe::text::some;
 
 use super::pairs::Pair;
 use super::regions::Region;
@@ -46,6 +47,26 @@ pub enum Class {
 /// The results: by class, a value per metric; `None` if the metric does not apply to classes, or to
 /// this one.
 pub type Rows = BTreeMap<Class, Vec<Option<Value>>>;
+
+/// A measured case.
+#[derive(Default)]
+pub struct Measured {
+    /// The values.
+    pub rows: Rows,
+    /// Where each class has voxels.
+    pub sides: BTreeMap<Class, Sides>,
+    /// Whether the label has voxels that are ignored.
+    pub ignores: bool,
+}
+
+/// Whether a class has voxels that count in a prediction, and in its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sides {
+    /// In the prediction.
+    pub pred: bool,
+    /// In the label.
+    pub label: bool,
+}
 
 /// The value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,7 +137,11 @@ impl Classes {
             None => Ok(present.iter().filter(|v| counts(v)).map(|v| Class::Value(*v, v.to_string())).collect()),
             Some(named) => {
                 if let Some(unknown) = present.iter().find(|value| **value != 0 && !named.contains_key(value)) {
-                    return Err(Failure::new(format!("the label value {unknown} is not among --labels")));
+                    let all: Vec<String> = named.iter().map(|(value, name)| format!("{value} {name}")).collect();
+                    return Err(Failure::new(format!(
+                        "the label value {unknown} is not among the classes of --labels, or of the model: {}",
+                        some(&all)
+                    )));
                 }
                 Ok(named.iter().filter(|(v, _)| counts(v)).map(|(v, name)| Class::Value(*v, name.clone())).collect())
             }
@@ -181,17 +206,17 @@ fn batch(values: Vec<f32>, image: &Image, channels: usize) -> Tensor<5> {
 }
 
 /// Reads and measures a case.
-pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Rows> {
+pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Measured> {
     let doing = || format!("case {}", pair.case);
     let (pred, label) = (read_image(&pair.pred).while_doing(doing)?, read_image(&pair.label).while_doing(doing)?);
     measured(&pred, &label, specs, classes, rules).while_doing(doing)
 }
 
-fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Rows> {
+fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Measured> {
     let pred = &on_grid_of(label, pred)?;
     let dims = if label.shape()[2] == 1 { 2 } else { 3 };
     let spacing = [label.spacing()];
-    let mut rows = Rows::new();
+    let Measured { mut rows, mut sides, mut ignores } = Measured::default();
     let mut put = |class: &Class, metric: usize, value: f64, penalised: bool| {
         let value = Value { value, penalised };
         rows.entry(class.clone()).or_insert_with(|| vec![None; specs.len()])[metric] = Some(value);
@@ -218,6 +243,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
         let (pred_values, label_values) = (pred.to_vec(), label.to_vec());
         let counts: Option<Vec<bool>> =
             rules.ignore.map(|ignore| label_values.iter().map(|value| *value as u32 != ignore).collect());
+        ignores = counts.as_ref().is_some_and(|counts| counts.contains(&false));
         if counts.as_ref().is_some_and(|counts| !counts.contains(&true)) {
             let what = "no voxel of the label counts: all are what --ignore names; exclude the case";
             return Err(Failure::new(what));
@@ -247,6 +273,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
             let Class::Value(value, _) = class else { continue };
             let (p, l) = (mask(&pred_values, *value), mask(&label_values, *value));
             let (in_pred, in_label) = (p.contains(&1.0), l.contains(&1.0));
+            sides.insert(class.clone(), Sides { pred: in_pred, label: in_label });
             let of_counted = in_a_row(&p, 1).zip(in_a_row(&l, 1));
             let whole = (batch(p, pred, 1), batch(l, label, 1));
             for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
@@ -287,7 +314,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
         let (p, l) = (batch(pred.to_vec(), pred, pred.channels()), batch(label.to_vec(), label, label.channels()));
         put(&Class::All, at, one(&spec.config(dims, 1)?, &p, &l, &spacing)?, false);
     }
-    Ok(rows)
+    Ok(Measured { rows, sides, ignores })
 }
 
 /// The value of a metric for one class of one case.

@@ -87,12 +87,12 @@ pub fn run(args: &Args) -> Outcome {
     let rules = measure::Rules { empty: args.empty.rule(), ignore: args.ignore };
     let pairs = pairs::find(pred, label)?;
     for (path, of) in &pairs.alone {
-        note!("{} has no {of}; it is skipped", path.display());
+        note!("{} has no {of}; it is not measured", path.display());
     }
     let mut measured = report::Report::new(specs.iter().map(|spec| spec.text.clone()).collect());
     for pair in &pairs.found {
         match measure::case(pair, &specs, &classes, rules) {
-            Ok(rows) => measured.add(&pair.case, rows),
+            Ok(case) => measured.add(&pair.case, case),
             Err(failure) => {
                 note!("{}", failure.line());
                 measured.failed.push((pair.case.clone(), failure.line()));
@@ -105,8 +105,28 @@ pub fn run(args: &Args) -> Outcome {
         let lines = if args.csv { measured.to_csv() } else { measured.to_table() };
         lines.iter().for_each(|line| out!("{line}"));
     }
-    match measured.failed.len() {
-        0 => Ok(()),
-        failed => Err(Failure::new(format!("{failed} of {} cases cannot be measured", pairs.found.len()))),
+    if let Some(label) = args.ignore.filter(|_| measured.ignores_nothing()) {
+        note!("--ignore {label}: no label has this value");
     }
+    if args.csv {
+        // The table has a line for each case and class, and no place for them.
+        measured.notes().iter().for_each(|text| note!("{text}"));
+    }
+    unmeasured(measured.failed.len(), &pairs)
+}
+
+/// Fails if a case was not measured: its exit code is that of all cases.
+fn unmeasured(failed: usize, pairs: &pairs::Pairs) -> Outcome {
+    let mut why = Vec::new();
+    if failed > 0 {
+        why.push(format!("{failed} of {} cases cannot be measured", pairs.found.len()));
+    }
+    for (of, others) in [("label", "predictions"), ("prediction", "labels")] {
+        let alone = pairs.alone.iter().filter(|(_, lacks)| *lacks == of).count();
+        if alone > 0 {
+            let have = if alone == 1 { "has" } else { "have" };
+            why.push(format!("{alone} of the {others} {have} no {of}"));
+        }
+    }
+    if why.is_empty() { Ok(()) } else { Err(Failure::new(why.join("; "))) }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::writers::SUFFIXES;
 use hearth_data::{quality, readers};
+use hearth_models::ensemble::Disagreement;
 
 use crate::error::{Failure, Outcome};
 
@@ -40,6 +41,18 @@ const ENDS: [&str; 11] = [
     "_trans",
     "_gt",
 ];
+
+/// Suffixes of maps that `hearth predict` and `hearth ensemble` write next to a label map.
+const MAPS: [&str; 3] = ["_prob", "_std", "_saliency"];
+
+/// Whether a file is such a map of a case that has its pair.
+fn is_map_of(case: &str, found: &[Pair]) -> bool {
+    let of_ensembles = Disagreement::ALL.iter().map(|map| format!("_{}", map.word()));
+    let mut ends = MAPS.iter().map(|end| (*end).to_owned()).chain(of_ensembles);
+    ends.any(|end| {
+        case.strip_suffix(&end).is_some_and(|rest| found.iter().any(|pair| plain(&pair.case) == plain(rest)))
+    })
+}
 
 /// The case's name without such a suffix.
 fn plain(case: &str) -> &str {
@@ -97,9 +110,11 @@ fn folders(pred: &Path, label: &Path) -> Outcome<Pairs> {
                     found.push(Pair { case: plain(&case).to_owned(), pred, label });
                 }
             }
-            _ => alone.push((pred, "label")),
+            _ => alone.push((case, pred)),
         }
     }
+    alone.retain(|(case, _)| !is_map_of(case, &found));
+    let mut alone: Vec<(PathBuf, &'static str)> = alone.into_iter().map(|(_, pred)| (pred, "label")).collect();
     alone.extend(labels.into_values().map(|path| (path, "prediction")));
     if found.is_empty() {
         let (pred, label) = (pred.display(), label.display());

@@ -5,15 +5,19 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::measure::{self, Class, Rows};
+use super::measure::{self, Class, Measured, Rows};
 use crate::table::{self, Lean, csv};
 
 /// All measured values.
 pub struct Report {
     metrics: Vec<String>,
     cases: Vec<(String, Rows)>,
+    /// In how many predictions, and in how many labels, each class has voxels.
+    sides: BTreeMap<Class, [usize; 2]>,
     /// Cases that could not be measured, and why.
     pub failed: Vec<(String, String)>,
+    /// The number of cases with a voxel that `--ignore` names.
+    ignoring: usize,
 }
 
 /// The note about cases with a distance to an empty region; `evaluate` prints it, too.
@@ -55,12 +59,48 @@ fn number(value: f64) -> Value {
 impl Report {
     /// An empty report.
     pub fn new(metrics: Vec<String>) -> Self {
-        Self { metrics, cases: Vec::new(), failed: Vec::new() }
+        Self { metrics, cases: Vec::new(), sides: BTreeMap::new(), failed: Vec::new(), ignoring: 0 }
     }
 
     /// Adds a case.
-    pub fn add(&mut self, case: &str, rows: Rows) {
-        self.cases.push((case.to_owned(), rows));
+    pub fn add(&mut self, case: &str, measured: Measured) {
+        for (class, sides) in measured.sides {
+            let [preds, labels] = self.sides.entry(class).or_default();
+            *preds += usize::from(sides.pred);
+            *labels += usize::from(sides.label);
+        }
+        self.ignoring += usize::from(measured.ignores);
+        self.cases.push((case.to_owned(), measured.rows));
+    }
+
+    /// Whether cases were measured, and none of them has a voxel that `--ignore` names.
+    pub fn ignores_nothing(&self) -> bool {
+        self.ignoring == 0 && !self.cases.is_empty()
+    }
+
+    /// The classes that all predictions or all labels lack, though the other side has them: values of
+    /// another numbering, or a network that never finds a class. Also files without any class.
+    pub fn notes(&self) -> Vec<String> {
+        let advice = "check that both number their classes alike (--labels, --regions)";
+        let all = self.cases.len();
+        let note = |(class, sides): (&Class, &[usize; 2])| {
+            let name = name(class);
+            match *sides {
+                [0, count] if count > 0 => {
+                    Some(format!("{name} is in the labels of {count} of {all} cases, and in no prediction; {advice}"))
+                }
+                [count, 0] if count > 0 => {
+                    Some(format!("{name} is in the predictions of {count} of {all} cases, and in no label; {advice}"))
+                }
+                _ => None,
+            }
+        };
+        let mut notes: Vec<String> = self.sides.iter().filter_map(note).collect();
+        if all > 0 && self.cases.iter().all(|(_, rows)| rows.is_empty()) {
+            let what = "no class was measured: the files hold background and ignored voxels alone";
+            notes.push(format!("{what}; --include-background measures class 0, --labels names classes"));
+        }
+        notes
     }
 
     /// Classes in the order of their values, the whole image last.
@@ -164,6 +204,7 @@ impl Report {
                 }
             }
         }
+        lines.extend(self.notes());
         lines
     }
 
@@ -211,6 +252,7 @@ impl Report {
         let alone: Vec<Value> =
             alone.iter().map(|(path, lacks)| json!({ "file": path.display().to_string(), "has_no": lacks })).collect();
         let failed: Vec<Value> = self.failed.iter().map(|(case, why)| json!({ "case": case, "error": why })).collect();
-        json!({ "cases": cases, "classes": summary, "unpaired": alone, "failed": failed })
+        let notes = self.notes();
+        json!({ "cases": cases, "classes": summary, "unpaired": alone, "failed": failed, "notes": notes })
     }
 }

@@ -101,7 +101,7 @@ pub fn add(args: &AddArgs) -> Outcome {
         let unpacked = unpacked(&args.model, store.root())?;
         store.add(&unpacked.path().join("model"), &name, &source)?
     };
-    describe(&model);
+    describe(&model, &args.store);
     if model.licences.is_empty() {
         note!("no file of it states a licence: ask where you got it from");
     }
@@ -184,7 +184,7 @@ pub fn info(args: &InfoArgs) -> Outcome {
     if args.json {
         out!("{}", serde_json::to_string_pretty(&facts(&model))?);
     } else {
-        describe(&model);
+        describe(&model, &args.store);
         for (name, file) in &model.files {
             out!("  {}  {:>12}  {name}", file.blake3, file.bytes);
         }
@@ -231,13 +231,15 @@ fn kind(kind: ModelKind) -> &'static str {
     }
 }
 
-fn describe(model: &StoredModel) {
+fn describe(model: &StoredModel, store: &StoreArgs) {
     out!("{}: {}, {} files, {:.1} MB", model.name, kind(model.kind), model.files.len(), model.bytes() as f64 / 1e6);
     out!("  from {}", model.source);
     for licence in &model.licences {
         out!("  licence: {licence}");
     }
-    out!("  hearth predict {} -i IMAGES -o DIR", model.name);
+    // `predict` looks for names only in the usual store.
+    let given = store.store.as_ref().map_or_else(|| model.name.clone(), |_| model.path().display().to_string());
+    out!("  hearth predict {given} -i IMAGES -o DIR");
 }
 
 fn facts(model: &StoredModel) -> Value {

@@ -10,18 +10,18 @@ use std::sync::atomic::AtomicBool;
 
 use hearth_handlers::Unit;
 use hearth_plugin_host::{Given, provide_components};
-use hearth_profile::Schedule;
+use hearth_profile::{Format, Report, Schedule};
 use hearth_run::advice::{Finding, imbalance};
 use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
-use crate::out;
 use crate::recipe::{Document, bundled};
 use crate::run::{Plan, Profiled, Profiling, measure_roof, profile};
 use crate::table::{self, Lean};
 use crate::terminal::{self, bold};
+use crate::{note, out};
 
 /// Arguments of `hearth profile`.
 #[derive(Debug, clap::Args)]
@@ -45,8 +45,15 @@ pub struct Args {
     #[arg(long, value_name = "STEPS")]
     pub schedule: Option<String>,
     /// The unit of --schedule: iterations or epochs
-    #[arg(long, value_name = "UNIT", default_value = "iterations", requires = "schedule")]
+    #[arg(long, value_name = "UNIT", default_value = "iterations", requires = "schedule", conflicts_with = "apply")]
     pub unit: String,
+    /// Also write these reports, report_KIND.json and .csv: summary (parts of a step), kernel, iteration, op
+    /// (every kind of range), layer (records layers), idle (what the training thread does outside of kernels)
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    pub reports: Vec<Report>,
+    /// The formats of --reports
+    #[arg(long, value_name = "json,csv", value_delimiter = ',', default_values = ["json", "csv"], requires = "reports")]
+    pub formats: Vec<Format>,
     /// Also record each layer of the network, by its path
     #[arg(long)]
     pub layers: bool,
@@ -56,7 +63,8 @@ pub struct Args {
     pub apply: bool,
     /// Also try findings that affect learning: train this number of epochs with and without them, from
     /// three seeds, and revert changes that worsen the key metric
-    #[arg(long, value_name = "EPOCHS", requires = "apply", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "EPOCHS", requires = "apply", conflicts_with = "schedule",
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub check: Option<u64>,
     /// A run of this recipe on several ranks; its summary shows which rank the others wait for
     #[arg(long, value_name = "RUN")]
@@ -102,7 +110,12 @@ pub fn run(args: &Args) -> Outcome {
     let balance = args.ranks.as_deref().map(|run| balance(run, &document)).transpose()?.flatten();
     interrupt::listen()?;
     let roof = on_processor.then(measure_roof);
-    let how = Profiling { schedule, roof, layers: args.layers, progress: terminal::progress() };
+    let how = Profiling {
+        schedule,
+        roof,
+        layers: args.layers || args.reports.contains(&Report::Layer),
+        progress: terminal::progress(),
+    };
     let reserved = folders::Reserved::new(args.out())?;
     let mut found = measured(args, &document, args.out(), &how)?;
     found.findings.extend(balance);
@@ -111,11 +124,28 @@ pub fn run(args: &Args) -> Outcome {
     show(&found);
     let findings = json!({ "facts": found.facts, "findings": found.findings });
     folders::replace(&args.out().join("findings.json"), &(serde_json::to_string_pretty(&findings)? + "\n"))?;
+    reports(args, &found)?;
     if args.apply {
         apply::apply(args, document, found, &how)?;
     }
     out!("trace    {} (opens in https://ui.perfetto.dev)", args.out().join("trace.json.gz").display());
     out!("tables   {}", args.out().join("summary.txt").display());
+    Ok(())
+}
+
+/// Writes the reports that are asked for.
+fn reports(args: &Args, found: &Profiled) -> Outcome {
+    if args.reports.contains(&Report::Idle) && found.profile.occupancy.is_none() {
+        note!(
+            "warning: --reports idle: no kernel of a CPU was recorded, and those of a GPU are not; the report is empty"
+        );
+    }
+    for report in &args.reports {
+        for format in &args.formats {
+            let file = args.out().join(format!("report_{report}.{format}"));
+            folders::replace(&file, &report.text(&found.profile, *format)?)?;
+        }
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use hearth_report::{Overlay, Remark, Report, Run, changed_lines, overlays_in, re
 use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};
-use crate::folders::replace;
+use crate::folders::{is_run, replace};
 use crate::recipe::{Recipe, bundled};
 use crate::run::outputs::Outputs;
 use crate::{note, out};
@@ -65,6 +65,9 @@ pub fn run(args: &Args) -> Outcome {
     let mut outputs = Outputs::new("report", args.overwrite);
     outputs.claim(&args.out)?;
     let folders: Vec<PathBuf> = args.runs.iter().flat_map(|run| Run::find(run)).collect();
+    if let Some(twice) = folders.iter().enumerate().find(|(place, run)| folders[..*place].contains(run)) {
+        return Err(Failure::new(format!("{} is given twice", twice.1.display())));
+    }
     let mut runs = folders.iter().map(|folder| Run::read(folder)).collect::<Result<Vec<Run>, _>>()?;
     for (place, path) in args.evaluation.iter().enumerate() {
         evaluated(&mut runs, path, place, args.evaluation.len())?;
@@ -125,7 +128,11 @@ fn evaluated(runs: &mut [Run], path: &Path, place: usize, given: usize) -> Outco
     }
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let own = named.first().and_then(|named| runs.iter().position(|run| real(&run.folder) == real(named.as_ref())));
-    // The name may be relative to a folder other than this one.
+    if let Some(other) = named.first().filter(|named| own.is_none() && is_run(Path::new(named.as_str()))) {
+        let what = format!("--evaluation {} is of {other}, which is none of these runs", path.display());
+        return Err(Failure::new(format!("{what}: give theirs (hearth evaluate RUN -o DIR)")));
+    }
+    // The run may have been moved, and its name may be relative to a folder other than this one.
     let place = own.or_else(|| (runs.len() == given).then_some(place));
     let Some(run) = place.and_then(|place| runs.get_mut(place)) else {
         let of = named.first().map_or("none of these runs", String::as_str);

@@ -133,6 +133,9 @@ pub fn run(args: &Args) -> Outcome {
         note!("{}: {}, loaded in {}", card.name, card.description, seconds(start.elapsed().as_secs_f64()));
         models.push(model);
     }
+    if let Some(folder) = args.datastore.as_deref().filter(|folder| !folder.exists()) {
+        note!("--datastore {}: there is no such folder; an empty one is made", folder.display());
+    }
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     #[cfg_attr(not(feature = "dicom-net"), allow(unused_mut))]
     let mut server = Server::bind(options, models)?;

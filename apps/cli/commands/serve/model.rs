@@ -171,7 +171,7 @@ fn answer_of(model: &dyn Trained, question: &Question, any_modality: bool) -> Re
     let prediction = model.predict(prepared, Asked::default()).map_err(refused)?;
     remarks.extend_from_slice(prediction.remarks());
     let mut answer = match prediction {
-        Prediction::Scores(scores) => Answer { file: None, facts: of_scores(card, &scores) },
+        Prediction::Scores(scores) => Answer { file: None, facts: of_scores(card, &scores.values) },
         Prediction::Map(map) => of_map(card, &*map, series.as_ref(), *format, out)?,
         Prediction::SlideMap(_) => return Err(Refusal::Input("maps of slides are not served".to_owned())),
     };

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use hearth_data::caches::CacheRun;
 use hearth_data::{DataLoader, Dataset, DecathlonDataset, LoaderOptions, Pipeline, Progress, host_device};
+use hearth_files::Scratch;
 use hearth_machine::peak_resident;
 
-use super::super::Args;
 use super::super::files::{DETERMINISTIC, pipeline};
+use super::super::{Args, SCRATCH};
 use super::kind::Kind;
 use super::measured::Measured;
 use crate::error::{Context, Failure, Outcome};
@@ -17,11 +18,26 @@ use crate::error::{Context, Failure, Outcome};
 /// Crops from one case, as in the spleen recipe.
 const CROPS: u32 = 4;
 
+/// The patch size along each axis.
+pub fn patch(args: &Args) -> u32 {
+    args.patch.unwrap_or(64)
+}
+
+/// The number of cases in a batch.
+pub fn batch(args: &Args) -> u32 {
+    args.batch.unwrap_or(2)
+}
+
+/// The number of epochs.
+pub fn epochs(args: &Args) -> u64 {
+    args.epochs.unwrap_or(3)
+}
+
 /// Fills a data set and loads all batches of some epochs.
 pub fn measure(args: &Args, kind: Kind, data: &Path, described: &str) -> Outcome<Measured> {
-    let (patch, batch, epochs) = (args.patch.unwrap_or(64), args.batch.unwrap_or(2), args.epochs.unwrap_or(3));
+    let (patch, batch, epochs) = (patch(args), batch(args), epochs(args));
     let threads = rayon::current_num_threads();
-    let folder = tempfile::tempdir().while_doing(|| "cannot make a temporary folder")?;
+    let folder = Scratch::new(SCRATCH).while_doing(|| "cannot make a temporary folder")?;
     let steps = Arc::new(pipeline(&chain(patch))?.seed(args.seed()));
     let begin = Instant::now();
     let dataset = open(kind, data, &steps, folder.path(), threads)?;

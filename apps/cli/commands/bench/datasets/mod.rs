@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hearth_data::DecathlonDataset;
+use hearth_files::Scratch;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use super::{Args, file_name, say};
+use super::{Args, SCRATCH, file_name, peer, say};
 use crate::commands::data::phantom_spleen;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{self, Reserved};
@@ -36,7 +36,7 @@ struct Data {
     folder: PathBuf,
     described: String,
     /// The folder of generated volumes, which is removed at the end.
-    _made: Option<TempDir>,
+    _made: Option<Scratch>,
 }
 
 impl Data {
@@ -45,7 +45,7 @@ impl Data {
             return Ok(Data { folder: folder.clone(), described: file_name(folder), _made: None });
         }
         let (cases, size) = (args.cases.unwrap_or(12), args.size.unwrap_or(128));
-        let made = tempfile::tempdir().while_doing(|| "cannot make a temporary folder")?;
+        let made = Scratch::new(SCRATCH).while_doing(|| "cannot make a temporary folder")?;
         let described = format!("{cases} spleen phantoms of size {size}");
         // The name describes the data in the lines of the processes.
         let folder = made.path().join(&described);
@@ -77,12 +77,15 @@ pub fn run(args: &Args) -> Outcome {
         return args.out.as_deref().map_or(Ok(()), |out| write(out, &[line], &[measured]));
     }
     data.warm()?;
+    let others = args.peer.as_deref().map(|path| others(args, path)).transpose()?.unwrap_or_default();
     let (mut lines, mut rows) = (Vec::new(), Vec::new());
     for kind in Kind::ALL {
         note!("{}", kind.name());
         let line = apart(args, kind, &data.folder)?;
         out!("{line}");
         rows.push(serde_json::from_str::<Measured>(&line)?);
+        let same = others.iter().filter(|other| other.fields.kind == kind.name());
+        rows.extend(same.map(|other| Measured { kind: peer::named(kind.name(), &other.peer), ..other.fields.clone() }));
         lines.push(line);
     }
     if !args.json {
@@ -95,6 +98,17 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// The measurements of another program.
+fn others(args: &Args, path: &Path) -> Outcome<Vec<peer::Line<Measured>>> {
+    peer::read(path, |other: &Measured| {
+        peer::difference(&[
+            ("patch", other.patch.to_string(), measure::patch(args).to_string()),
+            ("batch", other.batch.to_string(), measure::batch(args).to_string()),
+            ("epochs", other.epoch_seconds.len().to_string(), measure::epochs(args).to_string()),
+        ])
+    })
 }
 
 /// Measures a kind in a process of its own; returns its line of JSON.

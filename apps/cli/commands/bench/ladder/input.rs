@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use hearth_files::Scratch;
 use hearth_registry::Document;
-use tempfile::TempDir;
 
-use super::super::{Args, file_name};
+use super::super::{Args, SCRATCH, file_name};
 use crate::commands::data::{spleen_options, write_spleens};
 use crate::error::{Context, Outcome};
 use crate::recipe::bundled;
@@ -24,7 +24,7 @@ pub struct Input {
     /// The name or description of the data.
     pub described: String,
     /// The folder of generated volumes, which is removed at the end.
-    _made: Option<TempDir>,
+    _made: Option<Scratch>,
 }
 
 /// Opens the recipe, and generates volumes if no data was given. They are hard to learn, and the rate is
@@ -39,7 +39,7 @@ pub fn open(args: &Args) -> Outcome<Input> {
     let mut document = bundled::open(RECIPE)?;
     document.set_option("bench ladder", "schedule", "{ name = \"Constant\" }")?;
     let (cases, size) = (args.cases.unwrap_or(24), args.size.unwrap_or(64));
-    let folder = tempfile::tempdir().while_doing(|| "cannot make a temporary folder")?;
+    let folder = Scratch::new(SCRATCH).while_doing(|| "cannot make a temporary folder")?;
     let data = folder.path().join("volumes");
     write_spleens(&data, cases as usize, &spleen_options(Some(size as usize), args.seed()).hard(true))?;
     let described = format!("{cases} hard spleen phantoms, size {size}, seed {}", args.seed());

@@ -2,6 +2,7 @@
 //! the changes that make it fast, until the validation reaches a target.
 
 mod input;
+mod others;
 mod pictures;
 mod record;
 mod records;
@@ -27,6 +28,8 @@ use records::Records;
 use rungs::{On, Rung, rungs};
 use table::Row;
 
+/// The reason in the table for a row that was not chosen.
+const LEFT_OUT: &str = "not in --rows";
 /// The table as a page.
 const PAGE: &str = "ladder.md";
 
@@ -37,16 +40,19 @@ pub fn run(args: &Args) -> Outcome {
         ("--epochs", "training.epochs", args.epochs().to_string()),
         ("--device", "training.device", args.device_name().to_owned()),
         ("--tune", "training.tune", args.tune().to_owned()),
+        ("--convolutions", "training.convolutions", args.convolutions().to_owned()),
     ] {
         input.document.set_option(option, key, &value)?;
     }
     // Reports errors in the recipe before any training.
     let plan = Plan::new(input.document.clone())?;
     let threads = rayon::current_num_threads();
-    let rungs = rungs(&plan.recipe, On { processor: plan.on_processor, threads, amp: args.amp })?;
+    let mut rungs = rungs(&plan.recipe, On { processor: plan.on_processor, threads, amp: args.amp })?;
+    rungs::only(&mut rungs, &args.rows)?;
     let settings = settings(args, &input, &plan, threads)?;
+    let others = args.peer.as_deref().map(|path| others::read(path, &settings)).transpose()?.unwrap_or_default();
     let (mut records, _reserved) = open_records(args, &settings)?;
-    let rows = climb(args, &input, &settings, &rungs, &mut records);
+    let rows = climb(args, &input, &settings, &rungs, &mut records, others);
     use_kernels(true);
     let rows = rows?;
     if !args.json {
@@ -60,8 +66,16 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Trains every row with every seed, except for trainings that are finished.
-fn climb(args: &Args, input: &Input, settings: &Settings, rungs: &[Rung], records: &mut Records) -> Outcome<Vec<Row>> {
+/// Trains every row with every seed, except for trainings that are finished. The rows of another program
+/// come below ours of the same name, or at the end.
+fn climb(
+    args: &Args,
+    input: &Input,
+    settings: &Settings,
+    rungs: &[Rung],
+    records: &mut Records,
+    mut others: Vec<Row>,
+) -> Outcome<Vec<Row>> {
     let seeds: Vec<u64> = (0..u64::from(args.seeds.unwrap_or(1))).map(|n| args.seed().saturating_add(n)).collect();
     let mut document = input.document.clone();
     let mut rows: Vec<Row> = Vec::new();
@@ -77,20 +91,27 @@ fn climb(args: &Args, input: &Input, settings: &Settings, rungs: &[Rung], record
             if rung.kernels {
                 use_kernels(true);
             }
-            for seed in &seeds {
-                if records.find(&rung.name, *seed).is_some() {
-                    note!("seed {seed}: finished before");
-                    continue;
-                }
-                let (record, line) = train(args, input, settings, rung, &document, *seed)?;
-                records.add(record, &line)?;
+        }
+        if rung.left_out {
+            note!("{LEFT_OUT}");
+        }
+        for seed in seeds.iter().filter(|_| rung.skipped.is_none() && !rung.left_out) {
+            if records.find(&rung.name, *seed).is_some() {
+                note!("seed {seed}: finished before");
+                continue;
             }
+            let (record, line) = train(args, input, settings, rung, &document, *seed)?;
+            records.add(record, &line)?;
         }
         let finished = records.of_row(&rung.name, &seeds);
-        rows.push(Row { name: rung.name.clone(), records: finished, skipped: rung.skipped });
+        let skipped = rung.skipped.or(rung.left_out.then_some(LEFT_OUT)).filter(|_| finished.is_empty());
+        rows.push(Row { name: rung.name.clone(), records: finished, skipped, peer: None });
+        rows.extend(others.extract_if(.., |other| other.name == rung.name));
         // Written after each row, so that an interrupted run keeps the finished ones.
         args.out.as_deref().map_or(Ok(()), |out| write(out, settings, &rows))?;
     }
+    rows.append(&mut others);
+    args.out.as_deref().map_or(Ok(()), |out| write(out, settings, &rows))?;
     Ok(rows)
 }
 

@@ -39,13 +39,13 @@ fn bar(row: &Row) -> Bar {
             format!("{}, {}", seconds(medians.epoch), hit.unwrap_or_else(|| "target not reached".to_owned()))
         },
     );
-    Bar { name: row.name.clone(), value: medians.map_or(0.0, |medians| medians.epoch), text }
+    Bar { name: row.title(), value: medians.map_or(0.0, |medians| medians.epoch), text }
 }
 
 /// A curve for each training.
 fn curves(row: &Row) -> impl Iterator<Item = Curve> + '_ {
     row.records.iter().map(|record| {
         let points = record.curve.iter().map(|point| (point.seconds, point.value.unwrap_or(f64::NAN)));
-        Curve { name: row.name.clone(), points: points.collect() }
+        Curve { name: row.title(), points: points.collect() }
     })
 }

@@ -1,8 +1,9 @@
 //! The rows of the ladder: changes of a recipe, each on top of those before it.
 //!
 //! The first row is the guides' regular training: nothing cached, no threads, fp32, plain kernels, Dice
-//! and Adam. Network, transforms, batch, schedule, seed and validation are those of the recipe in every
-//! row.
+//! and Adam. The kernels come second, since with Burn's own most time is spent in them, and what loading
+//! gains would not show. Network, transforms, batch, schedule, seed and validation are those of the recipe
+//! in every row.
 
 use hearth_nn::losses::LossConfig;
 use hearth_nn::optim::OptimizerConfig;
@@ -25,14 +26,16 @@ pub struct Rung {
     pub sets: Vec<(String, String)>,
     /// Whether this row and all that follow use this project's kernels.
     pub kernels: bool,
-    /// The reason for skipping the row.
+    /// The reason for skipping the row, with its changes.
     pub skipped: Option<&'static str>,
+    /// Whether `--rows` leaves it out. Its changes are made for the rows below it.
+    pub left_out: bool,
 }
 
 impl Rung {
     /// A row with these changes.
     pub fn new(name: impl Into<String>, sets: Vec<(String, String)>) -> Self {
-        Rung { name: name.into(), sets, kernels: false, skipped: None }
+        Rung { name: name.into(), sets, kernels: false, skipped: None, left_out: false }
     }
 
     fn unless(mut self, why: Option<&'static str>) -> Self {
@@ -92,6 +95,7 @@ pub fn rungs(recipe: &Recipe, on: On) -> Outcome<Vec<Rung>> {
     let same_optimizer = (recipe.optimizer == regular_optimizer).then_some("the recipe's is the regular one");
     Ok(vec![
         Rung::new("plain", plain.concat()),
+        Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) },
         Rung::new("cache", set("data.cache", cached("host"))),
         Rung::new("threads", set("data.workers", workers.to_string())),
         Rung::new("device transforms", set("data.cache", cached("same")))
@@ -99,7 +103,6 @@ pub fn rungs(recipe: &Recipe, on: On) -> Outcome<Vec<Rung>> {
         Rung::new("batch transforms", on_batches("true"))
             .unless(batches.is_empty().then_some("no transform of the recipe has batch = true")),
         Rung::new("AMP", set("training.precision", precision.to_owned())).unless(no_amp),
-        Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) },
         Rung::new(format!("loss {}", name_of(given)?), set("loss", loss)).unless(regular.is_none().then_some(
             "there is no loss of Dice alone to compare with: the recipe's loss has no other term, or no Dice",
         )),
@@ -107,6 +110,28 @@ pub fn rungs(recipe: &Recipe, on: On) -> Outcome<Vec<Rung>> {
         Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), set("optimizer", optimizer))
             .unless(same_optimizer),
     ])
+}
+
+/// Leaves out the rows that `--rows` does not name; no names are all rows. The first word of a name is
+/// enough, and the second one of `fused kernels`.
+///
+/// # Errors
+/// A name of no row, with the names that there are.
+pub fn only(rungs: &mut [Rung], names: &[String]) -> Outcome {
+    let is = |rung: &Rung, name: &str| {
+        let (rung, name) = (rung.name.to_lowercase(), name.trim().to_lowercase());
+        rung == name
+            || rung.strip_prefix(&name).is_some_and(|rest| rest.starts_with(' '))
+            || rung == format!("fused {name}")
+    };
+    if let Some(unknown) = names.iter().find(|name| !rungs.iter().any(|rung| is(rung, name))) {
+        let known: Vec<&str> = rungs.iter().map(|rung| rung.name.as_str()).collect();
+        return Err(Failure::new(format!("--rows {unknown:?}: there is no such row; the rows: {}", known.join(", "))));
+    }
+    for rung in rungs.iter_mut().filter(|rung| !names.is_empty() && !names.iter().any(|name| is(rung, name))) {
+        rung.left_out = true;
+    }
+    Ok(())
 }
 
 /// The recipe keys that make transforms process whole batches.
@@ -219,6 +244,24 @@ mod tests {
             (a, b) if a == b => {}
             _ => out.push(path.to_owned()),
         }
+    }
+
+    #[test]
+    fn rows_are_chosen_by_name() {
+        let chosen = |names: &[&str]| {
+            let mut rungs = sound(rungs(&recipe("demo"), CPU));
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            only(&mut rungs, &names).map(|()| {
+                let left = rungs.into_iter().filter(|rung| rung.skipped.is_none() && !rung.left_out);
+                left.map(|rung| rung.name).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(sound(chosen(&["Plain", "kernels", " loss"])), ["plain", "fused kernels", "loss DiceCELoss"]);
+        assert_eq!(sound(chosen(&["optimizer Novograd"])), ["optimizer Novograd"]);
+        assert_eq!(sound(chosen(&["optimizer"])).len(), 2);
+        assert_eq!(sound(chosen(&[])).len(), 7);
+        let said = chosen(&["plane"]).map_or_else(|failure| failure.line(), |rows| rows.join(" "));
+        assert!(said.contains("\"plane\"") && said.contains("plain, fused kernels, cache"), "{said}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The table of the ladder: each row compared with the first.
+//! The table of the ladder: each row compared with the first one of its program.
 
 use super::super::markdown;
-use super::super::median;
+use super::super::{median, peer};
 use super::record::{Record, Settings};
 use crate::table::{self, Lean};
 use crate::terminal::seconds;
@@ -14,6 +14,8 @@ pub struct Row {
     pub records: Vec<Record>,
     /// The reason for skipping the row.
     pub skipped: Option<&'static str>,
+    /// The name of another program that trained it.
+    pub peer: Option<String>,
 }
 
 /// The medians of a row's trainings.
@@ -32,6 +34,11 @@ pub struct Medians {
 }
 
 impl Row {
+    /// The name, with that of the other program.
+    pub fn title(&self) -> String {
+        self.peer.as_ref().map_or_else(|| self.name.clone(), |peer| peer::named(&self.name, peer))
+    }
+
     /// The medians of the trainings; `None` if there is none. A training that did not reach the target
     /// counts as one that takes longer than all others.
     pub fn medians(&self) -> Option<Medians> {
@@ -68,18 +75,19 @@ const COLUMNS: [(&str, Lean); 9] = [
 
 /// The cells of the table.
 fn cells(rows: &[Row]) -> Vec<Vec<String>> {
-    let first = rows.iter().find_map(Row::medians);
     let ratio = |first: Option<f64>, value: Option<f64>| match (first, value) {
         (Some(first), Some(value)) if value > 0.0 => format!("{:.2} x", first / value),
         _ => "-".to_owned(),
     };
     let cell = |row: &Row| {
         let Some(medians) = row.medians() else {
-            return vec![row.name.clone(), "skipped".to_owned()];
+            return vec![row.title(), "skipped".to_owned()];
         };
+        // A program's rows are compared with its own first one.
+        let first = rows.iter().filter(|other| other.peer == row.peer).find_map(Row::medians);
         let (hit, first) = (medians.to_target, first.as_ref());
         vec![
-            row.name.clone(),
+            row.title(),
             seconds(medians.prepared),
             seconds(medians.epoch),
             ratio(first.map(|first| first.epoch), Some(medians.epoch)),
@@ -121,7 +129,7 @@ mod tests {
     use super::*;
 
     fn row(name: &str, records: Vec<Record>) -> Row {
-        Row { name: name.to_owned(), records, skipped: None }
+        Row { name: name.to_owned(), records, skipped: None, peer: None }
     }
 
     #[test]
