@@ -7,8 +7,8 @@
 Each kind has a process of its own and a line of JSON with the fields of `hearth bench datasets`: seconds to start, to start again with
 the cases on disk, of each epoch, the peak of resident memory. The chain is the spleen recipe's with four crops a case. MONAI fills
 PersistentDataset and LMDBDataset in the first epoch (LMDBDataset when it is made); a smart cache is filled when it is made. Loaders have
---threads processes, except that data in memory is read by ThreadDataLoader, as its guide has it. The
-peak is that of the main process, without the processes of a loader.
+--threads processes, except that data in memory is read by ThreadDataLoader, as its guide has it; --processes reads that, too, with
+processes. The peak is that of the main process, without the processes of a loader.
 """
 import argparse
 import json
@@ -71,8 +71,8 @@ def measure(args, kind):
         made = dataset(kind, cases, steps, folder, args.threads)
         start = time.perf_counter() - begin
         same = {"batch_size": args.batch, "shuffle": kind != "SmartCacheDataset", "collate_fn": list_data_collate}
-        in_memory = kind in ("CacheDataset", "SmartCacheDataset")
-        loader = ThreadDataLoader(made, num_workers=0, **same) if in_memory else DataLoader(made, num_workers=args.threads, **same)
+        threads = kind in ("CacheDataset", "SmartCacheDataset") and not args.processes
+        loader = ThreadDataLoader(made, num_workers=0, **same) if threads else DataLoader(made, num_workers=args.threads, **same)
         if kind == "SmartCacheDataset":
             made.start()
         for epoch in range(args.epochs):
@@ -91,7 +91,7 @@ def measure(args, kind):
             again = time.perf_counter() - begin
     print(json.dumps({
         "peer": "monai", "monai": monai.__version__, "torch": torch.__version__, "threads": args.threads, "bench": "datasets",
-        "kind": kind, "data": args.data.name, "cases": len(made), "samples": samples, "patch": args.patch, "batch": args.batch,
+        "kind": kind, "loader": type(loader).__name__, "data": args.data.name, "cases": len(made), "samples": samples, "patch": args.patch, "batch": args.batch,
         "start_seconds": start, "restart_seconds": again, "epoch_seconds": epochs, "seconds": start + sum(epochs), "peak": peak,
     }), flush=True)
 
@@ -100,6 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="a Decathlon folder, as `hearth data phantom spleen` writes it")
     parser.add_argument("--kind", choices=KINDS, help="this kind alone, in this process")
+    parser.add_argument("--processes", action="store_true", help="data in memory is read with processes, too")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--patch", type=int, default=64)
     parser.add_argument("--batch", type=int, default=2)

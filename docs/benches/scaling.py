@@ -5,6 +5,7 @@ links. It measures nothing.
     python3 docs/benches/scaling.py --parameters 4702227 --step-seconds 0.5 --cases 388
     python3 docs/benches/scaling.py --check docs/scaling.md                     # whether the page's tables are current
     python3 docs/benches/scaling.py --write docs/scaling.md                     # makes them so
+    python3 docs/benches/scaling.py --picture docs/guide/scaling.svg            # an epoch's speed-up over GPUs
 
 A step of n GPUs takes the time of one GPU for its own batch, and what of the all-reduce is not hidden behind the backward pass. The
 all-reduce of a bucket of b bytes takes 2 (n-1)/n b/bandwidth + 2 (n-1) latency, as a ring does.
@@ -191,6 +192,45 @@ BRATS = Work("brats", 4_702_227, 0.5, 388, measured_buckets=11)
 LUNG = Work("lung", 62_186_659, 0.5, 388, measured_buckets=8)
 
 
+COLOURS = ("#1b6ca8", "#c8553d", "#8d99ae")
+
+
+def picture():
+    """Speed-up over GPUs as SVG, both axes in powers of two: the model's best and worst, and the guide's."""
+    left, top, width, height = 64, 40, 480, 320
+    most = math.log2(COUNTS[-1])
+
+    def at(count, times):
+        return f"{left + width * math.log2(count) / most:.1f},{top + height * (1 - math.log2(times) / most):.1f}"
+
+    best, worst = (BRATS, Cluster(NVLINK4, INFINIBAND[400]), True), (LUNG, Cluster(PCIE4, INFINIBAND[100], host=PCIE4), False)
+    curves = []
+    for work, cluster, overlap in (best, worst):
+        how = "with overlap" if overlap else "without overlap"
+        curves.append((f"{work.name}, {cluster.name}, {how}", [(count, speedup(work, count, cluster, overlap)) for count in COUNTS]))
+    curves.append(("MONAI's guide, to Dice 0.78, measured on A100", [(1, 1.0), *((n, GUIDE_ONE / s) for n, s in GUIDE.items())]))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 24} {top + height + 130}" font-family="sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{left}" y="24" font-size="15">An epoch, times faster than on one GPU (calculated)</text>',
+    ]
+    for count in COUNTS:
+        x, y = at(count, count).split(",")
+        parts.append(f'<path d="M{x},{top} V{top + height} M{left},{y} H{left + width}" stroke="#dddddd"/>')
+        parts.append(f'<text x="{x}" y="{top + height + 18}" text-anchor="middle">{count}</text>')
+        parts.append(f'<text x="{left - 8}" y="{float(y) + 4:.1f}" text-anchor="end">{count}</text>')
+    parts.append(f'<text x="{left + width / 2}" y="{top + height + 38}" text-anchor="middle">GPUs</text>')
+    ends = f"{at(1, 1)} {at(COUNTS[-1], COUNTS[-1])}"
+    parts.append(f'<polyline points="{ends}" fill="none" stroke="#999999" stroke-dasharray="4 4"/>')
+    for index, (name, points) in enumerate(curves):
+        colour, y = COLOURS[index], top + height + 62 + 20 * index
+        line = " ".join(at(*point) for point in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/>' for x, y in (at(*point).split(",") for point in points)]
+        parts.append(f'<rect x="{left}" y="{y - 10}" width="12" height="12" fill="{colour}"/><text x="{left + 20}" y="{y + 1}">{name}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
 def page_tables():
     return {
         "links": table(
@@ -255,7 +295,14 @@ def main(words=None):
     parser.add_argument("--wire", choices=("f32", "bf16"), default="f32", help="distributed.wire of the recipe")
     parser.add_argument("--check", type=Path, metavar="PAGE", help="fails where the page's tables are not those of this script")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="writes the tables into the page")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="writes the speed-up over GPUs as SVG; with --check it is compared")
     args = parser.parse_args(words)
+    if args.picture:
+        drawn = picture()
+        if not args.check:
+            args.picture.write_text(drawn)
+        elif args.picture.read_text() != drawn:
+            sys.exit(f"{args.picture} is not current; run: python3 docs/benches/scaling.py --picture {args.picture}")
     if page := args.check or args.write:
         text = page.read_text()
         filled = fill(text)
@@ -263,6 +310,7 @@ def main(words=None):
             page.write_text(filled)
         elif filled != text:
             sys.exit(f"{page}: its tables are not current; run: python3 docs/benches/scaling.py --write {page}")
+    if page or args.picture:
         return
     parameters, buckets, step, cases = of_run(args.summary) if args.summary else (None, None, None, None)
     parameters, step = args.parameters or parameters, args.step_seconds or step
