@@ -7,7 +7,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 ///
 /// ```
 /// use std::io::Write;
-/// let mut full = hearth_files::Latched::new(&mut [0_u8; 2][..]);
+/// let mut room = [0_u8; 2];
+/// let mut full = hearth_files::Latched::new(&mut room[..]);
 /// assert!(full.write_all(b"three").is_err());
 /// full.write_all(b"three").unwrap();
 /// ```
