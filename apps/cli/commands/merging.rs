@@ -91,10 +91,10 @@ pub fn runs(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
             false => runs.extend(folds),
         }
     }
-    if let Some(twice) = runs.iter().enumerate().find(|(place, run)| runs[..*place].contains(run)) {
-        return Err(Failure::new(format!("{} is given twice", twice.1.display())));
+    match hearth_files::named_twice(&runs) {
+        Some(run) => Err(Failure::new(format!("{} is given twice", run.display()))),
+        None => Ok(runs),
     }
-    Ok(runs)
 }
 
 /// The runs fold0, fold1, ... in a folder, ordered by number. A fold whose training has not begun is

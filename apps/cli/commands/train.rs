@@ -280,6 +280,12 @@ impl Args {
                 self.check_resume_options()?;
                 Document::open(&folders::open_run(&self.out)?.recipe())?
             }
+            (Some(_), false) if !self.without.is_empty() => {
+                let (names, out) = (self.without.join(", "), self.out.display());
+                return Err(Failure::new(format!(
+                    "--without {names}: {out} has no run to continue; remove the option"
+                )));
+            }
             (Some(recipe), false) => bundled::open(recipe)?,
             // clap requires a recipe here.
             (None, false) => return Err(Failure::new("give a recipe")),

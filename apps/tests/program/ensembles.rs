@@ -206,7 +206,10 @@ fn merges(bench: &Bench, out: &Path) {
     let (run, fold) = (text(out), text(&out.join("fold0")));
     fail(&["evaluate", &run, "--data", &data, "--device", "cpu"], 1, &["was trained on by one of the runs", "--all"]);
     fail(&["evaluate", &fold, "--data", &data, "--vote"], 1, &["merge runs: give several"]);
-    fail(&["evaluate", &run, &fold, "--data", &data], 1, &["fold0 is given twice"]);
+    let again = text(&out.join(".").join("fold0").join(".").join("../fold0"));
+    for fold in [&fold, &again] {
+        fail(&["evaluate", &run, fold, "--data", &data], 1, &["fold0 is given twice"]);
+    }
     let ensemble = |more: &[&str]| {
         let words = ["ensemble", &run, "-i", &images, "-o", &text(&bench.at("none")), "--device", "cpu"];
         words.iter().chain(more).map(|word| (*word).to_owned()).collect::<Vec<_>>()

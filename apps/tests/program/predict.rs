@@ -130,7 +130,7 @@ fn nothing_of_somebody_else_is_replaced() {
     std::fs::copy(&image_path, &copy).expect("a copy");
     let out = text(&dir.path().join("both"));
     let both = ["predict", &text(&run_folder), "-o", &out, "-i", &text(&image_path), &text(&copy)];
-    fail(&both, 1, &["two results would be written to"]);
+    fail(&both, 1, &["two results would be written to", &text(&image_path), &text(&copy)]);
 }
 
 #[test]

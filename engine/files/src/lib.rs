@@ -35,7 +35,7 @@ pub use csv::{csv_cell, csv_line, csv_text};
 pub use latched::Latched;
 pub use npy::{NpyHeader, NpyKind, NpyType, npy_header, npy_start};
 pub use own::{append, check_can_write, open_own};
-pub use regular::{check_readable, is_file_entry, open, read, read_to_string};
+pub use regular::{check_readable, is_file_entry, named_twice, open, read, read_to_string};
 pub use writing::{Scratch, is_being_written};
 
 /// Replaces a file, or creates it.

@@ -3,7 +3,7 @@
 
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Opens a file for reading. Links are followed; the file itself must be a regular one.
 ///
@@ -61,6 +61,21 @@ pub fn check_readable(path: &Path) -> io::Result<()> {
 /// it in the list a case, or a slice, would be lost silently.
 pub fn is_file_entry(path: &Path) -> bool {
     path.is_file() || (path.is_symlink() && !path.exists())
+}
+
+/// The first path that leads to the same place as one before it, however it is written.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let paths = [folder.path().to_owned(), "elsewhere".into(), folder.path().join(".")];
+/// assert_eq!(hearth_files::named_twice(&paths), Some(&*paths[2]));
+/// assert_eq!(hearth_files::named_twice(&paths[..2]), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn named_twice(paths: &[PathBuf]) -> Option<&Path> {
+    let real: Vec<PathBuf> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    let place = (0..real.len()).find(|place| real[..*place].contains(&real[*place]))?;
+    Some(&paths[place])
 }
 
 /// Fails unless an open file is a regular one.

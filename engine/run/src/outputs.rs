@@ -1,6 +1,6 @@
 //! Output files of a command; they never replace files of other programs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,8 @@ pub struct Outputs {
     command: &'static str,
     overwrite: bool,
     beside: bool,
-    claimed: HashSet<PathBuf>,
+    /// Each with the image that it comes from, if it comes from one.
+    claimed: HashMap<PathBuf, Option<PathBuf>>,
     /// The folders in which a file could be made.
     writable: HashSet<PathBuf>,
 }
@@ -36,7 +37,7 @@ pub struct Outputs {
 impl Outputs {
     /// Starts without claimed files.
     pub fn new(command: &'static str, overwrite: bool) -> Self {
-        Self { command, overwrite, beside: false, claimed: HashSet::new(), writable: HashSet::new() }
+        Self { command, overwrite, beside: false, claimed: HashMap::new(), writable: HashSet::new() }
     }
 
     /// Writes records beside their files (`NAME.hearth.json`) instead of into a folder.
@@ -52,17 +53,21 @@ impl Outputs {
 
     /// Claims a file that will be written.
     pub fn claim(&mut self, path: &Path) -> Outcome {
-        self.claim_for(path, &Value::Null)
+        self.claim_for(path, None, &Value::Null)
     }
 
-    /// Claims one of several files that come from `key`. If an earlier call was killed among them,
-    /// its files are replaced without `--overwrite`.
-    pub fn claim_for(&mut self, path: &Path, key: &Value) -> Outcome {
+    /// Claims one of several files that come from `key`, of which `image` is the image. If an earlier call was
+    /// killed among them, its files are replaced without `--overwrite`.
+    pub fn claim_for(&mut self, path: &Path, image: Option<&Path>, key: &Value) -> Outcome {
         let real = real(path);
-        if self.claimed.contains(&real) {
-            let shown = path.display();
+        if let Some(other) = self.claimed.get(&real) {
+            let of = match (other, image) {
+                (Some(a), Some(b)) => format!(", of {} and {}", a.display(), b.display()),
+                _ => String::new(),
+            };
             return Err(RecipeError::new(format!(
-                "two results would be written to {shown}; write them into two folders"
+                "two results would be written to {}{of}; write them into two folders",
+                path.display()
             )));
         }
         if path.is_dir() {
@@ -87,7 +92,7 @@ impl Outputs {
         if path.symlink_metadata().map_or(true, |at| at.is_file()) {
             self.check_folder(&real)?;
         }
-        self.claimed.insert(real);
+        self.claimed.insert(real, image.map(Path::to_owned));
         Ok(())
     }
 
@@ -343,7 +348,7 @@ mod tests {
         // Now complete: replaced only by a result from the same source, or with `--overwrite`.
         let refused = Outputs::new("predict", false).claim(&path).expect_err("it is there").to_string();
         assert!(refused.contains("add --overwrite"), "{refused}");
-        Outputs::new("predict", false).claim_for(&path, &key).expect("of the same");
+        Outputs::new("predict", false).claim_for(&path, None, &key).expect("of the same");
         let mut outputs = Outputs::new("predict", true);
         outputs.claim(&path).expect("asked for");
         // Killed before or after the old file was replaced.

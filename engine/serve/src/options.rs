@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::error::ServeError;
 use crate::grid::Volumes;
+use crate::server::listen;
+use crate::tls;
 
 /// The options of a server.
 #[derive(Clone, Debug)]
@@ -73,6 +75,19 @@ const MOST_JOBS: usize = 1024;
 const MOST_WAITING: usize = 1 << 20;
 
 impl Options {
+    /// Fails as [`Server::bind`](crate::Server::bind) would without regard to its models, which can take minutes
+    /// to load: also for a certificate that cannot be used, and for an address that is in use.
+    ///
+    /// # Errors
+    /// Options that conflict; a certificate or key that cannot be read; an address that cannot be listened on.
+    pub fn rehearse(&self) -> Result<(), ServeError> {
+        self.check()?;
+        if let Some((certificate, key)) = &self.tls {
+            tls::acceptor(certificate, key)?;
+        }
+        listen(self.address).map(drop)
+    }
+
     /// Fails if options conflict, or if an unprotected server could be reached by others.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         if !self.address.ip().is_loopback() && (self.tls.is_none() || self.token.is_none()) {

@@ -41,6 +41,15 @@ const BRIEFLY: Duration = Duration::from_secs(5);
 /// The maximum time that a connection may take to end after its answer is sent.
 const LINGER: Duration = Duration::from_secs(10);
 
+/// Listens on an address; returns it with the port that the system chose if 0 was given.
+pub(crate) fn listen(address: SocketAddr) -> Result<(StdListener, SocketAddr), ServeError> {
+    let bind = |source| ServeError::Bind { address: address.to_string(), source };
+    let listener = StdListener::bind(address).map_err(bind)?;
+    listener.set_nonblocking(true).map_err(bind)?;
+    let address = listener.local_addr().map_err(bind)?;
+    Ok((listener, address))
+}
+
 /// A server that listens on its address, and answers after [`run`](Server::run) is called.
 pub struct Server {
     app: Arc<App>,
@@ -84,10 +93,7 @@ impl Server {
         let tls = options.tls.as_ref().map(|(certificate, key)| tls::acceptor(certificate, key)).transpose()?;
         let datastore = options.datastore.as_deref().map(Datastore::open).transpose()?.map(Arc::new);
         let spool = Spool::new(options.spool.as_deref(), options.max_spool)?;
-        let bind = |source| ServeError::Bind { address: options.address.to_string(), source };
-        let listener = StdListener::bind(options.address).map_err(bind)?;
-        listener.set_nonblocking(true).map_err(bind)?;
-        let address = listener.local_addr().map_err(bind)?;
+        let (listener, address) = listen(options.address)?;
         let (metrics, journal) = (Arc::new(Metrics::default()), Arc::new(Journal::default()));
         if spool.left() > 0 {
             journal.say(&format!("removed the temporary files of servers that were killed: {}", spool.left()));

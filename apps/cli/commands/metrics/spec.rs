@@ -122,7 +122,10 @@ impl Spec {
             return Err(Failure::new(what).context(format!("--metric {text}")));
         }
         let spec = Self { text: text.to_owned(), kind, options };
-        spec.config(3, 1).while_doing(|| format!("--metric {text}"))?;
+        let metric = spec.config(3, 1).and_then(|config| Ok(config.build()?));
+        // One class at a time, unless it takes all.
+        let channels = if kind == Kind::Classes { 2 } else { 1 };
+        metric.and_then(|metric| Ok(metric.check_for(channels)?)).while_doing(|| format!("--metric {text}"))?;
         Ok(spec)
     }
 
@@ -198,6 +201,8 @@ mod tests {
         fails("dise", "did you mean \"dice\"");
         fails("dice:percentile=95", "percentile");
         fails("hausdorff:percentile", "key=value");
+        fails("hausdorff:percentile=195", "expected 0 to 100");
+        fails("lesion_hd95:percentile=-1", "expected 0 to 100");
         fails("surface_dice", "tolerance");
         fails("psnr", "max_val");
         fails("dice:ignore_index=2", "--ignore LABEL");

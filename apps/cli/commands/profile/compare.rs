@@ -146,6 +146,11 @@ impl Summary {
         self.memory.as_ref().map_or(0.0, |memory| memory.peak)
     }
 
+    /// Whether iterations of a validation were recorded, too.
+    fn validates(&self) -> bool {
+        self.occupancy.as_ref().is_some_and(|occupancy| occupancy.iterations.len() as f64 > self.steps())
+    }
+
     fn iterations(&self) -> f64 {
         self.occupancy.as_ref().map_or(self.steps(), |occupancy| occupancy.iterations.len() as f64).max(1.0)
     }
@@ -161,6 +166,15 @@ pub fn run(before: &Path, after: &Path) -> Outcome {
     if with_layers[0] != with_layers[1] {
         let which = if with_layers[0] { before } else { after };
         note!("only {} has layers: it lists more kernels than the other; record both with --layers", which.display());
+    }
+    let validates = both.each_ref().map(Summary::validates);
+    if validates[0] != validates[1] {
+        let which = if validates[0] { before } else { after };
+        note!(
+            "only {} has a validation, whose iterations count for kernels and what lies outside of them, but not for \
+             parts of a step; record both with as many epochs",
+            which.display()
+        );
     }
     let peak = [both[0].peak(), both[1].peak()];
     let tables = [

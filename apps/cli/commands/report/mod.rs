@@ -65,8 +65,8 @@ pub fn run(args: &Args) -> Outcome {
     let mut outputs = Outputs::new("report", args.overwrite);
     outputs.claim(&args.out)?;
     let folders: Vec<PathBuf> = args.runs.iter().flat_map(|run| Run::find(run)).collect();
-    if let Some(twice) = folders.iter().enumerate().find(|(place, run)| folders[..*place].contains(run)) {
-        return Err(Failure::new(format!("{} is given twice", twice.1.display())));
+    if let Some(run) = hearth_files::named_twice(&folders) {
+        return Err(Failure::new(format!("{} is given twice", run.display())));
     }
     let mut runs = folders.iter().map(|folder| Run::read(folder)).collect::<Result<Vec<Run>, _>>()?;
     for (place, path) in args.evaluation.iter().enumerate() {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hearth_models::open::OpenOptions;
+#[cfg(feature = "dicom-net")]
+use hearth_serve::dicom::DicomOptions;
 use hearth_serve::{Options, Server, Token};
 
 use crate::commands::opening::{ModelArgs, NnunetArgs, OpeningArgs, open_options};
@@ -124,6 +126,11 @@ pub fn run(args: &Args) -> Outcome {
     repeated::print_all();
     let (options, made) = args.options()?;
     let opening = args.opening()?;
+    options.rehearse()?;
+    #[cfg(feature = "dicom-net")]
+    let dicom = args.dicom.options()?;
+    #[cfg(feature = "dicom-net")]
+    dicom.as_ref().map_or(Ok(()), DicomOptions::rehearse)?;
     hearth_data::readers::limit_room(options.max_request.saturating_mul(ROOM));
     let mut models = Vec::new();
     for given in &args.models {
@@ -140,7 +147,7 @@ pub fn run(args: &Args) -> Outcome {
     #[cfg_attr(not(feature = "dicom-net"), allow(unused_mut))]
     let mut server = Server::bind(options, models)?;
     #[cfg(feature = "dicom-net")]
-    if let Some(options) = args.dicom.options()? {
+    if let Some(options) = dicom {
         let title = options.ae_title.clone();
         out!("dicom {title}@{}", server.listen_dicom(options)?);
     }

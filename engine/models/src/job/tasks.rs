@@ -136,7 +136,7 @@ fn task(job: &Job<'_>, (place, case): (usize, Case), model: &Value, outputs: &mu
         }
         return Ok(None);
     }
-    all.into_iter().try_for_each(|path| outputs.claim_for(path, &key))?;
+    all.into_iter().try_for_each(|path| outputs.claim_for(path, sources.first().map(PathBuf::as_path), &key))?;
     let (series, refused) = match files.iter().any(|(writer, _)| writer.needs_series) {
         false => (None, None),
         true => match refers_to(&case) {

@@ -89,6 +89,13 @@ fn warn_of_schedule(schedule: &dyn Schedule, recipe: &Recipe) {
                  {rate}; {longer}"
             );
         }
+        // A warm-up begins below the optimizer's rate.
+        Some(Course::Rises { from, to }) if from >= base => {
+            warning!(
+                "the schedule {name} raises the learning rate of the optimizer in all epochs, from {from} to {to}: is a \
+                 rate in [schedule] (eta_min) above [optimizer] lr?"
+            );
+        }
         Some(Course::Rises { from, to }) => {
             warning!(
                 "the run ends in the warm-up of the schedule {name}: the learning rate rises from {from} to {to} in its \

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::ServeError;
 use crate::http::App;
+use crate::server::listen;
 use deadline::Deadlines;
 use studies::Studies;
 
@@ -73,6 +74,28 @@ impl DicomOptions {
             associations: 16,
             idle: Duration::from_secs(60),
         }
+    }
+
+    /// Fails as [`Server::listen_dicom`](crate::Server::listen_dicom) would without regard to the models.
+    ///
+    /// # Errors
+    /// Options that cannot be used; an address that cannot be listened on.
+    pub fn rehearse(&self) -> Result<(), ServeError> {
+        self.check()?;
+        listen(self.address).map(drop)
+    }
+
+    fn check(&self) -> Result<(), ServeError> {
+        check_title(&self.ae_title).map_err(ServeError::Option)?;
+        self.from.iter().try_for_each(|title| check_title(title)).map_err(ServeError::Option)?;
+        if !self.address.ip().is_loopback() && self.from.is_empty() {
+            let what = "can be reached from other machines, and DICOM has no passwords: name the allowed senders";
+            return Err(ServeError::Option(format!("{} {what} (--dicom-from AE)", self.address)));
+        }
+        if self.associations == 0 {
+            return Err(ServeError::Option("the number of associations is 0, expected 1 or more".to_owned()));
+        }
+        Ok(())
     }
 }
 
@@ -136,20 +159,8 @@ pub struct Listener {
 impl Listener {
     /// Listens, and starts the threads.
     pub(crate) fn start(options: DicomOptions, app: Arc<App>) -> Result<Self, ServeError> {
-        let address = options.address;
-        check_title(&options.ae_title).map_err(ServeError::Option)?;
-        options.from.iter().try_for_each(|title| check_title(title)).map_err(ServeError::Option)?;
-        if !address.ip().is_loopback() && options.from.is_empty() {
-            let what = "can be reached from other machines, and DICOM has no passwords: name the allowed senders";
-            return Err(ServeError::Option(format!("{address} {what} (--dicom-from AE)")));
-        }
-        if options.associations == 0 {
-            return Err(ServeError::Option("the number of associations is 0, expected 1 or more".to_owned()));
-        }
-        let bind = |source| ServeError::Bind { address: address.to_string(), source };
-        let listener = TcpListener::bind(address).map_err(bind)?;
-        listener.set_nonblocking(true).map_err(bind)?;
-        let address = listener.local_addr().map_err(bind)?;
+        options.check()?;
+        let (listener, address) = listen(options.address)?;
         let studies = Studies::start(options.clone(), app.clone())?;
         let known = Arc::downgrade(&studies);
         let load = move || {

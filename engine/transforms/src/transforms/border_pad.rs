@@ -4,6 +4,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::intensity::check_finite;
 use crate::params::Keys;
 
 /// Adds a border of `spatial_border` voxels: one number for all sides, one per axis, or one per
@@ -76,6 +77,7 @@ impl BorderPad {
         if !matches!(self.spatial_border.as_slice().len(), 1..=4 | 6) {
             return Err(Fault::at("spatial_border", "must have one entry, one per axis, or two per axis"));
         }
+        check_finite("value", f64::from(self.value))?;
         self.keys.check_list("mode", &self.mode)
     }
 }

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PadMethod;
+use super::intensity::check_finite;
 use super::spatial_pad::pad_to_size;
 use crate::params::{Keys, per_axis};
 
@@ -66,6 +67,7 @@ impl DivisiblePad {
     }
 
     fn check_parameters(&self) -> Result<(), Fault> {
+        check_finite("value", f64::from(self.value))?;
         self.keys.check_list("mode", &self.mode)
     }
 }

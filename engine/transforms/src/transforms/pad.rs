@@ -4,6 +4,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::intensity::check_finite;
 use crate::params::Keys;
 
 /// Adds `to_pad` voxels: an entry for the channels, which must be `[0, 0]`, then one for each axis
@@ -64,6 +65,7 @@ impl Pad {
         if self.to_pad.first().is_some_and(|channels| *channels != [0, 0]) || self.to_pad.len() > 4 {
             return Err(Fault::at("to_pad", "must be [0, 0] (the channels), then [before, after] for each axis"));
         }
+        check_finite("value", f64::from(self.value))?;
         self.keys.check_list("mode", &self.mode)
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PadMethod;
 use super::center_spatial_crop::center_crop;
+use super::intensity::check_finite;
 use super::spatial_pad::pad_to_size;
 use crate::Effect;
 use crate::params::{Keys, resolve_size};
@@ -62,6 +63,7 @@ impl ResizeWithPadOrCrop {
     }
 
     fn check_parameters(&self) -> Result<(), Fault> {
+        check_finite("value", f64::from(self.value))?;
         self.keys.check_list("mode", &self.mode)
     }
 }

@@ -4,6 +4,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::intensity::check_finite;
 use crate::params::{Keys, resolve_size};
 
 /// The sides on which voxels are added.
@@ -79,6 +80,7 @@ impl SpatialPad {
     }
 
     fn check_parameters(&self) -> Result<(), Fault> {
+        check_finite("value", f64::from(self.value))?;
         self.keys.check_list("mode", &self.mode)
     }
 }

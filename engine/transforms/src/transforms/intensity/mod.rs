@@ -113,6 +113,7 @@ mod sobel_gradients;
 mod std_shift_intensity;
 mod threshold_intensity;
 
+pub(in crate::transforms) use ranges::check_finite;
 pub(in crate::transforms) use smooth_field::FieldParameters;
 pub(in crate::transforms) use values::{map, on_host, zip};
 

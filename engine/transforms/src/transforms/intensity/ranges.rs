@@ -37,7 +37,7 @@ pub(super) fn check_pair(parameter: &str, [a, b]: [f64; 2], low: f64, high: f64)
 }
 
 /// Checks that a number is finite.
-pub(super) fn check_finite(parameter: &str, value: f64) -> Result<(), Fault> {
+pub(in crate::transforms) fn check_finite(parameter: &str, value: f64) -> Result<(), Fault> {
     if value.is_finite() { Ok(()) } else { Err(Fault::at(parameter, format!("{value} is not a finite number"))) }
 }
 
