@@ -101,7 +101,7 @@ pub struct NnunetArgs {
     /// Predict each tile only once, without mirroring along each axis
     #[arg(long)]
     pub no_mirroring: bool,
-    /// The numeric type of the network: fp32, bf16 [default: fp32]
+    /// The numeric type of the network: fp32, tf32 (CUDA), bf16 or fp16 [default: fp32]
     #[arg(long, value_name = "TYPE")]
     pub precision: Option<String>,
     /// Postprocessing to apply to the labels: nnU-Net's postprocessing.pkl or postprocessing.json

@@ -55,7 +55,7 @@ pub struct Args {
     /// The seed of every random draw, in place of the recipe's
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<String>,
-    /// The precision in place of the recipe's: fp32, bf16, fp16 or auto
+    /// The precision in place of the recipe's: fp32, tf32, bf16, fp16 or auto
     #[arg(long)]
     pub precision: Option<String>,
     /// A plugin: its library, a folder to search for plugins, or the name of a bundled or installed

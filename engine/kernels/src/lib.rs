@@ -37,7 +37,7 @@
 //! - [`device_error`]: translates the error of a device for the user.
 //! - [`TuningClock`]: the time spent on finding a GPU's fastest kernels; [`Tune`]: limits it.
 //! - [`join_thread_pool`]: lets the training thread run kernels, too, instead of waiting.
-//! - [`Convolutions`]: whose kernels compute convolutions on NVIDIA GPUs.
+//! - [`Convolutions`]: whose kernels compute convolutions on NVIDIA GPUs; [`allow_tf32`]: lets them round f32.
 //! - [`use_kernels`]: turns the kernels of networks off, for comparisons.
 //! - [`math`]: powers and exponentials of many values at once.
 //!
@@ -142,6 +142,7 @@ mod simd;
 pub mod softmax_sums;
 mod swish;
 mod switch;
+mod tf32;
 mod threads;
 #[cfg(gpu_kernels)]
 mod totals;
@@ -169,6 +170,7 @@ pub use separable::{AxisTaps, separable};
 pub use simd::processor_paths;
 pub use swish::swish;
 pub use switch::{use_kernels, uses_kernels};
+pub use tf32::{HAS_TF32, allow_tf32};
 pub use threads::join_thread_pool;
 pub use tune::Tune;
 pub use tuning::{Tuning, TuningClock};

@@ -86,13 +86,15 @@ impl Plan {
         let on_processor = device.clone() == device::parse("cpu").unwrap_or_default();
         let precision = match recipe.training.precision {
             PrecisionWord::Fp32 => Precision::Fp32,
+            PrecisionWord::Tf32 => Precision::Tf32,
             PrecisionWord::Bf16 => Precision::Bf16,
             PrecisionWord::Fp16 => Precision::Fp16,
             PrecisionWord::Auto => Precision::auto(Abilities::of(&device)),
         };
-        precision.check(&device).map_err(|error| document.error_at("training.precision", error.to_string()))?;
+        precision.prepare(&device).map_err(|error| document.error_at("training.precision", error.to_string()))?;
         recipe.training.precision = match precision {
             Precision::Fp32 => PrecisionWord::Fp32,
+            Precision::Tf32 => PrecisionWord::Tf32,
             Precision::Bf16 => PrecisionWord::Bf16,
             Precision::Fp16 => PrecisionWord::Fp16,
         };

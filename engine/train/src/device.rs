@@ -47,6 +47,11 @@ const RUNTIMES: [Runtime; 6] = [
     Runtime { word: "cpu", about: "this machine's CPU" },
 ];
 
+/// Whether a device is a GPU of NVIDIA that is used through CUDA.
+pub(crate) fn is_cuda(device: &Device) -> bool {
+    devices_of("cuda").is_some_and(|devices| devices.contains(&device.clone().inner()))
+}
+
 /// The devices that a runtime finds on this machine; `None` where this build lacks its feature.
 /// This is the only place in Hearth that names vendors.
 fn devices_of(word: &str) -> Option<Vec<Device>> {

@@ -159,6 +159,7 @@ enum Bench {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Amp {
     None,
+    Tf32,
     Bf16,
     Fp16,
 }
@@ -167,6 +168,7 @@ impl Amp {
     fn word(self) -> &'static str {
         match self {
             Amp::None => "none",
+            Amp::Tf32 => "tf32",
             Amp::Bf16 => "bf16",
             Amp::Fp16 => "fp16",
         }
@@ -175,6 +177,7 @@ impl Amp {
     fn precision(self) -> hearth_train::Precision {
         match self {
             Amp::None => hearth_train::Precision::Fp32,
+            Amp::Tf32 => hearth_train::Precision::Tf32,
             Amp::Bf16 => hearth_train::Precision::Bf16,
             Amp::Fp16 => hearth_train::Precision::Fp16,
         }

@@ -53,7 +53,7 @@ fn measure(args: &Args, name: &str) -> Outcome {
     let plain = args.device()?;
     let device = plain.clone().autodiff();
     let precision = args.amp().precision();
-    precision.check(&plain)?;
+    precision.prepare(&plain)?;
     let net = precision.apply(config.init(&device, args.seed())?);
     net.check_input(input)?;
     plain.seed(args.seed());

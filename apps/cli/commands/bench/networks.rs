@@ -113,7 +113,7 @@ impl Training {
     pub(super) fn new(args: &Args) -> Outcome<Self> {
         let plain = args.device()?;
         let precision = args.amp().precision();
-        precision.check(&plain)?;
+        precision.prepare(&plain)?;
         let device = plain.clone().autodiff();
         let case = args.net().case()?;
         let (patch, batch) = (args.patch.unwrap_or(case.patch) as usize, args.batch.unwrap_or(case.batch) as usize);
@@ -182,7 +182,7 @@ pub fn step(args: &Args) -> Outcome {
 pub fn infer(args: &Args) -> Outcome {
     let device = args.device()?;
     let precision = args.amp().precision();
-    precision.check(&device)?;
+    precision.prepare(&device)?;
     let case = args.net().case()?;
     let (patch, channels) = (args.patch.unwrap_or(case.patch) as usize, case.config.in_channels());
     let size = args.size.unwrap_or(160) as usize;

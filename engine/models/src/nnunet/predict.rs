@@ -170,7 +170,7 @@ impl NnunetPredictor {
         let (plans, dataset) = (&folder.plans, &folder.dataset);
         let found = folder.checkpoints(&options.folds, &options.checkpoint)?;
         let device = hearth_train::device::parse(&options.device).map_err(RecipeError::from_error)?;
-        options.precision.check(&device)?;
+        options.precision.prepare(&device)?;
         let reader = dataset.overwrite_image_reader_writer.as_deref().unwrap_or(&plans.image_reader_writer);
         let reader = Reader::named(reader, &dataset.file_ending)?;
         let (mut networks, mut chosen, mut mirroring) = (Some(Vec::new()), None, Vec::new());

@@ -252,6 +252,8 @@ impl Default for Training {
 pub enum PrecisionWord {
     /// 32-bit floats.
     Fp32,
+    /// 32-bit floats that CUDA may round to TF32 in products of matrices, and in convolutions by cuDNN.
+    Tf32,
     /// bfloat16 where it is safe.
     Bf16,
     /// 16-bit floats where it is safe, with a scaled loss.

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use hearth_kernels::{Convolutions, NoVendor};
 use serde::{Deserialize, Serialize};
 
-use super::{devices_of, name};
+use super::{is_cuda, name};
 
 /// `own`, `auto`, or `vendor`: whose kernels compute convolutions on a GPU of NVIDIA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,13 +56,11 @@ impl ConvolutionsWord {
     /// # Errors
     /// `vendor` on another device than CUDA's, or where cuDNN cannot be used.
     pub fn set(self, device: &Device) -> Result<(), ConvolutionsError> {
-        let own = device.clone().inner();
-        let on_cuda = || devices_of("cuda").is_some_and(|devices| devices.contains(&own));
         let chosen = match self {
             ConvolutionsWord::Own => Convolutions::Own,
-            ConvolutionsWord::Auto if !on_cuda() => Convolutions::Own,
+            ConvolutionsWord::Auto if !is_cuda(device) => Convolutions::Own,
             ConvolutionsWord::Auto => Convolutions::Auto,
-            ConvolutionsWord::Vendor if !on_cuda() => return Err(ConvolutionsError::Elsewhere(name(device))),
+            ConvolutionsWord::Vendor if !is_cuda(device) => return Err(ConvolutionsError::Elsewhere(name(device))),
             ConvolutionsWord::Vendor => Convolutions::Vendor,
         };
         Ok(chosen.set()?)

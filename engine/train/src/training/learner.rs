@@ -43,7 +43,7 @@ pub(crate) struct Learner<N> {
 impl<N: Network> Learner<N> {
     /// Moves the network to the device, under autodiff and in the requested precision.
     pub fn new(network: N, optimizer: OptimizerConfig, how: &Learning<'_>) -> Result<Self, TrainerError> {
-        how.precision.check(how.device)?;
+        how.precision.prepare(how.device)?;
         how.clip.map_or(Ok(()), GradientClip::check).map_err(TrainerError::Clip)?;
         let mut built = optimizer.build()?;
         built.bind(&network)?;

@@ -24,6 +24,9 @@ pub enum Precision {
     /// 32-bit floats throughout.
     #[default]
     Fp32,
+    /// 32-bit floats that GPUs of NVIDIA may round to TF32 (10 bits in place of 23) in products of matrices,
+    /// and in convolutions by cuDNN; a third decimal differs from `Fp32`. PyTorch's default for convolutions.
+    Tf32,
     /// bfloat16: f32's range with 8 bits of precision. Needs no gradient scaler.
     Bf16,
     /// IEEE half: 11 bits of precision, but gradients below 6e-8 vanish; trained with a
@@ -53,7 +56,7 @@ impl Abilities {
 #[non_exhaustive]
 pub enum PrecisionError {
     /// The name is unknown.
-    #[error("no precision is called `{0}`; known are fp32, bf16 and fp16")]
+    #[error("no precision is called `{0}`; known are fp32, tf32, bf16 and fp16")]
     Unknown(String),
     /// The device does not support the precision.
     #[error("{device} cannot compute in {precision}; use {instead}")]
@@ -71,6 +74,7 @@ impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Precision::Fp32 => "fp32",
+            Precision::Tf32 => "tf32",
             Precision::Bf16 => "bf16",
             Precision::Fp16 => "fp16",
         })
@@ -83,6 +87,7 @@ impl FromStr for Precision {
     fn from_str(word: &str) -> Result<Self, PrecisionError> {
         match word {
             "fp32" => Ok(Precision::Fp32),
+            "tf32" => Ok(Precision::Tf32),
             "bf16" => Ok(Precision::Bf16),
             "fp16" => Ok(Precision::Fp16),
             other => Err(PrecisionError::Unknown(other.to_owned())),
@@ -94,7 +99,7 @@ impl Precision {
     /// The element type of weights in the forward pass.
     pub fn dtype(self) -> FloatDType {
         match self {
-            Precision::Fp32 => FloatDType::F32,
+            Precision::Fp32 | Precision::Tf32 => FloatDType::F32,
             Precision::Bf16 => FloatDType::BF16,
             Precision::Fp16 => FloatDType::F16,
         }
@@ -109,12 +114,23 @@ impl Precision {
         }
     }
 
+    /// Prepares this process to compute in this precision, before its first work on the device. What
+    /// trains decides for the process; what evaluates and predicts beside it only [checks](Self::check).
+    ///
+    /// # Errors
+    /// A device that cannot; the error lists the precisions that it supports.
+    pub fn prepare(self, device: &Device) -> Result<(), PrecisionError> {
+        hearth_kernels::allow_tf32(self == Precision::Tf32 && crate::device::is_cuda(device));
+        self.check(device)
+    }
+
     /// Checks that the device can compute in this precision.
     ///
     /// # Errors
     /// If it cannot; the error lists the precisions that it supports.
     pub fn check(self, device: &Device) -> Result<(), PrecisionError> {
-        if device.supports_dtype(self.dtype()) {
+        let able = self != Precision::Tf32 || (hearth_kernels::HAS_TF32 && crate::device::is_cuda(device));
+        if able && device.supports_dtype(self.dtype()) {
             return Ok(());
         }
         let able = [Precision::Bf16, Precision::Fp16, Precision::Fp32];
@@ -159,7 +175,7 @@ impl Reparameterizer for ReadAs {
         param: Param<Tensor<D>>,
     ) -> (Param<Tensor<D>>, Option<CastWeight>) {
         // Vectors are biases and norms.
-        let cast = self.0 != Precision::Fp32 && D >= 2;
+        let cast = self.0.dtype() != FloatDType::F32 && D >= 2;
         (param, cast.then(|| CastWeight { dtype: self.0.dtype() }))
     }
 }
@@ -181,5 +197,14 @@ mod tests {
         let cpu = crate::device::parse("cpu").expect("always there");
         assert!(Abilities::of(&cpu).processor);
         assert_eq!(Precision::auto(Abilities::of(&cpu)), Precision::Fp32);
+    }
+
+    #[test]
+    fn tf32_is_refused_elsewhere_than_on_cuda() {
+        let cpu = crate::device::parse("cpu").expect("always there");
+        let refused = Precision::Tf32.prepare(&cpu).expect_err("no GPU").to_string();
+        assert!(refused.starts_with("cpu cannot compute in tf32; use ") && refused.contains("fp32"), "{refused}");
+        Precision::Fp32.prepare(&cpu).expect("always");
+        assert_eq!("tf32".parse(), Ok(Precision::Tf32));
     }
 }

@@ -23,6 +23,7 @@ use alloc::vec::Vec;
 use core::{
     fmt::{Debug, Display},
     hash::{BuildHasher, Hash},
+    sync::atomic::{AtomicBool, Ordering},
 };
 use cubecl_common::{
     bytes::Bytes,
@@ -173,6 +174,9 @@ impl core::fmt::Debug for ServerUtilities {
     }
 }
 
+/// Whether devices that are used for the first time from now on may round f32 to TF32 in products.
+pub static TF32: AtomicBool = AtomicBool::new(false);
+
 impl ServerUtilities {
     /// Creates the utilities of a device, with the [captures](DeviceCaptures) its streams
     /// update.
@@ -188,9 +192,11 @@ impl ServerUtilities {
         allocator: impl MemoryLayoutPolicy,
     ) -> (Self, DeviceCaptures) {
         let captures = DeviceCaptures::default();
-        // Products of f32 are f32: with TF32 a third decimal differs.
+        // Products of f32 are f32, unless asked for: with TF32 a third decimal differs.
         let mut properties = properties;
-        properties.features.types.elem.remove(&ElemType::Float(FloatKind::TF32));
+        if !TF32.load(Ordering::Relaxed) {
+            properties.features.types.elem.remove(&ElemType::Float(FloatKind::TF32));
+        }
         // Start a tracy client if needed.
         #[cfg(feature = "profile-tracy")]
         let client = tracy_client::Client::start();

@@ -30,6 +30,7 @@ use super::Sum;
 use crate::conv3d::geometry::Geometry;
 use crate::convolutions::{Convolutions, NoVendor, vendor};
 use crate::gpu::{each, element, empty, ordered};
+use crate::tf32;
 
 /// The most values of a result that are compared: half at its beginning, half at its end.
 const COMPARED: usize = 1 << 22;
@@ -37,8 +38,8 @@ const COMPARED: usize = 1 << 22;
 /// The alignment of tensors in bytes that plans are made for; CubeCL's own allocations have a larger one.
 const ALIGNMENT: u64 = 16;
 
-/// The GPU's device and the convolution.
-type Key = (cubecl::device::DeviceId, Convolution);
+/// The GPU's device, the convolution, and whether f32 may be rounded to TF32.
+type Key = (cubecl::device::DeviceId, Convolution, bool);
 
 /// What is known about a convolution.
 #[derive(Clone)]
@@ -79,7 +80,7 @@ pub(super) fn computed(
     if !reads.iter().all(is_aligned) {
         return ours(reads, bias);
     }
-    let key = (reads[0].client.service_id().device, convolution);
+    let key = (reads[0].client.service_id().device, convolution, tf32::is_allowed());
     let known = state().known.get(&key).cloned();
     let result = match known {
         Some(Known::Ours) => None,
@@ -100,7 +101,7 @@ fn first(
 ) -> Option<CubeTensor> {
     let tried = planned(&reads[0].client, &key).and_then(|plan| {
         let theirs = queued(&plan, sum, reads, bias, g)?;
-        compare(&ours(reads.clone(), bias.cloned()), &theirs, &key.1, sum, g)?;
+        compare(&ours(reads.clone(), bias.cloned()), &theirs, &key, sum, g)?;
         Ok((plan, theirs))
     });
     let (known, result) = match tried {
@@ -197,7 +198,7 @@ fn unusable(why: NoVendor) -> Fallback {
 }
 
 /// The library's plan.
-fn planned(client: &Client, (device, convolution): &Key) -> Result<Arc<Plan>, Fallback> {
+fn planned(client: &Client, (device, convolution, tf32): &Key) -> Result<Arc<Plan>, Fallback> {
     let known = state().handles.get(device).cloned();
     let handle = match known {
         Some(handle) => handle?,
@@ -212,8 +213,9 @@ fn planned(client: &Client, (device, convolution): &Key) -> Result<Arc<Plan>, Fa
     // Where no engine adds the bias, it is added afterwards.
     let alone = Convolution { epilogue: None, ..convolution.clone() };
     let fused = convolution.epilogue.is_some().then(|| convolution.clone());
+    let tf32 = *tf32;
     let made = move || {
-        let (target, options) = (Target::Gpu(handle), Options::default());
+        let (target, options) = (Target::Gpu(handle), Options { tf32, ..Options::default() });
         let fused = fused.map(|convolution| plan(&target, &convolution, &options));
         match fused {
             None | Some(Err(Error::NoPlan { .. })) => plan(&target, &alone, &options),
@@ -305,7 +307,7 @@ fn sample(tensor: &CubeTensor) -> Result<Vec<f32>, Fallback> {
 fn compare(
     ours: &CubeTensor,
     theirs: &CubeTensor,
-    convolution: &Convolution,
+    (_, convolution, tf32): &Key,
     sum: Sum,
     g: &Geometry,
 ) -> Result<(), Fallback> {
@@ -316,7 +318,7 @@ fn compare(
         Sum::Spread => g.channels_out * g.taps(),
         Sum::Weights => g.batch * g.output.iter().product::<usize>(),
     };
-    let tolerance = Tolerance::of(convolution.element, false, products);
+    let tolerance = Tolerance::of(convolution.element, *tf32, products);
     agree(&ours?, &theirs?, tolerance)
         .map_err(|disagreement| Fallback::Wrong { convolution: convolution.to_string(), disagreement })
 }
