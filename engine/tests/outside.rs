@@ -87,11 +87,12 @@ fn the_pages_compile_as_a_crate_of_their_own_and_mistakes_are_explained() {
     assert!(manifest.contains(stated), "{manifest}");
     let manifest = manifest.replace(stated, &format!("path = {:?}", root.join("engine")));
     // Cargo asks for the crates that GPU builds patch, even without them: they are not downloaded here.
-    let patched = ["cubecl-runtime", "cubecl-spirv"].map(|name| {
-        let path = root.join("third_party").join(name);
-        format!("{name} = {{ path = {path:?} }}\n")
-    });
-    let manifest = format!("{manifest}\n[patch.crates-io]\n{}", patched.concat());
+    let patched = fs::read_dir(root.join("third_party")).expect("a folder").flatten().map(|entry| entry.path());
+    let patched = patched.filter(|path| path.join("Cargo.toml").is_file());
+    let patched: String = patched
+        .map(|path| format!("{} = {{ path = {path:?} }}\n", path.file_name().expect("a name").to_string_lossy()))
+        .collect();
+    let manifest = format!("{manifest}\n[patch.crates-io]\n{patched}");
 
     let source = folder.path().join("src");
     fs::create_dir(&source).expect("a folder");
