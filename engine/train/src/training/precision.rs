@@ -115,7 +115,7 @@ impl Precision {
     }
 
     /// Prepares this process to compute in this precision, before its first work on the device. What
-    /// trains decides for the process; what evaluates and predicts beside it only [checks](Self::check).
+    /// trains decides for the process; what evaluates and predicts next to it only [checks](Self::check).
     ///
     /// # Errors
     /// A device that cannot; the error lists the precisions that it supports.
