@@ -151,6 +151,29 @@ fn a_folder_of_images_is_done_image_by_image() {
     assert!(record["input_blake3"].is_string() && record["checkpoint"].is_string(), "{record}");
 }
 
+/// Patients in folders of their own, with images of the same name.
+#[test]
+fn results_of_a_tree_of_images_are_in_the_same_folders() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let images = volumes(&data.join("imagesTr"));
+    let (tree, out) = (dir.path().join("patients"), dir.path().join("labels"));
+    for (place, image) in [("a", &images[0]), ("b/ct", &images[1])] {
+        std::fs::create_dir_all(tree.join(place)).expect("a folder");
+        std::fs::copy(image, tree.join(place).join("scan.nii.gz")).expect("a copy");
+    }
+    let words = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i"];
+    succeed(&[&words[..], &[&text(&tree)]].concat());
+    for place in ["a", "b/ct"] {
+        let image = tree.join(place).join("scan.nii.gz");
+        assert!(result(&out.join(place), &image).is_file(), "{place}");
+    }
+    // Images in folders next to others are named.
+    std::fs::copy(&images[2], tree.join("other.nii.gz")).expect("a copy");
+    let output = run(&[&words[..], &[&text(&tree)]].concat());
+    assert!(errors(&output).contains("2 folders not used, because next to images"), "{}", errors(&output));
+}
+
 /// In a folder with damaged files, all others are predicted, the damaged ones are listed with their
 /// reasons, and a second call processes the rest.
 #[test]

@@ -262,7 +262,7 @@ impl Prepare for BundlePreparer {
     fn prepare(&self, case: &Case, _previous: Option<&Path>) -> Outcome<Prepared> {
         let series = match case {
             Case::Series(found) => Some(found.series.name()),
-            Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => None,
+            Case::File(_) | Case::Below(..) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => None,
         };
         let absolute = |file: &PathBuf| std::path::absolute(file).while_doing(|| file.display().to_string());
         let files = case.files().map(absolute).collect::<Outcome<Vec<PathBuf>>>()?;

@@ -16,6 +16,8 @@ use crate::slides::find::{slide_files, slide_stem};
 pub enum Case {
     /// A file, or a folder of slices.
     File(PathBuf),
+    /// A file in a tree of folders, and the folder for its results.
+    Below(PathBuf, PathBuf),
     /// A case of a data set.
     Item(Box<Item>),
     /// A series of DICOM.
@@ -30,7 +32,7 @@ impl Case {
     /// The input of a pipeline.
     pub fn sample(&self) -> Sample {
         match self {
-            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => of_path(path),
+            Case::File(path) | Case::Below(path, _) | Case::Slide(path) | Case::Refused(path, _) => of_path(path),
             Case::Series(found) => {
                 let series = Value::Text(found.series.name());
                 of_path(&found.folder).with(LoadImage::series_key("image"), series)
@@ -47,14 +49,16 @@ impl Case {
     pub fn refused(&self) -> Option<&str> {
         match self {
             Case::Refused(_, why) => Some(why),
-            Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Series(_) => None,
+            Case::File(_) | Case::Below(..) | Case::Slide(_) | Case::Item(_) | Case::Series(_) => None,
         }
     }
 
     /// The files it consists of.
     pub fn files(&self) -> Box<dyn Iterator<Item = &PathBuf> + '_> {
         match self {
-            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => Box::new(std::iter::once(path)),
+            Case::File(path) | Case::Below(path, _) | Case::Slide(path) | Case::Refused(path, _) => {
+                Box::new(std::iter::once(path))
+            }
             Case::Series(found) => Box::new(std::iter::once(&found.folder)),
             Case::Item(item) => {
                 let parts = item.parts.get("image").into_iter().flat_map(|parts| &parts.files);
@@ -84,7 +88,9 @@ impl Case {
     /// The name in messages and tables.
     pub fn name(&self) -> String {
         match self {
-            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => path.display().to_string(),
+            Case::File(path) | Case::Below(path, _) | Case::Slide(path) | Case::Refused(path, _) => {
+                path.display().to_string()
+            }
             Case::Item(item) => item.case.clone(),
             Case::Series(found) => {
                 let number = found.number.as_ref().map_or_else(String::new, |number| format!(" (series {number})"));
@@ -135,7 +141,9 @@ impl Case {
                 reading.accept.clone_from(&found.accept);
                 reading
             }
-            Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => ReadOptions::default(),
+            Case::File(_) | Case::Below(..) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => {
+                ReadOptions::default()
+            }
         }
     }
 
@@ -143,6 +151,7 @@ impl Case {
     pub fn parent(&self) -> &Path {
         match self {
             Case::Series(found) => &found.parent,
+            Case::Below(_, parent) => parent,
             Case::File(_) | Case::Slide(_) | Case::Item(_) | Case::Refused(..) => Path::new(""),
         }
     }
@@ -150,7 +159,7 @@ impl Case {
     /// The name of its results, without their endings.
     pub fn stem(&self) -> OsString {
         match self {
-            Case::File(path) | Case::Refused(path, _) => stem(path),
+            Case::File(path) | Case::Below(path, _) | Case::Refused(path, _) => stem(path),
             Case::Slide(path) => slide_stem(path),
             Case::Series(found) => found.stem.clone(),
             Case::Item(item) => match item.case.replace(['/', '\\'], "_") {

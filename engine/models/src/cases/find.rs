@@ -82,6 +82,12 @@ impl<'a> CaseFinder<'a> {
                 return Ok(found);
             }
         }
+        if images == [given] && given.is_dir() && series.is_none() {
+            let below = images_below(given, Path::new(""), DEEPEST);
+            if !below.is_empty() {
+                return Ok(below);
+            }
+        }
         if let Some(series) = series {
             let what = format!("--series {series}: it is not a folder of DICOM");
             return Err(RecipeError::new(format!("{}: {what}", given.display())));
@@ -89,6 +95,30 @@ impl<'a> CaseFinder<'a> {
         name_others(given, &images, "an image file");
         Ok(images.into_iter().map(Case::File).collect())
     }
+}
+
+/// The most levels of folders below a given one whose images are found.
+const DEEPEST: usize = 8;
+
+/// The images in the folders of a folder, whose results get the same folders. A folder of images may have
+/// folders with more of them.
+fn images_below(given: &Path, parent: &Path, deepest: usize) -> Vec<Case> {
+    let listed = std::fs::read_dir(given).into_iter().flatten().flatten().map(|entry| entry.path());
+    let hidden = |path: &Path| path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+    let mut folders: Vec<PathBuf> = listed.filter(|path| path.is_dir() && !hidden(path)).collect();
+    folders.sort_unstable();
+    let mut found = Vec::new();
+    for folder in folders {
+        let parent = parent.join(folder.file_name().unwrap_or_default());
+        // A folder that cannot be read has no images for us; the others have.
+        let images = images_of(&folder).unwrap_or_default();
+        let images = images.into_iter().filter(|image| *image != folder && !is_result(image));
+        found.extend(images.map(|image| Case::Below(image, parent.clone())));
+        if deepest > 1 {
+            found.extend(images_below(&folder, &parent, deepest - 1));
+        }
+    }
+    found
 }
 
 /// Reports the files next to the images of a folder that are not predicted because they are not
@@ -115,11 +145,20 @@ pub(crate) fn name_others(given: &Path, images: &[PathBuf], what: &str) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() { format!("{name}/") } else { name }
     };
-    let mut names: Vec<String> = others.map(name).collect();
-    names.sort_unstable();
-    if !names.is_empty() {
-        let (given, count) = (given.display(), counted(names.len(), "item"));
-        notice!("{given}: {count} not used, because not {what}: {}", some(&names));
+    let has_images = |path: &PathBuf| {
+        let images = || images_of(path).is_ok_and(|images| images != [path.clone()] || holds_slices(path));
+        path.is_dir() && (images() || !images_below(path, Path::new(""), DEEPEST).is_empty())
+    };
+    let (folders, others): (Vec<PathBuf>, Vec<PathBuf>) = others.partition(has_images);
+    let reasons =
+        [(others, "item", format!("not {what}")), (folders, "folder", "next to images; give it to -i, too".to_owned())];
+    for (paths, kind, why) in reasons {
+        let mut names: Vec<String> = paths.into_iter().map(name).collect();
+        names.sort_unstable();
+        if !names.is_empty() {
+            let (given, count) = (given.display(), counted(names.len(), kind));
+            notice!("{given}: {count} not used, because {why}: {}", some(&names));
+        }
     }
 }
 

@@ -245,7 +245,9 @@ fn found(card: &Card, given: &Path, sought: Sought<'_>) -> Outcome<Vec<Case>> {
     for case in &cases {
         let files = case.files().count();
         // One file may hold all channels; reading checks this.
-        if files != wanted && !(files == 1 && matches!(case, Case::File(_)) && wanted > 1 && is_nifti(case)) {
+        if files != wanted
+            && !(files == 1 && matches!(case, Case::File(_) | Case::Below(..)) && wanted > 1 && is_nifti(case))
+        {
             let name = case.name();
             return Err(RecipeError::new(format!(
                 "{name} has {files} of the model's {wanted} channels ({}): name their files NAME_0000{ending}, \

@@ -212,7 +212,7 @@ impl<'a> RunPictures<'a> {
         let folder = match case {
             Case::Item(item) => return self.known.get(&item.case),
             Case::Series(found) => &found.folder,
-            Case::File(path) | Case::Slide(path) | Case::Refused(path, _) => path,
+            Case::File(path) | Case::Below(path, _) | Case::Slide(path) | Case::Refused(path, _) => path,
         };
         self.known.values().find(|item| item.files.get("image") == Some(folder))
     }
