@@ -345,6 +345,10 @@ fn damaged_volumes_and_labels_of_other_grids_are_not_stored() {
         let (status, said) = server.form("PUT", &format!("/datastore/?image={image}"), "ct.nii", &plain);
         assert!(status == 422 && said.contains("has labels"), "{status} {said}");
     }
+    // On its grid, too, the label would be of another image. The same image may be sent again.
+    let (status, said) = server.form("PUT", "/datastore/?image=ct", "ct.nii.gz", &label);
+    assert!(status == 422 && said.contains("has labels"), "{status} {said}");
+    assert_eq!(server.form("PUT", "/datastore/?image=ct", "ct.nii.gz", &image).0, 200);
     assert!(!store.join("bad.nii.gz").exists() && !store.join("labels/final/ct.nii").exists());
     assert_eq!(fs::read(store.join("labels/final/ct.nii.gz")).expect("a label"), label);
 }

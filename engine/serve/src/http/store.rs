@@ -1,5 +1,6 @@
 //! `/datastore/`: images and labels in a folder.
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,21 +117,28 @@ async fn on_the_grid(app: &App, image: &str, file: &Path) -> Result<(), Fault> {
         .map_err(|what| Fault::unusable(format!("the label is not on the image's grid: {what}")))
 }
 
-/// Checks that an image that replaces another one is on the grid of the labels that stay.
-async fn fits_its_labels(app: &App, id: &str, found: &Grid) -> Result<(), Fault> {
+/// Checks that an image with labels is not replaced by another one, to which they do not belong.
+async fn fits_its_labels(app: &App, id: &str, file: &Path) -> Result<(), Fault> {
     let all = app.stored(|store| store.all()).await?;
     if all["objects"][id]["labels"].as_object().is_none_or(Map::is_empty) {
         return Ok(());
     }
-    let workspace = app.spool.workspace()?;
-    let input = app.of_datastore(id, &workspace).await?;
-    // Labels were on the grid of the image that is there.
-    let Ok(before) = grid(app, input, workspace, Kind::Image).await else { return Ok(()) };
-    before.check(found, false).map_err(|what| {
-        Fault::unusable(format!(
-            "the image {id:?} has labels, and this one is on another grid: {what}; delete the image with its labels first"
-        ))
-    })
+    let (stored, given) = (id.to_owned(), file.to_owned());
+    let before = app.stored(move |store| store.image(&stored)).await?;
+    let read = move || Ok::<bool, std::io::Error>(hash_of(before.file)? == hash_of(hearth_files::open(given)?)?);
+    match tokio::task::spawn_blocking(read).await.map_err(|error| Fault::failed(error.to_string()))?? {
+        true => Ok(()),
+        false => Err(Fault::unusable(format!(
+            "the image {id:?} has labels, and this is another image; delete the image with its labels first, or give \
+             this one another name"
+        ))),
+    }
+}
+
+fn hash_of(file: File) -> std::io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(file)?;
+    Ok(hasher.finalize())
 }
 
 /// `PUT /datastore/image`.
@@ -138,9 +146,8 @@ pub async fn add_image(State(app): Shared, Query(params): Query<Params>, request
     let (file, info, upload) = uploaded(&app, request).await?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let id = params.name().unwrap_or_else(|_| split(&name).0.to_owned());
-    if let Some(found) = volume(&app, &file, Kind::Image).await? {
-        fits_its_labels(&app, &id, &found).await?;
-    }
+    volume(&app, &file, Kind::Image).await?;
+    fits_its_labels(&app, &id, &file).await?;
     let stored = id.clone();
     app.stored(move |store| store.add_image(&stored, &file, info)).await?;
     drop(upload);
