@@ -193,6 +193,11 @@ pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
         Format::Surface => surfaces(output, &image, &segments, args),
         Format::Dicom => dicom(input, output, &image, &segments, args),
         Format::Volume | Format::Named => {
+            if labels && let Some(value) = image.to_vec().into_iter().find(|value| value.fract() != 0.0) {
+                let what =
+                    format!("{}: a voxel has the value {value}; expected labels, whole numbers", input.display());
+                return Err(Failure::new(what));
+            }
             let mut written = if labels { WriteOptions::label() } else { WriteOptions::default() };
             // Each channel of several is a layer, or a segment.
             if format == Format::Named && image.channels() == 1 {

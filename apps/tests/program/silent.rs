@@ -562,3 +562,33 @@ fn images_in_both_parts_and_labels_in_another_order_are_named() {
     let right = ["labels=[\"background\", \"liver\", \"spleen\"]", "network.out_channels=3"];
     assert!(run(&bench.train("c", &right, &["--dry-run"])).status.success());
 }
+
+/// Labels that a step blends are of no class: a metric would count them as wrong everywhere.
+#[test]
+fn blended_labels_are_refused_and_empty_validations_are_named() {
+    let bench = Bench::new(4);
+    let whole = fs::read_to_string(&bench.recipe).expect("a recipe");
+    let blended = whole.replace("mode = [\"bilinear\", \"nearest\"]", "mode = \"bilinear\"");
+    assert_ne!(blended, whole);
+    fs::write(&bench.recipe, blended).expect("written");
+    fail(&bench.train("out", &[], &["--dry-run"]), 1, &["the training case", "which is no label", "\"nearest\""]);
+    fs::write(&bench.recipe, whole).expect("written");
+    // The label of the only validation case becomes empty.
+    let path = fs::read_dir(bench.data.join("labelsTr")).expect("labels").flatten().map(|entry| entry.path()).max();
+    let path = path.expect("a label");
+    let label = read_image(&path).expect("a label");
+    let [x, y, z] = label.shape();
+    let filled = |value: f32| {
+        let values = label.to_vec().iter().map(|label| label * value).collect();
+        Image::from_values(values, [1, x, y, z], label.affine, &host_device())
+    };
+    write_image(&path, &filled(0.0), &WriteOptions::label()).expect("written");
+    let output = run(&bench.train("empty", &[], &["--epochs", "1"]));
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("all 1 validation cases have label maps without"), "{said}");
+    // A file of probabilities is no label map.
+    let (prob, out) = (bench.at("prob.nii.gz"), bench.at("label.nii.gz"));
+    write_image(&prob, &filled(0.4), &WriteOptions::default()).expect("written");
+    fail(&["convert", &prob, &out, "--label"], 1, &["prob.nii.gz", "0.4", "whole numbers"]);
+    assert!(!Path::new(&out).exists());
+}

@@ -389,7 +389,7 @@ fn trainer_of_rank(
 ) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     let recipe = &plan.recipe;
     let cases = usable(plan, data)?;
-    label_check::warn_of_empty(plan, &cases.training);
+    label_check::warn_of_empty(plan, &cases.training, &cases.validation);
     let network = plan.starting_network(from)?;
     let beside = check_training(plan, &network)?;
     // Several ranks cache parts of the cases, and check those as they begin.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use hearth_data::{Item, read_image};
+use hearth_data::{DrawKey, Image, Item, read_image};
+use hearth_registry::Node;
 use rayon::prelude::*;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, works_on};
 use hearth_recipe::recipe::Output;
 use hearth_recipe::warning;
 use hearth_recipe::{Outcome, RecipeError};
@@ -55,9 +56,64 @@ pub fn check(plan: &Plan, items: &[Item]) -> Outcome {
     )))
 }
 
+/// Steps that change the grid of a label, and blend labels unless their mode is `nearest`.
+const BLENDING: [&str; 14] = [
+    "Affine",
+    "Rand2DElastic",
+    "Rand3DElastic",
+    "RandAffine",
+    "RandGridDistortion",
+    "RandRotate",
+    "RandSmoothDeform",
+    "RandZoom",
+    "ResampleToMatch",
+    "Resize",
+    "Rotate",
+    "Spacing",
+    "SpatialResample",
+    "Zoom",
+];
+
+/// Checks with the first case of each part that the steps leave a label map's values whole: metrics would count
+/// what lies between two labels as neither.
+///
+/// # Errors
+/// A label whose values were blended. A case that cannot be read is left to the pipeline, which reports it.
+pub fn check_whole(plan: &Plan, training: &[Item], validation: &[Item]) -> Outcome {
+    let recipe = &plan.recipe;
+    let blends =
+        |step: &Node| step.text("name").is_some_and(|name| BLENDING.contains(&name)) && works_on(step, "label");
+    if recipe.output() != Output::Labels || recipe.learns().generates() || !recipe.transforms.iter().any(blends) {
+        return Ok(());
+    }
+    for (items, pipeline, part) in
+        [(training, &plan.training, "training"), (validation, &plan.validation, "validation")]
+    {
+        let Some(first) = items.first() else { continue };
+        let Ok(samples) = pipeline.run(first.sample(), DrawKey::new(0, 0, 0)) else { continue };
+        let maps = samples.iter().filter_map(|sample| sample.image("label").ok()).filter(|map| map.channels() == 1);
+        let found = maps.map(Image::to_vec).find_map(|values| values.into_iter().find(|value| value.fract() != 0.0));
+        if let Some(value) = found {
+            return Err(RecipeError::new(format!(
+                "the {part} case {}: after the transforms its label has the value {value}, which is no label. A step \
+                 that interpolates blends labels; let labels take the nearest value: mode = [\"bilinear\", \"nearest\"] \
+                 for keys = [\"image\", \"label\"]",
+                first.case
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Warns if the label maps of all training cases, or of a first part of them, are empty: nothing
-/// can be learned from those. For most data sets the first case is enough to decide.
-pub fn warn_of_empty(plan: &Plan, items: &[Item]) {
+/// can be learned from those; or all of the validation, whose metrics then have no value. For most data sets
+/// the first case is enough to decide.
+pub fn warn_of_empty(plan: &Plan, training: &[Item], validation: &[Item]) {
+    warn_of_empty_part(plan, training, "training", "");
+    warn_of_empty_part(plan, validation, "validation", ", so that its metrics have no value");
+}
+
+fn warn_of_empty_part(plan: &Plan, items: &[Item], part: &str, effect: &str) {
     if !plan.recipe.output().is_map() || plan.recipe.output() == Output::Image || plan.recipe.learns().generates() {
         return;
     }
@@ -68,6 +124,6 @@ pub fn warn_of_empty(plan: &Plan, items: &[Item]) {
     if !labels.is_empty() && labels.iter().all(is_empty) {
         let (count, all) = (labels.len(), items.len());
         let of = if count == all { format!("all {all}") } else { format!("the first {count} of {all}") };
-        warning!("{of} training cases have label maps without any label (`hearth data verify` lists them)");
+        warning!("{of} {part} cases have label maps without any label{effect} (`hearth data verify` lists them)");
     }
 }

@@ -24,6 +24,7 @@ pub fn usable(plan: &Plan, data: &Path) -> Outcome<Cases> {
     }
     label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     label_channels::check(plan, &cases.training, &cases.validation)?;
+    label_check::check_whole(plan, &cases.training, &cases.validation)?;
     Ok(cases)
 }
 
