@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use hearth_data::dicom;
 use hearth_data::layouts::{self, Layout, Target, Wants};
 use hearth_data::readers::{check_grids, read_segments};
+use hearth_data::transforms::check_same_grid;
 use hearth_data::{Image, Item, Pipeline, Progress, ReadOptions};
 use hearth_nnunet::planner::{Fingerprint, Fingerprinting};
 use hearth_nnunet::{DatasetJson, Volume};
@@ -163,6 +164,7 @@ impl ListedSet {
             let names = self.channels.join(", ");
             return Err(RecipeError::new(format!("{what} ({names}): name each with --channels")));
         }
+        check_same_grid(&image, &label).map_err(|error| error.at("label"))?;
         let (volume, spacing, labels) = as_read(image, label)?;
         match volume.data.iter().find(|value| !value.is_finite()) {
             Some(value) => Err(RecipeError::new(format!("a voxel is {value}"))),

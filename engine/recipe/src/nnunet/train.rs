@@ -1,7 +1,7 @@
 //! The recipe that trains a configuration of plans with nnU-Net's settings.
 
 use hearth_nnunet::augment::patch::turning;
-use hearth_nnunet::{Architecture, Configuration, DatasetJson, NetworkClass, Plans, Scheme};
+use hearth_nnunet::{Architecture, Configuration, DatasetJson, Intensities, NetworkClass, Plans, Scheme};
 use hearth_registry::{Named, Node};
 use serde_json::Value;
 use toml::Value as Toml;
@@ -64,6 +64,14 @@ pub(super) fn recipe_of(plans: &Value, dataset: &DatasetJson, configuration: &st
     let Some(batch) = number("batch_size").filter(|batch| *batch > 0) else {
         return refused("batch_size is missing; expected a number above 0");
     };
+    // Null, or absent, where no voxel of the data set has a label.
+    let is_unknown = |(channel, scheme): (usize, &Scheme)| {
+        let known = |of: &Intensities| [of.mean, of.std, of.low, of.high].iter().all(|value| value.is_finite());
+        *scheme == Scheme::Ct && parsed.intensities.get(&channel).is_some_and(|of| !known(of))
+    };
+    if planned.normalization_schemes.iter().enumerate().any(is_unknown) {
+        return refused("CT is normalised by the values of labelled voxels, and no label map has any");
+    }
     let heads = &dataset.labels.heads;
     let names: Vec<String> = heads.iter().map(|(name, _)| name.clone()).collect();
     let regions = dataset.labels.has_regions().then(|| heads.iter().map(|(_, labels)| labels.as_slice()).collect());
