@@ -150,6 +150,7 @@ fn predicting(args: &demo::Args, run: &Path, images: &Path, out: &Path) -> ensem
         disagreement: vec![DisagreementWord::Variance],
         opening: OpeningArgs::new(&args.device, args.tune.as_deref()),
         uncertainty: false,
+        verify_key: None,
         files: FileArgs { picture: true, ..FileArgs::default() },
         ranks: RanksArgs::default(),
     }

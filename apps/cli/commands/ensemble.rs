@@ -1,11 +1,12 @@
 //! `hearth ensemble`: several runs predict as one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_models::cases::globs::expanded;
 use hearth_models::job::Job;
-use hearth_models::open::{Family, OpenOptions, open};
+use hearth_models::open::{Family, OpenOptions, open, package};
 use hearth_models::run::RunModel;
+use hearth_package::Package;
 use hearth_registry::counted;
 use hearth_train::Ranks;
 
@@ -45,6 +46,9 @@ pub struct Args {
     /// augmented images; for nnU-Net models over models, folds and mirrored images, at twice the time
     #[arg(long)]
     pub uncertainty: bool,
+    /// Use packages only if they are signed by the holder of this public key (PEM, Ed25519)
+    #[arg(long, value_name = "FILE")]
+    pub verify_key: Option<PathBuf>,
     /// What is written, and what may be replaced.
     #[command(flatten)]
     pub files: FileArgs,
@@ -59,6 +63,9 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    if let Some(key) = &args.verify_key {
+        args.runs.iter().try_for_each(|path| check_signature(path, key))?;
+    }
     let is_nnunet = |path: &&PathBuf| Family::of(path, false) == Family::Nnunet;
     if let Some(model) = args.runs.iter().find(is_nnunet) {
         if let Some(other) = args.runs.iter().find(|path| !is_nnunet(path)) {
@@ -86,6 +93,16 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let model = RunModel::new(trained);
     let job = Job { command: "ensemble", ..of_predict.outputs(&model, ranks)? };
     predict::finished(&job, &of_predict.images)
+}
+
+/// Checks that a model is a package that is signed with the key.
+fn check_signature(path: &Path, key: &Path) -> Outcome {
+    if !Package::is_one(path) {
+        let what = "is no package, and only packages are signed: remove the option";
+        return Err(Failure::new(format!("--verify-key: {} {what}", path.display())));
+    }
+    package(path, Some(key))?;
+    Ok(())
 }
 
 /// Predicts with nnU-Net models, whose probabilities are averaged as `nnUNetv2_ensemble` does.

@@ -247,6 +247,12 @@ pub(crate) fn finish(session: &mut Session) -> Outcome {
 fn finish_alone(session: &mut Session) -> Outcome {
     finish(session)?;
     if let Some(folder) = session.folder().filter(|_| session.is_first()) {
+        if !std::fs::read_dir(folder.checkpoints()).is_ok_and(|mut inside| inside.next().is_some()) {
+            note!(
+                "no checkpoint was written: the recipe's [[plugins]] have no `checkpoint`, so nothing can be predicted"
+            );
+            return Ok(());
+        }
         let images = if session.generates() { "--count 16" } else { "-i IMAGES" };
         note!("next: hearth predict {} {images} -o FOLDER", folder.root().display());
     }

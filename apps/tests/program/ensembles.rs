@@ -216,6 +216,9 @@ fn merges(bench: &Bench, out: &Path) {
     };
     fail(&ensemble(&["--weights", "1,2"]), 1, &["3 runs of 1 classes"]);
     fail(&ensemble(&["--weights", "1,-1,0"]), 1, &["must not sum to 0"]);
+    let negative = ["--mean=probabilities", "--weights", "1,2,-1"];
+    fail(&ensemble(&negative), 1, &["-1", "no probability"]);
+    fail(&ensemble(&["--verify-key", "key.pem"]), 1, &["--verify-key", "is no package"]);
     fail(&ensemble(&["--vote", "--weights", "dice"]), 2, &["cannot be used with"]);
     assert!(!bench.at("none").exists());
 }

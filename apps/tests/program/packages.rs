@@ -73,8 +73,12 @@ fn a_package_predicts_what_its_run_does() {
 
     predict(&model, "by-package", &["--probabilities", "--verify-key", &at("public.pem")]);
     same_results(&dir.path().join("by-run"), &dir.path().join("by-package"));
+    let data = text(images.parent().expect("the data set"));
+    let measured = succeed(&["evaluate", &model, "--data", &data, "--device", "cpu"]);
+    assert!(measured.contains("spleen"), "{measured}");
     let refused = ["predict", &model, "-i", &text(&images), "-o", &at("none"), "--verify-key", &at("other.pem")];
     fail(&refused, 1, &["was signed by the key d75a98"]);
+    fail(&[&["ensemble"], &refused[1..]].concat(), 1, &["was signed by the key d75a98"]);
     assert!(!dir.path().join("none").exists());
     fail(&["predict", &model, "-i", "x.nii", "-o", &at("none"), "--checkpoint", "latest"], 1, &["--checkpoint latest"]);
 

@@ -1,6 +1,6 @@
-//! `hearth evaluate` for other models: nnU-Net, TotalSegmentator, MONAI bundles.
+//! `hearth evaluate` for other models: nnU-Net, TotalSegmentator, MONAI bundles, packages.
 //!
-//! They have no recipe that names metrics, and no record of their training cases: every labelled case
+//! They have no record of their training cases, and most have no recipe that names metrics: every labelled case
 //! is predicted as by `hearth predict`, and measured by its Dice on the image's own grid.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use hearth_models::job::Job;
 use hearth_models::model::{Card, Model};
 use hearth_models::open::{Family, open};
 use hearth_models::writers::OutputOptions;
-use hearth_package::{Kind, Package};
+use hearth_package::Package;
 use hearth_registry::unknown;
 use hearth_train::Ranks;
 
@@ -27,12 +27,11 @@ use crate::sharing::prepared;
 use crate::terminal::Quiet;
 use crate::{note, out};
 
-/// Whether a path is a model without a recipe.
+/// Whether a path is a model without the folder of a run.
 pub fn is_one(path: &Path) -> bool {
-    let packed = || Package::open(path).is_ok_and(|package| package.manifest().kind != Kind::Run);
     let stored = hearth_models::open::stored(path);
     let path = stored.as_deref().unwrap_or(path);
-    Family::of(path, false) != Family::Run || (Package::is_one(path) && packed())
+    Family::of(path, false) != Family::Run || Package::is_one(path)
 }
 
 /// Predicts every labelled case into a temporary folder, and measures and prints the results.
@@ -76,7 +75,7 @@ fn check(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
         Some((name, _)) => {
-            let what = "are for runs; a model of nnU-Net or a bundle is evaluated alone, by one rank";
+            let what = "are for folders of runs; another model is evaluated alone, by one rank";
             Err(Failure::new(format!("{name} {what}: remove it")))
         }
     }

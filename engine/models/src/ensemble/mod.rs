@@ -215,6 +215,9 @@ fn check_weights(merging: &Merging, weights: &[f64], count: usize, channels: usi
         )));
     }
     let sums = (0..weights.len() / count).map(|at| weights.iter().skip(at).step_by(weights.len() / count).sum::<f64>());
+    if let Some(weight) = weights.iter().find(|weight| **weight < 0.0 && merging.how == Merge::Probabilities) {
+        return Err(RecipeError::new(format!("the weight {weight} makes no probability; give weights from 0")));
+    }
     if weights.iter().any(|weight| !weight.is_finite()) || sums.into_iter().any(|sum| sum == 0.0) {
         return Err(RecipeError::new(format!("weights {weights:?} must be finite, and must not sum to 0")));
     }
