@@ -64,7 +64,7 @@ impl Ended {
             ],
             Self::Terminated { epoch, end: Termination { by, why, max_epochs, .. } } => [
                 format!("{root} has ended early in epoch {epoch} of {max_epochs}, nothing is done: {by}: {why}"),
-                format!("to continue it: --epochs N, above {max_epochs}{}", otherwise(plan, by)),
+                format!("to continue it: {}--epochs N, above {max_epochs}", otherwise(plan, by)),
             ],
         }
     }
@@ -74,9 +74,10 @@ impl Ended {
 fn otherwise(plan: &Plan, by: &str) -> String {
     let stops = |entry: &&Node| entry.text("name") == Some("EarlyStop");
     if plan.recipe.plugins.iter().any(|plugin| plugin.called() == by) {
-        format!("; or --without {by}")
+        format!("--without {by}; or ")
     } else if by == "early_stop" && plan.recipe.handlers.iter().filter(stops).count() == 1 {
-        "; or a larger --set handlers.EarlyStop.patience=N".to_owned()
+        // More epochs alone end after the next validation that is no better.
+        "a larger --set handlers.EarlyStop.patience=N; or ".to_owned()
     } else {
         String::new()
     }
