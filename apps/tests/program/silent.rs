@@ -571,7 +571,11 @@ fn blended_labels_are_refused_and_empty_validations_are_named() {
     let blended = whole.replace("mode = [\"bilinear\", \"nearest\"]", "mode = \"bilinear\"");
     assert_ne!(blended, whole);
     fs::write(&bench.recipe, blended).expect("written");
-    fail(&bench.train("out", &[], &["--dry-run"]), 1, &["the training case", "which is no label", "\"nearest\""]);
+    fail(
+        &bench.train("out", &[], &["--dry-run"]),
+        1,
+        &["preparing the training cases", "which is no label", "\"nearest\""],
+    );
     fs::write(&bench.recipe, whole).expect("written");
     // The label of the only validation case becomes empty.
     let path = fs::read_dir(bench.data.join("labelsTr")).expect("labels").flatten().map(|entry| entry.path()).max();

@@ -7,6 +7,7 @@ use hearth_data::{Dataset, Item, Pipeline};
 use hearth_kernels::memory;
 use hearth_train::device;
 
+use crate::cases::label_check::{check_whole, may_blend};
 use crate::plan::Plan;
 use hearth_recipe::{Context, Outcome};
 
@@ -51,5 +52,12 @@ pub fn dataset(
     let filled = made.while_doing(|| format!("preparing the {name} cases"))?;
     // The memory for reading and transforming is free again.
     memory::owns("caches", memory::in_use().saturating_sub(before));
+    // A case that cannot be made is reported by the loader.
+    if !filled.is_empty()
+        && may_blend(plan)
+        && let Ok(samples) = filled.get(0, 0)
+    {
+        check_whole(filled.case(0), &samples).while_doing(|| format!("preparing the {name} cases"))?;
+    }
     Ok(filled)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hearth_data::{DrawKey, Image, Item, read_image};
+use hearth_data::{Image, Item, Sample, read_image};
 use hearth_registry::Node;
 use rayon::prelude::*;
 
@@ -74,35 +74,30 @@ const BLENDING: [&str; 14] = [
     "Zoom",
 ];
 
-/// Checks with the first case of each part that the steps leave a label map's values whole: metrics would count
-/// what lies between two labels as neither.
-///
-/// # Errors
-/// A label whose values were blended. A case that cannot be read is left to the pipeline, which reports it.
-pub fn check_whole(plan: &Plan, training: &[Item], validation: &[Item]) -> Outcome {
+/// Whether a step of the recipe may blend the labels of a label map.
+pub fn may_blend(plan: &Plan) -> bool {
     let recipe = &plan.recipe;
     let blends =
         |step: &Node| step.text("name").is_some_and(|name| BLENDING.contains(&name)) && works_on(step, "label");
-    if recipe.output() != Output::Labels || recipe.learns().generates() || !recipe.transforms.iter().any(blends) {
-        return Ok(());
+    recipe.output() == Output::Labels && !recipe.learns().generates() && recipe.transforms.iter().any(blends)
+}
+
+/// Checks that the steps have left a label map's values whole: metrics would count what lies between two labels
+/// as neither. `samples` are those of a case after all steps.
+///
+/// # Errors
+/// A label whose values were blended.
+pub fn check_whole(case: &str, samples: &[Sample]) -> Outcome {
+    let maps = samples.iter().filter_map(|sample| sample.image("label").ok()).filter(|map| map.channels() == 1);
+    let found = maps.map(Image::to_vec).find_map(|values| values.into_iter().find(|value| value.fract() != 0.0));
+    match found {
+        None => Ok(()),
+        Some(value) => Err(RecipeError::new(format!(
+            "the case {case}: after the transforms its label has the value {value}, which is no label. A step that \
+             interpolates blends labels; let labels take the nearest value: mode = [\"bilinear\", \"nearest\"] for keys = \
+             [\"image\", \"label\"]"
+        ))),
     }
-    for (items, pipeline, part) in
-        [(training, &plan.training, "training"), (validation, &plan.validation, "validation")]
-    {
-        let Some(first) = items.first() else { continue };
-        let Ok(samples) = pipeline.run(first.sample(), DrawKey::new(0, 0, 0)) else { continue };
-        let maps = samples.iter().filter_map(|sample| sample.image("label").ok()).filter(|map| map.channels() == 1);
-        let found = maps.map(Image::to_vec).find_map(|values| values.into_iter().find(|value| value.fract() != 0.0));
-        if let Some(value) = found {
-            return Err(RecipeError::new(format!(
-                "the {part} case {}: after the transforms its label has the value {value}, which is no label. A step \
-                 that interpolates blends labels; let labels take the nearest value: mode = [\"bilinear\", \"nearest\"] \
-                 for keys = [\"image\", \"label\"]",
-                first.case
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Warns if the label maps of all training cases, or of a first part of them, are empty: nothing

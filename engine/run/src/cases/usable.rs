@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hearth_data::{CacheDataset, CacheOptions, Item, Pipeline};
+use hearth_data::{CacheDataset, CacheOptions, Dataset, Item, Pipeline};
 
 use crate::cases::twins::twins;
 use crate::cases::{Cases, label_channels, label_check};
@@ -24,26 +24,29 @@ pub fn usable(plan: &Plan, data: &Path) -> Outcome<Cases> {
     }
     label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     label_channels::check(plan, &cases.training, &cases.validation)?;
-    label_check::check_whole(plan, &cases.training, &cases.validation)?;
     Ok(cases)
 }
 
-/// Reads some cases of each kind as a training does when it prepares them: those with missing
-/// files, and others spread over the list.
+/// Passes some cases of each kind through all steps of a training: those with missing files, and others spread
+/// over the list.
 ///
 /// # Errors
 /// The first case with which a training would fail.
 pub fn read_some(plan: &Plan, cases: &Cases) -> Outcome {
     // A sampler may never draw the unreadable case.
     let training = if plan.recipe.data.sampler.is_some() { &[] } else { &cases.training[..] };
-    read(training, &plan.training).while_doing(|| "preparing the training cases")?;
-    read(&cases.validation, &plan.validation).while_doing(|| "preparing the validation cases")
+    read(plan, training, &plan.training).while_doing(|| "preparing the training cases")?;
+    read(plan, &cases.validation, &plan.validation).while_doing(|| "preparing the validation cases")
 }
 
-fn read(items: &[Item], pipeline: &Arc<Pipeline>) -> Outcome {
+fn read(plan: &Plan, items: &[Item], pipeline: &Arc<Pipeline>) -> Outcome {
     let lacking = items.iter().find(|item| files(item).any(|file| !file.exists()));
     for item in lacking.into_iter().chain(spread(items)) {
-        CacheDataset::new(vec![item.clone()], pipeline.clone(), CacheOptions::default())?;
+        let one = CacheDataset::new(vec![item.clone()], pipeline.clone(), CacheOptions::default())?;
+        let samples = one.get(0, 0)?;
+        if label_check::may_blend(plan) {
+            label_check::check_whole(&item.case, &samples)?;
+        }
     }
     Ok(())
 }
