@@ -103,6 +103,10 @@ const DEEPEST: usize = 8;
 /// The images in the folders of a folder, whose results get the same folders. A folder of images may have
 /// folders with more of them.
 fn images_below(given: &Path, parent: &Path, deepest: usize) -> Vec<Case> {
+    // The root folder would be the whole file system.
+    if !given.canonicalize().is_ok_and(|real| real.file_name().is_some()) {
+        return Vec::new();
+    }
     let listed = std::fs::read_dir(given).into_iter().flatten().flatten().map(|entry| entry.path());
     let hidden = |path: &Path| path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
     let mut folders: Vec<PathBuf> = listed.filter(|path| path.is_dir() && !hidden(path)).collect();
