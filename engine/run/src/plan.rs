@@ -92,6 +92,9 @@ impl Plan {
             PrecisionWord::Auto => Precision::auto(Abilities::of(&device)),
         };
         precision.prepare(&device).map_err(|error| document.error_at("training.precision", error.to_string()))?;
+        if precision == Precision::Tf32 && !precision.rounds(&device) {
+            notice!("training.precision = \"tf32\": {} computes in fp32", device::name(&device));
+        }
         recipe.training.precision = match precision {
             Precision::Fp32 => PrecisionWord::Fp32,
             Precision::Tf32 => PrecisionWord::Tf32,

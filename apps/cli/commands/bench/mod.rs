@@ -230,6 +230,13 @@ impl Args {
     fn device(&self) -> Outcome<Device> {
         let tune: TuneWord = self.tune().parse().while_doing(|| "--tune")?;
         let device = device::parse(self.device_name())?;
+        let precision = self.amp().precision();
+        if precision == hearth_train::Precision::Tf32 && !precision.rounds(&device) {
+            return Err(Failure::new(format!(
+                "--amp tf32 is for CUDA, and {} computes in fp32",
+                device::name(&device)
+            )));
+        }
         tune.set(&device);
         let convolutions: ConvolutionsWord = self.convolutions().parse().while_doing(|| "--convolutions")?;
         convolutions.set(&device).while_doing(|| "--convolutions")?;

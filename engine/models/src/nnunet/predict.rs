@@ -26,7 +26,7 @@ use crate::nnunet::properties::properties;
 use crate::spread::{Spread, Spreading};
 use crate::writers::regions::determinant;
 use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read, read_labels};
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::{Context, Outcome, RecipeError, notice};
 use hearth_run::labels_of_stage;
 use hearth_run::outputs::sum;
 
@@ -171,6 +171,9 @@ impl NnunetPredictor {
         let found = folder.checkpoints(&options.folds, &options.checkpoint)?;
         let device = hearth_train::device::parse(&options.device).map_err(RecipeError::from_error)?;
         options.precision.prepare(&device)?;
+        if options.precision == Precision::Tf32 && !options.precision.rounds(&device) {
+            notice!("--precision tf32: {} computes in fp32", hearth_train::device::name(&device));
+        }
         let reader = dataset.overwrite_image_reader_writer.as_deref().unwrap_or(&plans.image_reader_writer);
         let reader = Reader::named(reader, &dataset.file_ending)?;
         let (mut networks, mut chosen, mut mirroring) = (Some(Vec::new()), None, Vec::new());

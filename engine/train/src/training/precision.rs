@@ -25,7 +25,8 @@ pub enum Precision {
     #[default]
     Fp32,
     /// 32-bit floats that GPUs of NVIDIA may round to TF32 (10 bits in place of 23) in products of matrices,
-    /// and in convolutions by cuDNN; a third decimal differs from `Fp32`. PyTorch's default for convolutions.
+    /// and in convolutions by cuDNN; a third decimal differs from `Fp32`. Other devices compute as in `Fp32`.
+    /// PyTorch's default for convolutions.
     Tf32,
     /// bfloat16: f32's range with 8 bits of precision. Needs no gradient scaler.
     Bf16,
@@ -114,13 +115,18 @@ impl Precision {
         }
     }
 
+    /// Whether f32 may be rounded to TF32 on this device, by this build.
+    pub fn rounds(self, device: &Device) -> bool {
+        self == Precision::Tf32 && hearth_kernels::HAS_TF32 && crate::device::is_cuda(device)
+    }
+
     /// Prepares this process to compute in this precision, before its first work on the device. What
     /// trains decides for the process; what evaluates and predicts next to it only [checks](Self::check).
     ///
     /// # Errors
     /// A device that cannot; the error lists the precisions that it supports.
     pub fn prepare(self, device: &Device) -> Result<(), PrecisionError> {
-        hearth_kernels::allow_tf32(self == Precision::Tf32 && crate::device::is_cuda(device));
+        hearth_kernels::allow_tf32(self.rounds(device));
         self.check(device)
     }
 
@@ -129,8 +135,7 @@ impl Precision {
     /// # Errors
     /// If it cannot; the error lists the precisions that it supports.
     pub fn check(self, device: &Device) -> Result<(), PrecisionError> {
-        let able = self != Precision::Tf32 || (hearth_kernels::HAS_TF32 && crate::device::is_cuda(device));
-        if able && device.supports_dtype(self.dtype()) {
+        if device.supports_dtype(self.dtype()) {
             return Ok(());
         }
         let able = [Precision::Bf16, Precision::Fp16, Precision::Fp32];
@@ -200,11 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn tf32_is_refused_elsewhere_than_on_cuda() {
+    fn other_devices_compute_tf32_as_fp32() {
         let cpu = crate::device::parse("cpu").expect("always there");
-        let refused = Precision::Tf32.prepare(&cpu).expect_err("no GPU").to_string();
-        assert!(refused.starts_with("cpu cannot compute in tf32; use ") && refused.contains("fp32"), "{refused}");
-        Precision::Fp32.prepare(&cpu).expect("always");
-        assert_eq!("tf32".parse(), Ok(Precision::Tf32));
+        Precision::Tf32.prepare(&cpu).expect("what was trained on a GPU can be predicted");
+        assert!(!Precision::Tf32.rounds(&cpu) && !Precision::Fp32.rounds(&cpu));
+        assert_eq!(("tf32".parse(), Precision::Tf32.dtype()), (Ok(Precision::Tf32), FloatDType::F32));
     }
 }
