@@ -257,7 +257,7 @@ fn check_series(input: &Path, output: &Path, args: &ImageOptions, uses_like: boo
     let given = [("--series", args.series.is_some()), ("--accept", !args.accept.is_empty())];
     match given.into_iter().find(|(_, given)| *given) {
         Some((option, _)) if !is_dicom(input) => {
-            Err(Failure::new(format!("{option} is for DICOM, and {input_name} is none: remove it")))
+            Err(Failure::new(format!("{option} is for DICOM, and {input_name} is of another format: remove it")))
         }
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-/* An injection library as NVIDIA's profilers have one: writes what it is told to the file that STUB_NVTX
+/* An injection library as NVIDIA's profilers have one: writes what it receives to the file that STUB_NVTX
  * names. Every module is asked for, as by a profiler. */
 #include <stdint.h>
 #include <stdio.h>

@@ -129,7 +129,7 @@ fn evaluated(runs: &mut [Run], path: &Path, place: usize, given: usize) -> Outco
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let own = named.first().and_then(|named| runs.iter().position(|run| real(&run.folder) == real(named.as_ref())));
     if let Some(other) = named.first().filter(|named| own.is_none() && is_run(Path::new(named.as_str()))) {
-        let what = format!("--evaluation {} is of {other}, which is none of these runs", path.display());
+        let what = format!("--evaluation {} is of {other}, which is not among these runs", path.display());
         return Err(Failure::new(format!("{what}: give theirs (hearth evaluate RUN -o DIR)")));
     }
     // The run may have been moved, and its name may be relative to a folder other than this one.
