@@ -65,7 +65,7 @@ fn counts_are_those_of_the_files_and_the_report_shows_them() {
     fs::copy(Path::new(&run).join("recipe.toml"), other.join("recipe.toml")).expect("a recipe");
     let page = text(&dir.path().join("other.html"));
     let of = |run: &Path| ["report", &text(run), "--evaluation", &text(&out), "-o", &page].map(str::to_owned);
-    fail(&of(&other), 1, &["--evaluation", "none of these runs"]);
+    fail(&of(&other), 1, &["--evaluation", "not among these runs"]);
     fs::rename(&run, &moved).expect("moved");
     succeed(&of(&moved));
 }
